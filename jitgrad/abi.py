@@ -1,0 +1,101 @@
+"""The border between code generation and the runtime: programs as plain tables.
+
+Owns: the layout of the tables that the native driver reads, and the dataclasses that carry them.
+Must not know: how kernels are made (``codegen``) or run (``runtime``).
+
+# Note [Program ABI]
+# ~~~~~~~~~~~~~~~~~~
+# A kernel is ``void kernel(ptr bufs, ptr args, i64 begin, i64 end)``.
+#   bufs   i64[]: one word per slot of the program, see ``NativeStep``. Pointers and run-time scalars alike.
+#   args   i64[]: this launch's own constants (slot numbers, byte offsets, extents, strides), laid out by its emitter.
+#   begin, end: the part of the launch's work units (rows, chunks, tiles) to do now. What a unit is never depends on
+#          the number of threads, so results do not either.
+# A task is five words: kernel address, address of args, begin, end, reserved.
+# A stage is three words: first task, one past its last task, flags (bit 0: worth sharing with the pool). All tasks of
+# a stage are independent; a stage starts when the one before it has ended.
+# A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool
+# (0 = run alone), address of the abort word, reserved, reserved.
+# ``i64 driver(ptr record)`` returns bufs[0], the status word: 0, or what a kernel wrote there. The driver clears it
+# first, and stops between tasks when the abort word is not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["RECORD_WORDS", "STAGE_WORDS", "TASK_WORDS", "EagerStep", "Launch", "NativeStep", "Program"]
+
+TASK_WORDS = 5
+STAGE_WORDS = 3
+RECORD_WORDS = 8
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """One kernel over one range of work units.
+
+    Attributes:
+        kernel: address of the compiled kernel.
+        args: its argument words.
+        units: number of work units; the launch covers [0, units).
+        grain: units per task; tasks are cut at multiples of it.
+        cost: estimated nanoseconds on one core, to decide whether sharing pays.
+        name: for logs.
+    """
+
+    kernel: int
+    args: tuple[int, ...]
+    units: int
+    grain: int
+    cost: float
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class NativeStep:
+    """A run of stages, done by one native call.
+
+    Slots of ``bufs``: 0 the status word; then one per entry of ``inputs`` (addresses of the storages), one per entry of
+    ``outputs`` (addresses), one for the arena, one per entry of ``scalars`` (a double's or an int64's bits).
+
+    Attributes:
+        inputs: value ids read (or written in place) from existing storages.
+        outputs: (value id, nbytes) stored to fresh buffers.
+        arena_nbytes: size of the scratch block.
+        scalars: (run-time scalar slot, is_float).
+        stages: launches that are independent of each other, stage by stage.
+        keep_alive: whatever owns the kernels' code.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    arena_nbytes: int
+    scalars: tuple[tuple[int, bool], ...]
+    stages: tuple[tuple[Launch, ...], ...]
+    keep_alive: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class EagerStep:
+    """One recorded operation that has no lowering: run by its NumPy rule. ``instr`` is a ``tracer.graph.Instr``."""
+
+    instr: Any
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A compiled segment.
+
+    Attributes:
+        steps: in order.
+        outputs: value ids that the segment hands out, with their byte sizes.
+        kernel_names, notes: for ``explain``.
+    """
+
+    steps: list[NativeStep | EagerStep]
+    outputs: tuple[tuple[int, int], ...]
+    kernel_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    text: dict[str, str] = field(default_factory=dict)

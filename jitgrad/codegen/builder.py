@@ -1,0 +1,218 @@
+"""The primitives that every lowering is written over.
+
+Owns: ``Value``, the primitive vocabulary, and ``Builder``, which makes values with their shapes and dtypes and shares
+equal ones (common subexpressions never exist twice).
+Must not know: kernels, LLVM, buffers.
+In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
+
+# Note [Primitives]
+# ~~~~~~~~~~~~~~~~~
+# kind        op / params                                     shape
+# leaf        input (vid, aval) | const (value) | scalar (RuntimeScalar) | iota (dim)
+# pointwise   see POINTWISE; all sources already have the result's shape (Builder expands)
+# movement    expand (shape) | reshape (shape) | permute (dims) | slice (starts, stops, steps) | pad (lo, hi, value)
+# reduce      sum max min prod (dims), the reduced dims kept with extent 1
+# argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
+# matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
+# gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
+# scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
+# cat         (dim)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jitgrad.dtypes import DType, bool_, float32, int64
+from jitgrad.ops.aval import Aval
+
+__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value"]
+
+# name -> number of operands
+POINTWISE = {
+    # float unary
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sqrt": 1, "sin": 1, "cos": 1,
+    "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "sigmoid": 1, "erf": 1,
+    # any unary
+    "neg": 1, "abs": 1, "sign": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "not": 1, "isnan": 1,
+    # binary; max and min propagate NaN; mod has the divisor's sign (Python), fmod the dividend's
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "floordiv": 2, "mod": 2, "fmod": 2, "pow": 2, "max": 2, "min": 2,
+    "atan2": 2, "and": 2, "or": 2, "xor": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
+    # others
+    "where": 3, "cast": 1,
+}  # fmt: skip
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "isnan"})
+
+
+class Value:
+    """One primitive. Identity is equality: ``Builder`` interns.
+
+    Attributes:
+        op: a name of Note [Primitives].
+        srcs: operands.
+        params: static parameters, hashable.
+        shape, dtype: of the result.
+        instr: index of the recorded instruction it came from, for logs (-1 = none).
+    """
+
+    __slots__ = ("dtype", "instr", "op", "params", "shape", "srcs")
+
+    def __init__(
+        self, op: str, srcs: tuple[Value, ...], params: Any, shape: tuple[int, ...], dtype: DType, instr: int = -1
+    ) -> None:
+        self.op, self.srcs, self.params, self.shape, self.dtype, self.instr = op, srcs, params, shape, dtype, instr
+
+    def __repr__(self) -> str:
+        return f"{self.op}{self.params if self.params != () else ''}:{self.dtype.name}{list(self.shape)}"
+
+
+def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's broadcast of shapes that are known to be compatible."""
+    rank = max(map(len, shapes))
+    out = [1] * rank
+    for shape in shapes:
+        for i, extent in enumerate(shape, rank - len(shape)):
+            if extent != 1:
+                out[i] = extent
+    return tuple(out)
+
+
+class Builder:
+    """Makes primitives. Operands may be Values or Python numbers; shapes broadcast; dtypes must already agree.
+
+    A Python number takes the dtype of the other operands. Comparisons give bool. ``b.cast`` is the only conversion, so
+    lowerings state every promotion themselves.
+    """
+
+    __slots__ = ("_interned", "instr")
+
+    def __init__(self) -> None:
+        self._interned: dict[tuple[Any, ...], Value] = {}
+        self.instr = -1
+
+    def make(self, op: str, srcs: tuple[Value, ...], params: Any, shape: tuple[int, ...], dtype: DType) -> Value:
+        """Intern one primitive."""
+        key = (op, tuple(map(id, srcs)), params, shape, dtype)
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = Value(op, srcs, params, shape, dtype, self.instr)
+        return found
+
+    # leaves
+    def input(self, vid: int, aval: Aval) -> Value:
+        return self.make("input", (), (vid, aval), aval.shape, aval.dtype)
+
+    def const(self, value: bool | int | float, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
+        # repr tells -0.0 from 0.0 and makes NaN equal to itself; the value itself rides along
+        leaf = self.make("const", (), (repr(value),), (), dtype)
+        return self.expand(leaf, shape)
+
+    def scalar(self, runtime_scalar: Any, dtype: DType) -> Value:
+        return self.make("scalar", (), (runtime_scalar,), (), dtype)
+
+    def iota(self, shape: tuple[int, ...], dim: int, dtype: DType = int64) -> Value:
+        """The index along ``dim``."""
+        return self.make("iota", (), (dim,), shape, dtype)
+
+    # pointwise
+    def pointwise(self, op: str, *operands: Any) -> Value:
+        """Any pointwise primitive but cast; ``where`` takes its condition first."""
+        values = [o for o in operands if isinstance(o, Value)]
+        typed = [v for v in (values[1:] if op == "where" and isinstance(operands[0], Value) else values)]
+        dtype = typed[0].dtype if typed else float32
+        srcs = [o if isinstance(o, Value) else self.const(o, dtype) for o in operands]
+        shape = broadcast_shape(*(s.shape for s in srcs))
+        out = bool_ if op in COMPARISONS else dtype
+        return self.make(op, tuple(self.expand(s, shape) for s in srcs), (), shape, out)
+
+    def __getattr__(self, name: str) -> Any:
+        """``b.exp(x)``, ``b.add(x, 1.0)``, ``b.where(c, x, y)``; ``b.and_``, ``b.or_``, ``b.not_`` for keywords."""
+        op = name.rstrip("_")
+        if op not in POINTWISE:
+            raise AttributeError(name)
+        return lambda *operands: self.pointwise(op, *operands)
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        return x if x.dtype is dtype else self.make("cast", (x,), (), x.shape, dtype)
+
+    # movement
+    def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
+        """Broadcast ``x`` to ``shape`` (new dims on the left)."""
+        return x if x.shape == shape else self.make("expand", (x,), shape, shape, x.dtype)
+
+    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return x if x.shape == shape else self.make("reshape", (x,), shape, shape, x.dtype)
+
+    def permute(self, x: Value, dims: tuple[int, ...]) -> Value:
+        if dims == tuple(range(len(dims))):
+            return x
+        return self.make("permute", (x,), dims, tuple(x.shape[d] for d in dims), x.dtype)
+
+    def slice(self, x: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]) -> Value:
+        """Element ``starts[d] + i * steps[d]`` for i below ceil((stops - starts) / steps); steps may be negative."""
+        shape = tuple(
+            max(0, -(-(stop - start) // step)) for start, stop, step in zip(starts, stops, steps, strict=True)
+        )
+        if shape == x.shape and all(step == 1 for step in steps):
+            return x
+        return self.make("slice", (x,), (tuple(starts), tuple(steps)), shape, x.dtype)
+
+    def pad(self, x: Value, lo: Sequence[int], hi: Sequence[int], value: float = 0) -> Value:
+        """Constants around ``x``: lo before and hi after, per dimension."""
+        if not any(lo) and not any(hi):
+            return x
+        shape = tuple(n + a + z for n, a, z in zip(x.shape, lo, hi, strict=True))
+        return self.make("pad", (x,), (tuple(lo), tuple(hi), value), shape, x.dtype)
+
+    # reductions; dims are non-negative
+    def reduce(self, op: str, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:
+        """op: sum, max, min or prod, in ``x``'s own dtype (bool: max = any, min = all)."""
+        dims = tuple(sorted(dims))
+        kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+        out = self.make("reduce_" + op, (x,), dims, kept, x.dtype) if dims else x
+        return out if keepdim else self.reshape(out, tuple(n for d, n in enumerate(x.shape) if d not in dims))
+
+    def sum(self, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:
+        return self.reduce("sum", x, dims, keepdim)
+
+    def argreduce(self, op: str, x: Value, dim: int, keepdim: bool = False) -> Value:
+        """op: argmax or argmin."""
+        kept = tuple(1 if d == dim else n for d, n in enumerate(x.shape))
+        out = self.make(op, (x,), dim, kept, int64)
+        return out if keepdim else self.reshape(out, tuple(n for d, n in enumerate(x.shape) if d != dim))
+
+    # the rest
+    def matmul(self, x: Value, y: Value) -> Value:
+        """[..., M, K] @ [..., K, N] with broadcast batches; both at least rank 2."""
+        batch = broadcast_shape(x.shape[:-2], y.shape[:-2])
+        (m, k), n = x.shape[-2:], y.shape[-1]
+        if batch and len(y.shape) == 2:  # one big product instead of a batch of small ones
+            rows = 1
+            for extent in batch:
+                rows *= extent
+            flat = self.reshape(self.expand(x, (*batch, m, k)), (rows * m, k))
+            return self.reshape(self.matmul(flat, y), (*batch, m, n))
+        count = 1
+        for extent in batch:
+            count *= extent
+        x3 = self.reshape(self.expand(x, (*batch, m, k)), (count, m, k))
+        y3 = self.reshape(self.expand(y, (*batch, k, n)), (count, k, n))
+        return self.reshape(self.make("matmul", (x3, y3), (), (count, m, n), x.dtype), (*batch, m, n))
+
+    def gather(self, x: Value, indices: Sequence[Value]) -> Value:
+        """``x[i0, i1, ...]`` with integer values that broadcast together, over the leading dims of ``x``."""
+        shape = broadcast_shape(*(i.shape for i in indices))
+        srcs = (x, *(self.expand(i, shape) for i in indices))
+        return self.make("gather", srcs, (), shape + x.shape[len(indices) :], x.dtype)
+
+    def scatter_add(self, shape: tuple[int, ...], indices: Sequence[Value], src: Value) -> Value:
+        """Zeros of ``shape``, then ``out[i0, i1, ...] += src``."""
+        at = broadcast_shape(*(i.shape for i in indices))
+        srcs = (src, *(self.expand(i, at) for i in indices))
+        return self.make("scatter_add", srcs, shape, shape, src.dtype)
+
+    def cat(self, xs: Sequence[Value], dim: int) -> Value:
+        first = xs[0].shape
+        total = sum(x.shape[dim] for x in xs)
+        return self.make("cat", tuple(xs), dim, (*first[:dim], total, *first[dim + 1 :]), xs[0].dtype)

@@ -1,0 +1,70 @@
+"""Settings, each with a sentence; read from the environment once, at import.
+
+Owns: the settings and the names of the log artifacts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["LOGS", "Config", "config"]
+
+LOGS = {
+    "record": "each trie miss, with the event that was new",
+    "schedule": "each planned segment, as SSA",
+    "fusion": "kernel groups, and why steps were not fused",
+    "llvm": "the LLVM IR of each kernel compiled",
+    "launch": "each program run",
+    "recompiles": "why a call that could have hit had to compile",
+}
+
+
+def _default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "jitgrad"
+
+
+@dataclass(slots=True)
+class Config:
+    """What can be set.
+
+    Attributes:
+        eager: run decorated functions eagerly (``JITGRAD_EAGER=1``).
+        num_threads: threads that kernels use, the caller's own included (``JITGRAD_NUM_THREADS``; default: all cores).
+        cache_dir: where object code is kept (``JITGRAD_CACHE_DIR``); None turns the disk cache off (empty variable).
+        cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
+        max_trie_nodes: per compiled function; the least recently used paths go first.
+        max_segment_ops: a recorded segment is run when it reaches this many operations.
+        cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
+    """
+
+    eager: bool
+    num_threads: int
+    cache_dir: Path | None
+    cache_limit_nbytes: int = 256 << 20
+    max_trie_nodes: int = 200_000
+    max_segment_ops: int = 20_000
+    cpu: str = ""
+
+
+def _from_environment() -> Config:
+    env = os.environ
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cache = env.get("JITGRAD_CACHE_DIR")
+    for artifact in filter(None, env.get("JITGRAD_LOG", "").split(",")):
+        if artifact not in LOGS:
+            raise ValueError(f"JITGRAD_LOG: unknown artifact {artifact!r}; known: {', '.join(LOGS)}")
+        logging.basicConfig(format="[%(name)s] %(message)s")
+        logging.getLogger(f"jitgrad.{artifact}").setLevel(logging.DEBUG)
+    return Config(
+        eager=env.get("JITGRAD_EAGER", "0") not in ("", "0"),
+        num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
+        cache_dir=_default_cache_dir() if cache is None else (Path(cache) if cache else None),
+        cpu=env.get("JITGRAD_CPU", ""),
+    )
+
+
+config = _from_environment()

@@ -1,0 +1,110 @@
+"""Element types and PyTorch's promotion lattice.
+
+Owns: the five dtypes, their NumPy twins, promotion.
+Must not know: tensors, operations, LLVM.
+Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "DType",
+    "bool_",
+    "dtype_of_scalar",
+    "float32",
+    "float64",
+    "from_numpy_dtype",
+    "get_default_dtype",
+    "int32",
+    "int64",
+    "promote_types",
+    "set_default_dtype",
+]
+
+
+class DType:
+    """One element type. Instances are singletons: compare with ``is``.
+
+    Attributes:
+        name: PyTorch's name, without the module.
+        np: the NumPy dtype of the same layout.
+        itemsize: bytes per element.
+        category: 0 bool, 1 integer, 2 floating; promotion goes by category first.
+    """
+
+    __slots__ = ("category", "itemsize", "name", "np")
+
+    def __init__(self, name: str, np_dtype: Any, category: int) -> None:
+        self.name = name
+        self.np = np.dtype(np_dtype)
+        self.itemsize = self.np.itemsize
+        self.category = category
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == 2
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"jitgrad.{self.name}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (_by_name, (self.name,))
+
+
+bool_ = DType("bool", np.bool_, 0)
+int32 = DType("int32", np.int32, 1)
+int64 = DType("int64", np.int64, 1)
+float32 = DType("float32", np.float32, 2)
+float64 = DType("float64", np.float64, 2)
+
+_ALL = (bool_, int32, int64, float32, float64)
+_BY_NAME = {d.name: d for d in _ALL}
+_BY_NUMPY = {d.np: d for d in _ALL}
+_RANK = {d: i for i, d in enumerate(_ALL)}
+_default = float32
+
+
+def _by_name(name: str) -> DType:
+    return _BY_NAME[name]
+
+
+def from_numpy_dtype(np_dtype: Any) -> DType:
+    """The jitgrad dtype of a NumPy dtype; TypeError where jitgrad has none."""
+    found = _BY_NUMPY.get(np.dtype(np_dtype))
+    if found is None:
+        names = ", ".join(d.name for d in _ALL)
+        raise TypeError(f"can't convert np.ndarray of type {np_dtype}. The only supported types are: {names}.")
+    return found
+
+
+def get_default_dtype() -> DType:
+    """The floating dtype given to Python floats (float32 unless set)."""
+    return _default
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Make ``dtype`` (float32 or float64) the default; TypeError for any other."""
+    global _default
+    if dtype not in (float32, float64):
+        raise TypeError("only floating-point types are supported as the default type")
+    _default = dtype
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The smallest dtype both operands convert to, as ``torch.promote_types``."""
+    return a if _RANK[a] >= _RANK[b] else b
+
+
+def dtype_of_scalar(value: bool | int | float) -> DType:
+    """The dtype a Python number has on its own."""
+    if isinstance(value, bool):
+        return bool_
+    return int64 if isinstance(value, int) else _default

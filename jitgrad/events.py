@@ -1,0 +1,68 @@
+"""Counters and logs: what jitgrad did, for users, tests and ``explain``.
+
+Owns: the counters behind ``jitgrad.stats()`` and the ``JITGRAD_LOG`` artifacts.
+Must not know: anything above level 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["COUNTERS", "bump", "count", "log", "reset_stats", "stats"]
+
+COUNTERS: dict[str, str] = {
+    "traces": "calls of compiled functions that recorded",
+    "hits": "recorded events found in the trie",
+    "misses": "recorded events that grew the trie",
+    "segments": "programs run",
+    "plans": "segments planned (simplified, fused, lowered)",
+    "compiles": "kernels compiled by LLVM",
+    "launches": "kernel launches",
+    "cache_reads": "kernels loaded from the disk cache",
+    "cache_writes": "kernels stored in the disk cache",
+    "fallbacks": "operations or backwards of a compiled step that ran eagerly",
+    "promotions": "Python numbers promoted to run-time scalars",
+    "evictions": "trie paths, programs or kernels dropped to stay within bounds",
+}
+
+_values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+_lock = threading.Lock()
+logger = logging.getLogger("jitgrad")
+
+
+def bump(name: str, by: int = 1) -> None:
+    """Add to a counter. Cheap enough for once a call, not for once an operation: sum up first."""
+    with _lock:
+        _values[name] += by
+
+
+def stats() -> dict[str, int]:
+    """A snapshot of every counter since the start or the last ``reset_stats()``."""
+    with _lock:
+        return dict(_values)
+
+
+def reset_stats() -> None:
+    """Set every counter to zero."""
+    with _lock:
+        for name in _values:
+            _values[name] = 0
+
+
+@contextmanager
+def count(name: str) -> Iterator[Callable[[], int]]:
+    """``with count("compiles") as compiles: ...; compiles()`` is how much the counter rose inside."""
+    start = stats()[name]
+    end: list[int] = []
+    try:
+        yield lambda: (end[0] if end else stats()[name]) - start
+    finally:
+        end.append(stats()[name])
+
+
+def log(artifact: str, message: str, *args: object) -> None:
+    """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts)."""
+    logger.getChild(artifact).debug(message, *args)

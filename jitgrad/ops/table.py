@@ -1,0 +1,115 @@
+"""The operation table: one ``Op`` per operation, with every rule it needs.
+
+Owns: ``Op``, ``Vjp``, ``RuleContext`` and the registry ``OPS``.
+Must not know: Tensor, the tracer, LLVM, devices. Rules are written over whatever they are handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jitgrad.ops.aval import Aval
+
+__all__ = ["OPS", "Op", "RuleContext", "Vjp", "define"]
+
+
+@dataclass(slots=True, eq=False)
+class RuleContext:
+    """What a derivative rule may know without saving a value.
+
+    Attributes:
+        avals: of the tensor inputs; None where an input was a Python number.
+        out_avals: of the outputs.
+        params: the static parameters, as the operation received them.
+        needs: which tensor inputs need a gradient.
+    """
+
+    avals: tuple[Aval | None, ...]
+    out_avals: tuple[Aval, ...]
+    params: tuple[Any, ...]
+    needs: tuple[bool, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Vjp:
+    """The derivative with respect to one input.
+
+    Attributes:
+        rule: ``rule(c, grad_output, *saved) -> grad_input``, over Tensors, so that it can be differentiated again.
+            ``grad_output`` is a tuple (None = undefined) for an operation with several outputs. The result may have
+            any shape that sums down to the input's: un-broadcasting happens once, in the engine.
+        saves: what the rule needs: input positions (ints), or ``"out"``, ``"out1"`` ... for outputs.
+            A saved Python number arrives as that number.
+    """
+
+    rule: Callable[..., Any]
+    saves: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One operation.
+
+    ``inputs`` below are Tensors or Python numbers (a number only where PyTorch takes one); ``params`` are hashable
+    and static.
+
+    Attributes:
+        name: PyTorch's name.
+        aval: ``aval(*input_avals, *params) -> Aval | tuple[Aval, ...]``; the shape and dtype rule, which also raises
+            PyTorch's errors for wrong arguments. A Python number arrives as itself.
+        numpy: ``numpy(*arrays, *params) -> array or tuple of arrays``, exactly of the aval's shape and dtype
+            (a wrong dtype is cast by the caller). None for views, which move no data.
+        lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of
+            ``codegen.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
+        vjps: one entry per tensor input; None = not differentiable with respect to it. Empty = never differentiable.
+        num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors.
+        is_view: the output shares the first input's storage; its aval carries stride and offset.
+        node_name: the graph node's name, ``MulBackward0``.
+    """
+
+    name: str
+    aval: Callable[..., Any]
+    numpy: Callable[..., Any] | None
+    lower: Callable[..., Any] | None = None
+    vjps: tuple[Vjp | None, ...] = ()
+    num_inputs: int = 1
+    is_view: bool = False
+    node_name: str = ""
+
+    @property
+    def is_differentiable(self) -> bool:
+        return bool(self.vjps)
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (OPS.__getitem__, (self.name,))
+
+
+OPS: dict[str, Op] = {}
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.strip("_").split("_"))
+
+
+def define(
+    name: str,
+    *,
+    aval: Callable[..., Any],
+    numpy: Callable[..., Any] | None = None,
+    lower: Callable[..., Any] | None = None,
+    vjps: Sequence[Vjp | None] = (),
+    num_inputs: int = 1,
+    is_view: bool = False,
+    node_name: str | None = None,
+) -> Op:
+    """Register an operation and return it; ValueError if the name is taken."""
+    if name in OPS:
+        raise ValueError(f"operation {name!r} is defined twice")
+    op = Op(name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name or f"{_camel(name)}Backward0")
+    OPS[name] = op
+    return op

@@ -1,0 +1,79 @@
+"""What the tracer hands to codegen: a segment in SSA form.
+
+Owns: ``Instr`` and ``Segment``.
+Must not know: LLVM, buffers, Tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+
+__all__ = ["Const", "Instr", "RuntimeScalar", "Segment"]
+
+
+@dataclass(slots=True, frozen=True)
+class RuntimeScalar:
+    """A Python number that changed between calls: an argument of the program, not a constant of it.
+
+    Attributes:
+        slot: position among the trace's run-time scalars.
+        is_float: a Python float (passed as a double), else an int (passed as an int64).
+    """
+
+    slot: int
+    is_float: bool
+
+
+@dataclass(slots=True, eq=False)
+class Instr:
+    """One recorded operation.
+
+    Attributes:
+        op: the operation.
+        inputs: one entry per input: a value id (int), or a ``Const`` / ``RuntimeScalar`` for a Python number.
+        params: the static parameters.
+        outputs: value ids, one per output.
+        avals: of the outputs, same order.
+        input_avals: of the inputs at recording time; None for numbers.
+        requires_grad: whether the outputs join the graph.
+        where: ``file:line`` of the user's statement (empty inside a backward).
+    """
+
+    op: Op
+    inputs: tuple[Any, ...]
+    params: tuple[Any, ...]
+    outputs: tuple[int, ...]
+    avals: tuple[Aval, ...]
+    input_avals: tuple[Aval | None, ...]
+    requires_grad: bool = False
+    where: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Const:
+    """A Python number that is part of the program."""
+
+    value: bool | int | float
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A stretch of a trace between two reads: everything one native call computes.
+
+    Attributes:
+        instrs: in recording order; inputs are earlier outputs or ``inputs``.
+        inputs: value id -> aval (with stride and offset) of each buffer that the segment may read.
+        outputs: value ids to be stored into fresh row-major buffers.
+        writes: (value id, target input id): store the value into that input's storage, through the input's layout,
+            after every read of the old contents.
+    """
+
+    instrs: list[Instr]
+    inputs: dict[int, Aval]
+    outputs: tuple[int, ...]
+    writes: tuple[tuple[int, int], ...] = ()
+    notes: list[str] = field(default_factory=list)
