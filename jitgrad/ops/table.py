@@ -64,7 +64,9 @@ class Op:
         lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of
             ``codegen.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
         vjps: one entry per tensor input; None = not differentiable with respect to it. Empty = never differentiable.
-        num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors.
+        num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors: rules receive
+            that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
+            gradient (or None) per tensor of the list.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
         node_name: the graph node's name, ``MulBackward0``.
     """

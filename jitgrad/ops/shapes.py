@@ -1,0 +1,175 @@
+"""Shape and dtype rules that many operations share, and the errors they raise.
+
+Owns: broadcasting, dimension wrapping, PyTorch's dtype promotion over tensors and numbers.
+Must not know: what an operation computes.
+
+Inputs of rules are avals, primitives (``codegen.builder.Value``), arrays or Python numbers; all of the first three have
+``shape`` and ``dtype``, which is all that is asked of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import DType, bool_, from_numpy_dtype, get_default_dtype, int64, promote_types
+
+__all__ = [
+    "as_dtype",
+    "broadcast",
+    "contiguous_dims",
+    "dtype_of",
+    "float_dtype",
+    "is_number",
+    "np_operand",
+    "numel",
+    "operand",
+    "reduced_shape",
+    "result_dtype",
+    "shape_of",
+    "torch_dtype_name",
+    "wrap_dim",
+    "wrap_dims",
+]
+
+_TORCH_NAMES = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
+
+
+def torch_dtype_name(dtype: DType) -> str:
+    """The name that PyTorch's messages use: ``Float``, ``Long`` ..."""
+    return _TORCH_NAMES[dtype.name]
+
+
+def is_number(x: Any) -> bool:
+    """A Python number, or the primitive of one that became a run-time scalar."""
+    return not hasattr(x, "shape") or getattr(x, "op", None) == "scalar"
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Shape; ``()`` for a number."""
+    return getattr(x, "shape", ())
+
+
+def as_dtype(dtype: Any) -> DType:
+    """The jitgrad dtype of a jitgrad or NumPy dtype."""
+    return dtype if isinstance(dtype, DType) else from_numpy_dtype(dtype)
+
+
+def dtype_of(x: Any) -> DType:
+    """The dtype of an input on its own; a Python number has int64, bool or the default floating dtype."""
+    if isinstance(x, bool):
+        return bool_
+    if isinstance(x, int):
+        return int64
+    if isinstance(x, float):
+        return get_default_dtype()
+    if is_number(x):
+        return get_default_dtype() if x.dtype.category == 2 else x.dtype
+    return as_dtype(x.dtype)
+
+
+def _combine(higher: DType | None, lower: DType | None) -> DType | None:
+    """PyTorch's ``combine_categories``: a lower-priority operand matters only if its category is higher."""
+    if higher is None or lower is None:
+        return higher if lower is None else lower
+    return promote_types(higher, lower) if lower.category > higher.category else higher
+
+
+def result_dtype(*inputs: Any) -> DType:
+    """``torch.result_type``: tensors with dimensions outrank 0-d tensors, which outrank Python numbers."""
+    ranks: list[DType | None] = [None, None, None]
+    for x in inputs:
+        rank = 2 if is_number(x) else (0 if x.shape else 1)
+        own, so_far = dtype_of(x), ranks[rank]
+        ranks[rank] = own if so_far is None else promote_types(so_far, own)
+    found = _combine(ranks[0], _combine(ranks[1], ranks[2]))
+    assert found is not None, "an operation needs at least one input"
+    return found
+
+
+def float_dtype(*inputs: Any) -> DType:
+    """``result_dtype``, integers and bools becoming the default floating dtype."""
+    found = result_dtype(*inputs)
+    return found if found.category == 2 else get_default_dtype()
+
+
+def operand(b: Any, x: Any, dtype: DType) -> Any:
+    """An input of a lowering as a primitive of ``dtype``."""
+    if hasattr(x, "shape"):
+        return b.cast(x, dtype)
+    return b.const(dtype.np.type(x).item(), dtype)
+
+
+def np_operand(x: Any, dtype: DType) -> Any:
+    """An input of a NumPy rule in ``dtype``."""
+    if isinstance(x, np.ndarray | np.generic):
+        return x if x.dtype == dtype.np else x.astype(dtype.np)
+    return dtype.np.type(x)
+
+
+def broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The broadcast shape; RuntimeError with PyTorch's message where sizes disagree."""
+    first = shapes[0]
+    for other in shapes[1:]:
+        if other != first:
+            first = _broadcast_pair(name, first, other)
+    return first
+
+
+def _broadcast_pair(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    for dim in reversed(range(rank)):
+        m, n = left[dim], right[dim]
+        if m != n and m != 1 and n != 1:
+            raise RuntimeError(
+                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {dim}"
+                f" ({name}: shapes {list(a)} and {list(b)})"
+            )
+    return tuple(n if m == 1 else m for m, n in zip(left, right, strict=True))
+
+
+def wrap_dim(dim: int, rank: int) -> int:
+    """A non-negative dimension; IndexError outside the range. A 0-d tensor accepts 0 and -1."""
+    extent = max(rank, 1)
+    if not isinstance(dim, int):
+        raise TypeError(f"dim must be an int, not {type(dim).__name__}")
+    if not -extent <= dim < extent:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-extent}, {extent - 1}], but got {dim})"
+        )
+    return dim + extent if dim < 0 else dim
+
+
+def wrap_dims(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    """Sorted non-negative dimensions; None and () mean all."""
+    if dim is None or dim == ():
+        return tuple(range(rank))
+    dims = [wrap_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
+    for d in dims:
+        if dims.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return tuple(sorted(d for d in dims if rank))
+
+
+def reduced_shape(shape: tuple[int, ...], dims: Iterable[int], keepdim: bool) -> tuple[int, ...]:
+    """The shape after reducing ``dims``."""
+    gone = frozenset(dims)
+    if keepdim:
+        return tuple(1 if d in gone else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in gone)
+
+
+def numel(shape: Iterable[int]) -> int:
+    """Number of elements."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def contiguous_dims(shape: tuple[int, ...], dims: Iterable[int]) -> int:
+    """Number of elements that reducing ``dims`` folds into one."""
+    return numel(shape[d] for d in dims)
