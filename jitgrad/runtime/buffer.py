@@ -1,0 +1,125 @@
+"""``Storage``: a block of memory whose address is a plain int, always at hand.
+
+Owns: the lifetime of tensor memory, and its border with NumPy.
+Must not know: tensors, programs, devices.
+In: byte counts, NumPy arrays. Out: addresses, NumPy views.
+
+# Note [Storage lifetime]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A storage's memory goes back to the free lists when the last reference to the storage is dropped. NumPy views made by
+# ``Storage.array`` hold the storage through their ``base``, so memory that NumPy can still reach is never recycled.
+# Memory that came from NumPy is held through ``owner`` and is never recycled either.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval
+from jitgrad.runtime.memory import _cached, _held, give, take
+
+__all__ = ["Storage"]
+
+_byte = ctypes.c_char
+
+
+class Storage:
+    """Memory of one or more tensors.
+
+    ``Storage(nbytes)`` allocates (64-byte aligned, contents undefined); ``Storage.from_array`` shares a NumPy array's
+    memory; ``Storage.pending`` has no memory yet.
+
+    Attributes:
+        addr: address of the first byte; 0 while pending.
+        nbytes: size.
+        owner: what keeps the memory alive, if it is not the storage's own.
+    """
+
+    __slots__ = ("__weakref__", "addr", "nbytes", "owner")
+
+    addr: int
+    nbytes: int
+    owner: Any
+
+    def __init__(self, nbytes: int) -> None:
+        # memory.take, spelled out: this is the hot path of every output of every program
+        try:
+            self.addr = _cached[nbytes].pop()
+            _held[0] -= nbytes
+        except (KeyError, IndexError):
+            self.addr = take(nbytes)
+        self.nbytes = nbytes
+        self.owner = None
+
+    def __del__(self, _give: Any = give) -> None:
+        try:
+            if self.owner is None and self.addr:
+                _give(self.addr, self.nbytes)
+        except AttributeError:  # allocation failed: there is nothing to give back
+            pass
+
+    @staticmethod
+    def allocate(nbytes: int) -> Storage:
+        """``Storage(nbytes)``, for callers that read better with a verb."""
+        return Storage(nbytes)
+
+    @staticmethod
+    def pending() -> Storage:
+        """A storage without memory, to be given some by ``materialize`` or ``adopt``."""
+        storage = Storage.__new__(Storage)
+        storage.addr = storage.nbytes = 0
+        storage.owner = None
+        return storage
+
+    def materialize(self, nbytes: int) -> None:
+        """Give a pending storage memory of its own."""
+        self.addr = take(nbytes)
+        self.nbytes = nbytes
+
+    def adopt(self, other: Storage) -> None:
+        """Let a pending storage share the memory of another one, and keep that one alive."""
+        self.addr, self.nbytes, self.owner = other.addr, other.nbytes, other
+
+    @property
+    def is_pending(self) -> bool:
+        return self.addr == 0
+
+    @staticmethod
+    def from_array(array: np.ndarray[Any, Any]) -> Storage:
+        """Share the memory of ``array`` and keep it alive.
+
+        ``addr`` is the address of the array's first element, whatever its alignment. The caller sees to layouts that
+        an ``Aval`` cannot express: negative strides, strides that are no multiple of the item size, read-only memory.
+        """
+        storage = Storage.__new__(Storage)
+        storage.owner = array
+        try:
+            storage.addr = ctypes.addressof(_byte.from_buffer(array))  # three times faster than array.ctypes.data
+            storage.nbytes = array.nbytes
+        except (TypeError, ValueError):  # read-only, strided or empty
+            storage.addr = array.__array_interface__["data"][0] or 1
+            storage.nbytes = _span(array)
+        return storage
+
+    def array(self, aval: Aval) -> np.ndarray[Any, Any]:
+        """A writable NumPy view laid out as ``aval``; it keeps the storage alive."""
+        memory = (_byte * self.nbytes).from_address(self.addr)
+        memory.storage = self
+        dtype = aval.dtype
+        size = dtype.itemsize
+        if aval.is_contiguous:
+            return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size)
+        return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size, tuple(s * size for s in aval.stride))
+
+    def __repr__(self) -> str:
+        return f"Storage({self.nbytes} bytes at {self.addr:#x})" if self.addr else "Storage(pending)"
+
+
+def _span(array: np.ndarray[Any, Any]) -> int:
+    """Bytes from the first element to the end of the last, for non-negative strides."""
+    if array.size == 0:
+        return 0
+    return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
