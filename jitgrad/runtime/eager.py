@@ -1,0 +1,206 @@
+"""Eager execution: one operation, now, by its NumPy rule, with its Node in the graph.
+
+Owns: ``apply_eager`` and ``apply_inplace_eager``.
+Must not know: traces, code generation.
+In: an ``Op``, tensors and numbers. Out: tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.engine.copy_slices import rebase_history
+from jitgrad.runtime.engine.op_node import make_op_node
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, new_tensor
+
+__all__ = ["apply_eager", "apply_inplace_eager", "run_numpy", "split_args", "storage_from_result"]
+
+
+def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(inputs, params). An operation over a list of tensors takes the list as its first argument."""
+    n = op.num_inputs
+    if n < 0:
+        return tuple(args[0]), args[1:]
+    return args[:n], args[n:]
+
+
+def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
+    """Call the shape rule the way the operation takes its inputs."""
+    return op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params)
+
+
+def run_numpy(op: Op, arrays: list[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
+    """The NumPy rule's arrays, made exactly what the avals say."""
+    assert op.numpy is not None
+    with np.errstate(all="ignore"):
+        raw = op.numpy(arrays, *params) if op.num_inputs < 0 else op.numpy(*arrays, *params)
+    results = raw if isinstance(raw, tuple | list) else (raw,)
+    return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
+
+
+def _exactly(result: Any, aval: Aval) -> Any:
+    """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
+    array = np.asarray(result, dtype=aval.dtype.np, order="C")
+    return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
+
+
+def storage_from_result(array: Any, inputs: list[Any]) -> tuple[Any, Any]:
+    """A storage for a fresh result; a rule may have returned (a view of) an input: copy then."""
+    if not array.flags.owndata or not array.flags.writeable or any(array is a for a in inputs):
+        array = array.copy()
+    return Storage.from_array(array), array
+
+
+def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """Run one operation.
+
+    Raises:
+        Whatever the shape rule or the NumPy rule raises; nothing has happened then.
+    """
+    avals: list[Any] = []
+    needs_any = False
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            avals.append(x._aval)
+            needs_any = needs_any or x._requires_grad
+        else:
+            avals.append(x)
+    out_avals = aval_args(op, avals, params)
+    several = isinstance(out_avals, tuple)
+    out_avals = out_avals if several else (out_avals,)
+    if op.is_view:
+        outs = tuple(_make_view(inputs[0], a) for a in out_avals)
+    else:
+        arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
+        results = run_numpy(op, arrays, params, out_avals)
+        outs = tuple(new_tensor(a, *storage_from_result(r, arrays)) for r, a in zip(results, out_avals, strict=True))
+    if needs_any and op.vjps and state.grad_enabled:
+        _join_graph(op, inputs, params, outs)
+    return outs if several else outs[0]
+
+
+def _make_view(source: Any, aval: Aval) -> Any:
+    out = new_tensor(aval, source._storage)
+    out._base = source if source._base is None else source._base
+    out._vc = source._vc
+    return out
+
+
+def _join_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    """Give the floating outputs a Node."""
+    needs = tuple(
+        isinstance(x, TensorBase) and x._requires_grad and (vjp is not None)
+        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
+    )
+    if not any(needs):
+        return
+    for nr, out in enumerate(outs):
+        if out._aval.dtype.is_floating_point:
+            out._requires_grad = True
+            out._output_nr = nr
+    node = make_op_node(op, inputs, outs, params, needs)
+    for out in outs:
+        if out._requires_grad:
+            out._grad_fn = node
+            if out._base is not None:
+                out._view_version = out._vc[0]
+
+
+def _vjps_for(op: Op, count: int) -> tuple[Any, ...]:
+    """One rule per input; an operation over a list has one rule for all of its inputs."""
+    return op.vjps * count if op.num_inputs < 0 else op.vjps
+
+
+def check_inplace(op: Op, target: Any, aval: Aval) -> None:
+    """PyTorch's refusals of ``target.op_()`` whose result would be ``aval``."""
+    have = target._aval
+    if aval.shape != have.shape:
+        raise RuntimeError(
+            f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(aval.shape)}"
+            f" (in-place {op.name})"
+        )
+    if aval.dtype.category > have.dtype.category:
+        raise RuntimeError(
+            f"result type {_scalar_type(aval)} can't be cast to the desired output type {_scalar_type(have)}"
+            f" (in-place {op.name})"
+        )
+
+
+def check_writable_leaf(target: Any) -> None:
+    """A leaf in the graph cannot be written while the graph is being recorded."""
+    if not (state.grad_enabled and target._requires_grad):
+        return
+    if target.is_leaf:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    base = target._base
+    if base is not None and base._requires_grad and base.is_leaf:
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def _scalar_type(aval: Aval) -> str:
+    return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}[aval.dtype.name]
+
+
+def apply_inplace_eager(
+    op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
+    avals = [x._aval if isinstance(x, TensorBase) else x for x in inputs]
+    out_avals = aval_args(op, avals, params)
+    out_avals = out_avals if isinstance(out_avals, tuple) else (out_avals,)
+    for target, aval in zip(targets, out_avals, strict=True):
+        check_inplace(op, target, aval)
+        check_writable_leaf(target)
+    arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
+    joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+    before = [_before_write(x) if joins and any(x is t for t in targets) else x for x in inputs]
+    if op.is_view or op.numpy is None:
+        raise RuntimeError(f"{op.name} has no in-place form")
+    # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
+    results = run_numpy(op, arrays, params, out_avals)
+    for target, result in zip(targets, results, strict=True):
+        np.copyto(target._ndarray(), result, casting="unsafe")
+        target._vc[0] += 1
+    if joins:
+        _rejoin_graph(op, tuple(before), params, targets)
+    for old in before:
+        if isinstance(old, TensorBase) and old._aval is not None and not any(old is x for x in inputs):
+            old._vc[0] += 1  # what was saved of it is overwritten
+    return targets
+
+
+def _before_write(target: Any) -> Any:
+    """The target as it was: what a Node saves, with a version of its own that the write makes stale."""
+    old = new_tensor(target._aval, target._storage)
+    old._vc = [target._vc[0]]
+    old._requires_grad = target._requires_grad
+    old._grad_fn = target.grad_fn
+    old._output_nr = target._output_nr
+    return old
+
+
+def _rejoin_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...]) -> None:
+    needs = tuple(
+        isinstance(x, TensorBase) and x._requires_grad and (vjp is not None)
+        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
+    )
+    if not any(needs):
+        return
+    for nr, target in enumerate(targets):
+        target._requires_grad = True
+        if target._base is None:
+            target._output_nr = nr
+    node = make_op_node(op, inputs, targets, params, needs)
+    for target in targets:
+        rebase_history(target, node)
+
+
+def scratch_aval(shape: tuple[int, ...], like: Aval) -> Aval:
+    """A row-major aval of ``shape`` with ``like``'s dtype."""
+    return make_aval(shape, like.dtype)

@@ -1,0 +1,552 @@
+"""``Tensor``: the class users hold.
+
+Owns: attributes, operators, and conversion to Python and NumPy. Named methods are attached from ``functions``.
+Must not know: how an operation runs (``dispatch`` decides) or how a trace is kept.
+
+Operators are the hot path of a recorded step: they go straight to the recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jitgrad import functions
+from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.dtypes import DType, float32, float64, int32, int64
+from jitgrad.formatting import format_tensor
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import apply_eager
+from jitgrad.runtime.engine import hooks as engine_hooks
+from jitgrad.runtime.engine.copy_slices import current_grad_fn
+from jitgrad.runtime.engine.request import BackwardRequest, execute_request
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
+
+__all__ = ["Tensor", "is_tensor"]
+
+_ADD, _SUB, _MUL, _DIV, _POW = (OPS[n] for n in ("add", "sub", "mul", "div", "pow"))
+_EQ, _NE, _LT, _LE, _GT, _GE = (OPS[n] for n in ("eq", "ne", "lt", "le", "gt", "ge"))
+_NEG, _DETACH = OPS["neg"], OPS["detach"]
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+
+
+def _operand(other: Any) -> Any:
+    """A tensor or a plain Python number; NotImplemented for anything else."""
+    if isinstance(other, TensorBase) or type(other) in (int, float, bool):
+        return other
+    if isinstance(other, _NUMBERS):
+        return other.item() if isinstance(other, np.generic) else other
+    return NotImplemented
+
+
+def _binary(op: Any, a: Any, b: Any) -> Any:
+    """The slow half of an operator: eager, or an operand that needs a look."""
+    a, b = _operand(a), _operand(b)
+    if a is NotImplemented or b is NotImplemented:
+        return NotImplemented
+    recorder = state.recorder
+    return apply_eager(op, (a, b), ()) if recorder is None else recorder.apply(op, (a, b))
+
+
+class Tensor(TensorBase):
+    """An n-dimensional array that records what is done to it.
+
+    Make one with ``jitgrad.tensor``, ``jitgrad.zeros``, ``jitgrad.from_numpy`` and the like. The semantics of every
+    method are those of ``torch.Tensor``.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    # arithmetic: `x * y` on the hot path is one attribute, one test and one call
+    def __add__(self, other: Any) -> Any:
+        rec = state.recorder
+        return rec.binary(_ADD, self, other) if rec is not None else _binary(_ADD, self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        rec = state.recorder
+        return rec.binary(_SUB, self, other) if rec is not None else _binary(_SUB, self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        rec = state.recorder
+        return rec.binary(_MUL, self, other) if rec is not None else _binary(_MUL, self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        rec = state.recorder
+        return rec.binary(_DIV, self, other) if rec is not None else _binary(_DIV, self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        rec = state.recorder
+        return rec.binary(_POW, self, other) if rec is not None else _binary(_POW, self, other)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary(_SUB, other, self)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary(_DIV, other, self)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary(_POW, other, self)
+
+    def __neg__(self) -> Tensor:
+        return apply(_NEG, self)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return functions.abs(self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return functions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary(OPS["floor_divide"], self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary(OPS["floor_divide"], other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary(OPS["remainder"], self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary(OPS["remainder"], other, self)
+
+    # comparisons
+    def __eq__(self, other: Any) -> Any:
+        return _binary(_EQ, self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _binary(_NE, self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary(_LT, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary(_LE, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary(_GT, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary(_GE, self, other)
+
+    def __invert__(self) -> Tensor:
+        return functions.bitwise_not(self)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary(OPS["bitwise_and"], self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary(OPS["bitwise_or"], self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary(OPS["bitwise_xor"], self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    # in-place arithmetic keeps the object, as PyTorch does
+    def __iadd__(self, other: Any) -> Any:
+        return self._inplace_binary(_ADD, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._inplace_binary(_SUB, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._inplace_binary(_MUL, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._inplace_binary(_DIV, other)
+
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+        return self._inplace_binary(_POW, other)
+
+    def _inplace_binary(self, op: Any, other: Any) -> Any:
+        other = _operand(other)
+        if other is NotImplemented:
+            return NotImplemented
+        apply_inplace(op, (self,), self, other)
+        return self
+
+    # indexing
+    def __getitem__(self, index: Any) -> Tensor:
+        return functions.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        functions.setitem(self, index, value)
+
+    def __len__(self) -> int:
+        if not self._aval.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._aval.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._aval.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(functions.unbind(self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    # shape and type
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, a plain tuple."""
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._aval.shape)
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    @property
+    def itemsize(self) -> int:
+        return self._aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._aval.nbytes
+
+    def size(self, dim: int | None = None) -> Any:
+        """All extents, or the extent of ``dim``; IndexError if there is no such dimension."""
+        shape = self._aval.shape
+        if dim is None:
+            return shape
+        if not -len(shape) <= dim < max(len(shape), 1) or not shape:
+            low, high = -max(len(shape), 1), max(len(shape), 1) - 1
+            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+        return shape[dim]
+
+    def dim(self) -> int:
+        return len(self._aval.shape)
+
+    def numel(self) -> int:
+        return self._aval.numel
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return self._aval.dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Elements between neighbours, per dimension."""
+        return self._aval.stride if dim is None else self._aval.stride[dim]
+
+    def storage_offset(self) -> int:
+        return self._aval.offset
+
+    def is_contiguous(self) -> bool:
+        return self._aval.is_contiguous
+
+    def is_floating_point(self) -> bool:
+        return self._aval.dtype.is_floating_point
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        self._sync()
+        return int(self._storage.addr) + self._aval.offset * self._aval.dtype.itemsize
+
+    # autograd
+    @property
+    def requires_grad(self) -> bool:
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Make this leaf part of the graph (or not). RuntimeError for non-leaves and non-floating dtypes."""
+        if requires_grad and not self._aval.dtype.is_floating_point:
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if not self.is_leaf and not requires_grad:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if self._requires_grad != requires_grad:
+            recorder = state.recorder
+            if recorder is not None:
+                recorder.set_requires_grad(self, requires_grad)
+            self._requires_grad = requires_grad
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _check_grad(self, value: Any) -> None:
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of {type(value).__name__!r}")
+        if value is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if value._aval.shape != self._aval.shape:
+            raise RuntimeError(
+                f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value._aval.shape)}"
+            )
+        if value._aval.dtype is not self._aval.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: {value._aval.dtype}, not {self.dtype}")
+
+    @property
+    def grad_fn(self) -> Any:
+        """The Node that made this tensor; None for leaves."""
+        if not self._requires_grad:
+            return None
+        if self._grad_fn is None:
+            recorder = state.recorder
+            if recorder is not None and self._tid == recorder.tid:
+                return recorder.grad_fn_of(self)
+            if self._graph is not None:
+                self._graph.attach(self)
+        return current_grad_fn(self) if self._base is not None else self._grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self._requires_grad or (self._grad_fn is None and self._graph is None)
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr
+
+    @property
+    def _version(self) -> int:
+        return self._vc[0]
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Accumulate the gradients of this tensor into the leaves it was computed from.
+
+        Args:
+            gradient: same shape as this tensor; may be left out for one element (ones).
+            retain_graph: keep saved values for another call; defaults to ``create_graph``.
+            create_graph: make the gradients differentiable themselves.
+            inputs: accumulate into these only.
+
+        Raises:
+            RuntimeError: as PyTorch does, for a missing gradient, a second call without ``retain_graph``, a value
+                overwritten since it was saved.
+        """
+        request = BackwardRequest((self,), (gradient,), retain_graph, create_graph, inputs, True, True)
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.record_backward(request)
+        else:
+            execute_request(request)
+
+    def register_hook(self, hook: Any) -> Any:
+        """Call ``hook(grad)`` whenever the gradient of this tensor is computed; what it returns replaces it."""
+        if not self._requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        self._touch_hooks()
+        return engine_hooks.register_tensor_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this non-leaf in ``.grad``."""
+        if not self._requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if not self.is_leaf:
+            self._touch_hooks()
+            engine_hooks.retain_grad(self)
+
+    def _touch_hooks(self) -> None:
+        """Hooks are Python: a trace must know that this value has some."""
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.add_hooks(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        return bool(self._retains_grad)
+
+    def detach(self) -> Tensor:
+        """A view of the same storage outside the graph; shares the version counter."""
+        return apply(_DETACH, self)
+
+    def detach_(self) -> Tensor:
+        """Take this tensor out of its graph, in place. RuntimeError for views."""
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.set_requires_grad(self, False)
+        self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same storage outside the graph, with a version counter of its own."""
+        out = apply(_DETACH, self)
+        out._vc = [0]
+        return out
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if value.dtype is not self.dtype:
+            raise RuntimeError(f"cannot assign data of dtype {value.dtype} to a tensor of dtype {self.dtype}")
+        self._sync()
+        value._sync()
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.forget(self)
+        self._aval, self._storage, self._array = value._aval, value._storage, value._array
+
+    # to Python and NumPy
+    def _sync(self) -> None:
+        """Make sure that the storage holds the value: a trace that still owes it runs its segment now."""
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.read(self)
+        if self._storage is None:
+            raise RuntimeError("this tensor belongs to a compiled step that another thread is still recording")
+
+    def _ndarray(self) -> Any:
+        """A NumPy view of the value (internal: no grad check)."""
+        if state.recorder is not None or self._storage is None:
+            self._sync()
+        array = self._array
+        if array is None:
+            array = self._array = self._storage.array(self._aval)
+        return array
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, unless ``force``."""
+        if self._requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return self._ndarray().view()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """The value of a one-element tensor as a Python number; RuntimeError for any other size."""
+        if self._aval.numel != 1:
+            raise RuntimeError(f"a Tensor with {self._aval.numel} elements cannot be converted to Scalar")
+        return self._ndarray().item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers (a number for a 0-d tensor)."""
+        return self._ndarray().tolist()
+
+    def __bool__(self) -> bool:
+        if self._aval.numel != 1:
+            kind = "no values" if self._aval.numel == 0 else "more than one value"
+            raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._aval.dtype.is_floating_point or self._aval.numel != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self._aval.numel == 1 and spec else str(self)
+
+    def __repr__(self) -> str:
+        return format_tensor(self, self._ndarray())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol at the moment")
+        copy = self._copy_of_data()
+        copy._requires_grad = self._requires_grad
+        memo[id(self)] = copy
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
+        return copy
+
+    def _copy_of_data(self) -> Any:
+        copy = functions.clone(self.detach())
+        copy._sync()
+        if type(self) is not type(copy):
+            copy.__class__ = type(self)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
+    def __reduce__(self) -> Any:
+        return (_rebuild, (type(self), np.array(self._ndarray()), self._requires_grad))
+
+    # dtypes
+    def float(self) -> Tensor:
+        return functions.to(self, float32)
+
+    def double(self) -> Tensor:
+        return functions.to(self, float64)
+
+    def long(self) -> Tensor:
+        return functions.to(self, int64)
+
+    def int(self) -> Tensor:
+        return functions.to(self, int32)
+
+    def cpu(self) -> Tensor:
+        return self
+
+
+def _rebuild(cls: type, array: Any, requires_grad: bool) -> Any:
+    out = functions.from_array_copy(array)
+    out.__class__ = cls
+    out._requires_grad = requires_grad
+    return out
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether ``obj`` is a Tensor."""
+    return isinstance(obj, TensorBase)
+
+
+def _attach_methods() -> None:
+    """Give Tensor the named methods, and an in-place twin where PyTorch has one."""
+    for name, function in functions.METHODS.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, function)
+    for name, function in functions.INPLACE_METHODS.items():
+        setattr(Tensor, name, function)
+
+
+_attach_methods()
+install_tensor_class(Tensor)
+__all__ += ["new_tensor"]
