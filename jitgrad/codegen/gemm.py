@@ -1,0 +1,33 @@
+"""Matrix multiplication kernels: C[b, m, n] = sum_k A[b, m, k] * B[b, k, n], with what follows fused in.
+
+Owns: the public names; the parts are ``gemm_spec`` (what a kernel depends on, epilogues), ``gemm_plan`` (shape to spec
+and launch), ``gemm_emit`` (the text), ``gemm_pack`` (copies of B's panels).
+Must not know: segments, programs, buffers.
+"""
+
+from jitgrad.codegen.gemm_emit import emit_gemm
+from jitgrad.codegen.gemm_plan import choose_spec, gemm_launch
+from jitgrad.codegen.gemm_spec import (
+    GEMM_ARGS,
+    Epilogue,
+    GemmSpec,
+    Operand,
+    StoreEpilogue,
+    load_arg,
+    load_vector,
+    store_vector,
+)
+
+__all__ = [
+    "GEMM_ARGS",
+    "Epilogue",
+    "GemmSpec",
+    "Operand",
+    "StoreEpilogue",
+    "choose_spec",
+    "emit_gemm",
+    "gemm_launch",
+    "load_arg",
+    "load_vector",
+    "store_vector",
+]

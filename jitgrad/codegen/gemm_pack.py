@@ -1,0 +1,147 @@
+"""Copying a panel of B so that its rows lie side by side.
+
+Owns: ``emit_pack``: copy[k, j] = B[k, j], rows of exactly the panel's width.
+Must not know: the register tile, A, C.
+In: registers of the panel. Out: a loop nest in the caller's function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jitgrad.codegen.gemm_spec import GemmSpec, load_vector
+from jitgrad.codegen.text import FnBuilder, vector_type
+
+__all__ = ["emit_pack"]
+
+
+def emit_pack(
+    b: FnBuilder,
+    spec: GemmSpec,
+    vectors: int,
+    width: int,
+    masks: Sequence[str | None],
+    source: str,
+    copy: str,
+    depth: str,
+    left: str,
+    arg: Mapping[str, str],
+) -> None:
+    """Copy ``depth`` rows of ``vectors * width`` columns from ``source`` (B's element [k, col]) to ``copy``.
+
+    Columns from ``left`` on are outside B: they are not read, and hold anything finite or not in the copy.
+    """
+    if spec.b_unit == "n":
+        _copy_rows(b, spec, vectors, width, masks, source, copy, depth, arg["b_sk"])
+    elif spec.b_unit == "k" and width > 1:
+        _transpose(b, spec, vectors, width, source, copy, depth, left, arg["b_sn"])
+    else:
+        _copy_elements(b, spec, vectors * width, source, copy, "0", depth, left, arg)
+
+
+def _offset(b: FnBuilder, base: str, nbytes: str | int) -> str:
+    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")
+
+
+def _at(b: FnBuilder, base: str, index: str, stride: str | int) -> str:
+    return _offset(b, base, b.op(f"mul i64 {index}, {stride}"))
+
+
+def _copy_rows(
+    b: FnBuilder, spec: GemmSpec, vectors: int, width: int, masks: Sequence[str | None], source: str, copy: str,
+    depth: str, stride: str,
+) -> None:  # fmt: skip
+    """B's rows are contiguous: vector by vector."""
+    vec, nbytes = vector_type(width, spec.scalar), width * spec.itemsize
+    with b.loop("0", depth, hint="krow") as k:
+        line, out = _at(b, source, k, stride), _at(b, copy, k, vectors * nbytes)
+        for v in range(vectors):
+            value = load_vector(b, spec.scalar, width, _offset(b, line, v * nbytes), masks[v], spec.itemsize)
+            b.do(f"store {vec} {value}, ptr {_offset(b, out, v * nbytes)}, align {spec.itemsize}")
+
+
+def _copy_elements(
+    b: FnBuilder, spec: GemmSpec, columns: int, source: str, copy: str, start: str, depth: str, left: str,
+    arg: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Rows [start, depth), element by element: any strides."""
+    count = b.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {columns}")
+    with b.loop(start, depth, hint="krow") as k:
+        line, out = _at(b, source, k, arg["b_sk"]), _at(b, copy, k, columns * spec.itemsize)
+        with b.loop("0", count, hint="kcol") as j:
+            value = b.op(f"load {spec.scalar}, ptr {_at(b, line, j, arg['b_sn'])}, align {spec.itemsize}")
+            at = b.op(f"getelementptr {spec.scalar}, ptr {out}, i64 {j}")
+            b.do(f"store {spec.scalar} {value}, ptr {at}, align {spec.itemsize}")
+
+
+def _transpose(
+    b: FnBuilder, spec: GemmSpec, vectors: int, width: int, source: str, copy: str, depth: str, left: str, stride: str
+) -> None:
+    """B's columns are contiguous: 128 bits of each of ``width`` columns at a time, transposed in registers."""
+    lane = 16 // spec.itemsize
+    row_nbytes = vectors * width * spec.itemsize
+    whole = b.op(f"sub i64 {depth}, {b.op(f'srem i64 {depth}, {lane}')}")
+    most = b.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {vectors * width}")
+    top = b.op(f"sub i64 {left}, 1")
+    with b.loop("0", most, width, hint="tcol") as j:
+        columns = []
+        for i in range(width):
+            index = b.call("i64", "llvm.smin.i64", f"i64 {b.op(f'add i64 {j}, {i}')}", f"i64 {top}")
+            columns.append(_at(b, source, index, stride))
+        out = b.op(f"getelementptr {spec.scalar}, ptr {copy}, i64 {j}")
+        with b.loop("0", whole, lane, hint="tk") as k:
+            pieces = [_load_lane(b, spec, column, k, lane) for column in columns]
+            rows = [_concat(b, spec.scalar, pieces[r::lane], lane) for r in range(lane)]
+            to = _at(b, out, k, row_nbytes)
+            for r, row in enumerate(_transpose_lanes(b, spec.scalar, rows, width)):
+                at = _offset(b, to, r * row_nbytes)
+                b.do(f"store {vector_type(width, spec.scalar)} {row}, ptr {at}, align {spec.itemsize}")
+        with b.loop(whole, depth, hint="tail") as k:
+            to = _at(b, out, k, row_nbytes)
+            for i, column in enumerate(columns):
+                at = b.op(f"getelementptr {spec.scalar}, ptr {column}, i64 {k}")
+                value = b.op(f"load {spec.scalar}, ptr {at}, align {spec.itemsize}")
+                b.do(f"store {spec.scalar} {value}, ptr {_offset(b, to, i * spec.itemsize)}, align {spec.itemsize}")
+
+
+def _load_lane(b: FnBuilder, spec: GemmSpec, column: str, k: str, lane: int) -> str:
+    at = b.op(f"getelementptr {spec.scalar}, ptr {column}, i64 {k}")
+    return b.op(f"load <{lane} x {spec.scalar}>, ptr {at}, align {spec.itemsize}")
+
+
+def _shuffle(b: FnBuilder, scalar: str, x: str, y: str, width: int, order: Sequence[int]) -> str:
+    vec = vector_type(width, scalar)
+    index = ", ".join(f"i32 {i}" for i in order)
+    return b.op(f"shufflevector {vec} {x}, {vec} {y}, <{len(order)} x i32> <{index}>")
+
+
+def _concat(b: FnBuilder, scalar: str, pieces: Sequence[str], width: int) -> str:
+    """One vector of the pieces, in order; their number is a power of two."""
+    while len(pieces) > 1:
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [_shuffle(b, scalar, x, y, width, range(2 * width)) for x, y in pairs]
+        width *= 2
+    return pieces[0]
+
+
+# In-lane transposes as rounds of two-source shuffles: (first source, second source, pick), where pick below ``lane``
+# takes from the first and above from the second, the same in every 128-bit lane.
+_ROUNDS = {
+    2: (((0, 1, (0, 2)), (0, 1, (1, 3))),),
+    4: (
+        ((0, 1, (0, 4, 1, 5)), (0, 1, (2, 6, 3, 7)), (2, 3, (0, 4, 1, 5)), (2, 3, (2, 6, 3, 7))),
+        ((0, 2, (0, 1, 4, 5)), (0, 2, (2, 3, 6, 7)), (1, 3, (0, 1, 4, 5)), (1, 3, (2, 3, 6, 7))),
+    ),
+}
+
+
+def _transpose_lanes(b: FnBuilder, scalar: str, rows: list[str], width: int) -> list[str]:
+    """Transpose each 128-bit lane across the rows (as many rows as a lane has elements)."""
+    lane = len(rows)
+    for turn in _ROUNDS[lane]:
+        rows = [_shuffle(b, scalar, rows[x], rows[y], width, _spread(pick, lane, width)) for x, y, pick in turn]
+    return rows
+
+
+def _spread(pick: tuple[int, ...], lane: int, width: int) -> list[int]:
+    return [base + (p if p < lane else p - lane + width) for base in range(0, width, lane) for p in pick]
