@@ -1,0 +1,32 @@
+"""``rows/nbody.py`` in JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.row import Training
+from benchmarks.rows import data
+from benchmarks.rows.nbody import DT, RATE, SOFTENING
+from benchmarks.rows_jax.carry import carried, sgd
+
+__all__ = ["make"]
+
+
+def make(seed: int, bodies: int, steps: int) -> Training:
+    """The loss is the mean squared distance of the final positions from the targets."""
+    position, velocity, mass, target = (jnp.asarray(array) for array in data.nbody(seed, bodies))
+
+    def loss_fn(v: Any, p: Any, mass: Any, target: Any) -> Any:
+        weights = mass.reshape(1, bodies, 1)
+        for _ in range(steps):
+            offset = p[None] - p[:, None]
+            distance2 = (offset * offset).sum(-1, keepdims=True) + SOFTENING
+            pull = (offset * (weights * jax.lax.rsqrt(distance2) / distance2)).sum(1)
+            v = v + DT * pull
+            p = p + DT * v
+        return ((p - target) ** 2).mean()
+
+    return carried(sgd(loss_fn, RATE), velocity, [(position, mass, target)])
