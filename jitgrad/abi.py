@@ -11,12 +11,21 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 #   begin, end: the part of the launch's work units (rows, chunks, tiles) to do now. What a unit is never depends on
 #          the number of threads, so results do not either.
 # A task is five words: kernel address, address of args, begin, end, reserved.
-# A stage is three words: first task, one past its last task, flags (bit 0: worth sharing with the pool). All tasks of
-# a stage are independent; a stage starts when the one before it has ended.
-# A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool
-# (0 = run alone), address of the abort word, reserved, reserved.
+# A stage is three words: first task, one past its last task, flags (STAGE_SHARE: worth sharing with the pool;
+# STAGE_WAKE: worth waking sleeping workers for). All tasks of a stage are independent; a stage starts when the one before
+# it has ended. A shared stage has at most MAX_STAGE_TASKS tasks.
+# A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool block,
+# address of the abort word, reserved, reserved.
 # ``i64 driver(ptr record)`` returns bufs[0], the status word: 0, or what a kernel wrote there. The driver clears it
 # first, and stops between tasks when the abort word is not 0.
+
+# Note [Pool block]
+# ~~~~~~~~~~~~~~~~~
+# The words that the driver and the workers share, see ``POOL_*``; words written by different threads are on different
+# cache lines. CLAIM and DONE: codegen/driver.py, Note [Fork and join]. BUFS, TASKS, ABORT: of the published stage.
+# BUSY: a program has the pool. SLEEPERS: workers in a futex wait on WAKE. WANTED: how many workers there should be.
+# SYSCALL, USLEEP, CLOCK: addresses of libc's syscall, usleep and clock_gettime; 0 where there is none.
+# ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
 """
 
 from __future__ import annotations
@@ -24,11 +33,47 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["RECORD_WORDS", "STAGE_WORDS", "TASK_WORDS", "EagerStep", "Launch", "NativeStep", "Program"]
+__all__ = [
+    "MAX_STAGE_TASKS",
+    "POOL_ABORT",
+    "POOL_BUFS",
+    "POOL_BUSY",
+    "POOL_CLAIM",
+    "POOL_CLOCK",
+    "POOL_DONE",
+    "POOL_FUTEX_NUMBER",
+    "POOL_SLEEPERS",
+    "POOL_SYSCALL",
+    "POOL_TASKS",
+    "POOL_USLEEP",
+    "POOL_WAKE",
+    "POOL_WANTED",
+    "POOL_WORDS",
+    "RECORD_WORDS",
+    "STAGE_SHARE",
+    "STAGE_WAKE",
+    "STAGE_WORDS",
+    "TASK_WORDS",
+    "EagerStep",
+    "Launch",
+    "NativeStep",
+    "Program",
+]
 
 TASK_WORDS = 5
 STAGE_WORDS = 3
 RECORD_WORDS = 8
+STAGE_SHARE, STAGE_WAKE = 1, 2
+MAX_STAGE_TASKS = 65535
+
+POOL_WORDS = 64
+POOL_CLAIM = 0
+POOL_DONE = 8
+POOL_BUFS, POOL_TASKS, POOL_ABORT = 16, 17, 18
+POOL_BUSY = 24
+POOL_SLEEPERS, POOL_WAKE = 32, 33
+POOL_WANTED = 40
+POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK = 48, 49, 50, 51
 
 
 @dataclass(slots=True, eq=False)

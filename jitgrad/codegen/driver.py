@@ -1,51 +1,318 @@
-"""The native driver, as LLVM IR: runs a program's stages, task by task.
+"""The native driver and the worker loop, as LLVM IR.
 
-Owns: the text of ``driver``.
-Must not know: kernels' contents, Python objects.
-In: a program record, Note [Program ABI]. Out: the status word.
+Owns: the text of ``jitgrad_driver`` and ``jitgrad_worker``.
+Must not know: kernels' contents, Python objects, threads (``runtime/pool.py`` starts them).
+In: a program record, Note [Program ABI]; a pool block, Note [Pool block]. Out: the status word.
+
+# Note [Fork and join]
+# ~~~~~~~~~~~~~~~~~~~~
+# A stage is shared by publishing one word: epoch << 32 | next task << 16 | number of tasks. A task is claimed by a
+# compare-and-swap that raises "next". The swap fails if anything happened since the word was read, so a thread that was
+# descheduled for any time can never claim a task of another stage with this stage's parameters: the parameters of epoch
+# e are written before e is published, and those of e + 1 only after the last task of e has been claimed and finished.
+# The caller claims tasks like everybody else, then waits until "done" equals the number of tasks. So it waits only for
+# tasks that someone is running; a worker that sleeps, or was never scheduled, is never waited for. Waking sleepers is
+# therefore an optimisation, and a wake-up that gets lost costs speed only.
+# Workers spin for a while after their last task, because in a training loop the next one is a few microseconds away,
+# then sleep on a futex. The spin budget doubles when a sleep turns out to have been short, and halves after a long one.
 """
 
 from __future__ import annotations
 
-from jitgrad.abi import STAGE_WORDS, TASK_WORDS
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jitgrad.abi import (
+    POOL_ABORT,
+    POOL_BUFS,
+    POOL_BUSY,
+    POOL_CLAIM,
+    POOL_CLOCK,
+    POOL_DONE,
+    POOL_FUTEX_NUMBER,
+    POOL_SLEEPERS,
+    POOL_SYSCALL,
+    POOL_TASKS,
+    POOL_USLEEP,
+    POOL_WAKE,
+    POOL_WANTED,
+    STAGE_SHARE,
+    STAGE_WAKE,
+    STAGE_WORDS,
+    TASK_WORDS,
+)
 from jitgrad.codegen.jit import KernelSource
+from jitgrad.codegen.target import Target
 from jitgrad.codegen.text import FnBuilder
 
-__all__ = ["driver_source"]
+__all__ = ["driver_source", "worker_source"]
+
+_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
+_EVERYBODY = 2**31 - 1
+_MIN_SPIN_NS, _FIRST_SPIN_NS, _MAX_SPIN_NS = 100_000, 200_000, 2_000_000
+_SPINS_PER_LOOK = 64
+_SPINS_BEFORE_SLEEP = 20_000  # where there is no clock
+_CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
+_SPINS_BEFORE_YIELD = 4096
 
 
-def _word(b: FnBuilder, base: str, index: str | int) -> str:
+def _at(b: FnBuilder, base: str, index: str | int) -> str:
     return b.op(f"getelementptr i64, ptr {base}, i64 {index}")
 
 
-def _load_ptr(b: FnBuilder, base: str, index: str | int) -> str:
-    return b.op(f"load ptr, ptr {_word(b, base, index)}")
+def _load(b: FnBuilder, base: str, index: str | int, kind: str = "i64") -> str:
+    return b.op(f"load {kind}, ptr {_at(b, base, index)}")
 
 
-def _load(b: FnBuilder, base: str, index: str | int) -> str:
-    return b.op(f"load i64, ptr {_word(b, base, index)}")
+def _atomic_load(b: FnBuilder, base: str, index: int, order: str = "acquire", kind: str = "i64") -> str:
+    return b.op(f"load atomic {kind}, ptr {_at(b, base, index)} {order}, align 8")
 
 
-def _driver_text() -> str:
+def _atomic_store(b: FnBuilder, value: str, base: str, index: int, order: str, kind: str = "i64") -> None:
+    b.do(f"store atomic {kind} {value}, ptr {_at(b, base, index)} {order}, align 8")
+
+
+def _jump(b: FnBuilder, label: str) -> None:
+    b.do(f"br label %{label}")
+
+
+def _branch(b: FnBuilder, cond: str, yes: str, no: str) -> None:
+    b.do(f"br i1 {cond}, label %{yes}, label %{no}")
+
+
+@contextmanager
+def _forever(b: FnBuilder) -> Iterator[tuple[str, str]]:
+    """An endless loop; yields the labels of its head and of the block after it."""
+    head, done = b.label("again"), b.label("out")
+    _jump(b, head)
+    b.start(head)
+    yield head, done
+    _jump(b, head)
+    b.start(done)
+
+
+def _pause(b: FnBuilder, target: Target) -> None:
+    """Tell the core that this is a spin loop."""
+    arch = target.triple.split("-", 1)[0]
+    if arch in ("x86_64", "amd64", "i686"):
+        b.declare("declare void @llvm.x86.sse2.pause()")
+        b.do("call void @llvm.x86.sse2.pause()")
+    elif arch in ("aarch64", "arm64"):
+        b.declare("declare void @llvm.aarch64.hint(i32)")
+        b.do("call void @llvm.aarch64.hint(i32 1)")
+
+
+def _run_task(b: FnBuilder, bufs: str, task: str, abort: str) -> None:
+    """Call the kernel of one task row, unless the run was aborted."""
+    stop = b.op(f"load atomic i64, ptr {abort} monotonic, align 8")
+    with b.when(b.op(f"icmp eq i64 {stop}, 0")):
+        kernel, args = _load(b, task, 0, "ptr"), _load(b, task, 1, "ptr")
+        begin, end = _load(b, task, 2), _load(b, task, 3)
+        b.do(f"call void {kernel}(ptr {bufs}, ptr {args}, i64 {begin}, i64 {end})")
+
+
+def _claimable(b: FnBuilder, word: str) -> str:
+    following = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
+    return b.op(f"icmp ult i64 {following}, {b.op(f'and i64 {word}, 65535')}")
+
+
+def _claim_and_run(b: FnBuilder, pool: str) -> str:
+    """Run tasks of the published stage until none is left; returns an i1: whether any was run."""
+    b.do("store i1 false, ptr %ran")
+    with _forever(b) as (head, done):
+        word = _atomic_load(b, pool, POOL_CLAIM)
+        attempt, run = b.label("try"), b.label("run")
+        _branch(b, _claimable(b, word), attempt, done)
+        b.start(attempt)
+        bufs = _atomic_load(b, pool, POOL_BUFS, "monotonic", "ptr")
+        tasks = _atomic_load(b, pool, POOL_TASKS, "monotonic", "ptr")
+        abort = _atomic_load(b, pool, POOL_ABORT, "monotonic", "ptr")
+        raised = b.op(f"add i64 {word}, 65536")
+        swap = b.op(f"cmpxchg ptr {_at(b, pool, POOL_CLAIM)}, i64 {word}, i64 {raised} acq_rel monotonic, align 8")
+        _branch(b, b.op(f"extractvalue {{ i64, i1 }} {swap}, 1"), run, head)
+        b.start(run)
+        index = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
+        _run_task(b, bufs, _at(b, tasks, b.op(f"mul i64 {index}, {TASK_WORDS}")), abort)
+        b.op(f"atomicrmw add ptr {_at(b, pool, POOL_DONE)}, i64 1 release, align 8")
+        b.do("store i1 true, ptr %ran")
+    return b.op("load i1, ptr %ran")
+
+
+def _futex(b: FnBuilder, pool: str, operation: int, value: str) -> None:
+    """futex(2) on the wake word, through libc's ``syscall``."""
+    call, number = _load(b, pool, POOL_SYSCALL, "ptr"), _load(b, pool, POOL_FUTEX_NUMBER)
+    args = f"ptr {_at(b, pool, POOL_WAKE)}, i64 {operation}, i64 {value}, ptr null, ptr null, i64 0"
+    b.op(f"call i64 (i64, ...) {call}(i64 {number}, {args})")
+
+
+def _wake_sleepers(b: FnBuilder, pool: str) -> None:
+    sleepers = _atomic_load(b, pool, POOL_SLEEPERS, "seq_cst")
+    with b.when(b.op(f"icmp ne i64 {sleepers}, 0")):
+        b.op(f"atomicrmw add ptr {_at(b, pool, POOL_WAKE)}, i32 1 seq_cst, align 8")
+        _futex(b, pool, _FUTEX_WAKE_PRIVATE, str(_EVERYBODY))
+
+
+def _join(b: FnBuilder, pool: str, count: str, target: Target) -> None:
+    """Wait until every task of the stage is done; give the core away if that takes long."""
+    b.do("store i64 0, ptr %spins")
+    with _forever(b) as (_, done):
+        wait = b.label("wait")
+        _branch(b, b.op(f"icmp eq i64 {_atomic_load(b, pool, POOL_DONE)}, {count}"), done, wait)
+        b.start(wait)
+        _pause(b, target)
+        spun = b.op(f"add i64 {b.op('load i64, ptr %spins')}, 1")
+        b.do(f"store i64 {spun}, ptr %spins")
+        usleep = _load(b, pool, POOL_USLEEP, "ptr")
+        tired = b.op(f"icmp ugt i64 {spun}, {_SPINS_BEFORE_YIELD}")
+        with b.when(b.op(f"and i1 {tired}, {b.op(f'icmp ne ptr {usleep}, null')}")):
+            b.op(f"call i32 {usleep}(i32 0)")
+            b.do("store i64 0, ptr %spins")
+
+
+def _share_stage(b: FnBuilder, pool: str, bufs: str, tasks: str, abort: str, stage: str, target: Target) -> None:
+    """Publish a stage, work on it, wait for its end. The caller holds the pool."""
+    first, last, flags = (_load(b, stage, i) for i in range(3))
+    count = b.op(f"sub i64 {last}, {first}")
+    _atomic_store(b, bufs, pool, POOL_BUFS, "monotonic", "ptr")
+    rows = _at(b, tasks, b.op(f"mul i64 {first}, {TASK_WORDS}"))
+    _atomic_store(b, rows, pool, POOL_TASKS, "monotonic", "ptr")
+    _atomic_store(b, abort, pool, POOL_ABORT, "monotonic", "ptr")
+    _atomic_store(b, "0", pool, POOL_DONE, "monotonic")
+    epoch = b.op(f"add i64 {b.op(f'lshr i64 {_atomic_load(b, pool, POOL_CLAIM)}, 32')}, 1")
+    _atomic_store(b, b.op(f"or i64 {b.op(f'shl i64 {epoch}, 32')}, {count}"), pool, POOL_CLAIM, "seq_cst")
+    with b.when(b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_WAKE}')}, 0")):
+        _wake_sleepers(b, pool)
+    _claim_and_run(b, pool)
+    _join(b, pool, count, target)
+
+
+def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> None:
+    with b.loop(_load(b, stage, 0), _load(b, stage, 1)) as index:
+        _run_task(b, bufs, _at(b, tasks, b.op(f"mul i64 {index}, {TASK_WORDS}")), abort)
+
+
+def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
-    bufs, tasks, stages = (_load_ptr(b, "%record", i) for i in range(3))
-    count, abort = _load(b, "%record", 3), _load_ptr(b, "%record", 5)
+    b.do("%ran = alloca i1")
+    b.do("%spins = alloca i64")
+    bufs, tasks, stages = (_load(b, "%record", i, "ptr") for i in range(3))
+    count, pool, abort = _load(b, "%record", 3), _load(b, "%record", 4, "ptr"), _load(b, "%record", 5, "ptr")
     b.do(f"store i64 0, ptr {bufs}")
-    with b.loop("0", count) as stage:
-        at = b.op(f"mul i64 {stage}, {STAGE_WORDS}")
-        row = _word(b, stages, at)
-        with b.loop(_load(b, row, 0), _load(b, row, 1)) as index:
-            stop = b.op(f"load atomic i64, ptr {abort} monotonic, align 8")
-            go = b.op(f"icmp eq i64 {stop}, 0")
-            with b.when(go):
-                task = _word(b, tasks, b.op(f"mul i64 {index}, {TASK_WORDS}"))
-                kernel, args = _load_ptr(b, task, 0), _load_ptr(b, task, 1)
-                begin, end = _load(b, task, 2), _load(b, task, 3)
-                b.do(f"call void {kernel}(ptr {bufs}, ptr {args}, i64 {begin}, i64 {end})")
+    with b.loop("0", count) as index:
+        stage = _at(b, stages, b.op(f"mul i64 {index}, {STAGE_WORDS}"))
+        ask, take, share, alone, ended = (b.label(x) for x in ("ask", "take", "share", "alone", "ended"))
+        flags = _load(b, stage, 2)
+        _branch(b, b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_SHARE}')}, 0"), ask, alone)
+        b.start(ask)
+        _branch(b, b.op(f"icmp ne i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 0"), take, alone)
+        b.start(take)  # one program at a time has the pool; others run alone meanwhile
+        swap = b.op(f"cmpxchg ptr {_at(b, pool, POOL_BUSY)}, i64 0, i64 1 acquire monotonic, align 8")
+        _branch(b, b.op(f"extractvalue {{ i64, i1 }} {swap}, 1"), share, alone)
+        b.start(share)
+        _share_stage(b, pool, bufs, tasks, abort, stage, target)
+        _atomic_store(b, "0", pool, POOL_BUSY, "release")
+        _jump(b, ended)
+        b.start(alone)
+        _run_alone(b, bufs, tasks, abort, stage)
+        _jump(b, ended)
+        b.start(ended)
     status = b.op(f"load i64, ptr {bufs}")
     return b.finish(f"ret i64 {status}", "i64")
 
 
-def driver_source() -> KernelSource:
-    """``i64 jitgrad_driver(ptr record)``."""
-    return KernelSource("jitgrad_driver", "driver", _driver_text)
+def _now(b: FnBuilder, pool: str) -> str:
+    """Nanoseconds of the monotonic clock."""
+    b.op(f"call i32 {_load(b, pool, POOL_CLOCK, 'ptr')}(i32 {_CLOCK_MONOTONIC}, ptr %time)")
+    seconds = b.op(f"mul i64 {_load(b, '%time', 0)}, 1000000000")
+    return b.op(f"add i64 {seconds}, {_load(b, '%time', 1)}")
+
+
+def _minmax(b: FnBuilder, kind: str, x: str, y: str | int) -> str:
+    return b.call("i64", f"llvm.{kind}.i64", f"i64 {x}", f"i64 {y}")
+
+
+def _sleep(b: FnBuilder, pool: str) -> None:
+    """Sleep until woken; then adapt the spin budget to how long that was."""
+    asleep, unfit, awake = b.label("asleep"), b.label("stay"), b.label("awake")
+    seen = _atomic_load(b, pool, POOL_WAKE, "acquire", "i32")
+    b.op(f"atomicrmw add ptr {_at(b, pool, POOL_SLEEPERS)}, i64 1 seq_cst, align 8")
+    work = _claimable(b, _atomic_load(b, pool, POOL_CLAIM, "seq_cst"))
+    leave = b.op(f"icmp sge i64 %index, {_atomic_load(b, pool, POOL_WANTED, 'seq_cst')}")
+    _branch(b, b.op(f"or i1 {work}, {leave}"), unfit, asleep)
+    b.start(asleep)
+    before = _now(b, pool)
+    _futex(b, pool, _FUTEX_WAIT_PRIVATE, b.op(f"zext i32 {seen} to i64"))
+    slept = b.op(f"sub i64 {_now(b, pool)}, {before}")
+    budget = b.op("load i64, ptr %budget")
+    longer = _minmax(b, "umin", b.op(f"shl i64 {budget}, 1"), _MAX_SPIN_NS)
+    shorter = _minmax(b, "umax", b.op(f"lshr i64 {budget}, 1"), _MIN_SPIN_NS)
+    short = b.op(f"icmp slt i64 {slept}, {_MAX_SPIN_NS}")
+    b.do(f"store i64 {b.op(f'select i1 {short}, i64 {longer}, i64 {shorter}')}, ptr %budget")
+    _jump(b, awake)
+    b.start(unfit)
+    _jump(b, awake)
+    b.start(awake)
+    b.op(f"atomicrmw sub ptr {_at(b, pool, POOL_SLEEPERS)}, i64 1 seq_cst, align 8")
+    b.do("store i64 0, ptr %spins")
+
+
+def _rest(b: FnBuilder, pool: str, target: Target) -> None:
+    """One idle turn of a worker: spin, look at the clock now and then, sleep when the budget is used up.
+
+    Without a futex the worker naps for a millisecond at a time instead.
+    """
+    spins = b.op("load i64, ptr %spins")
+    with b.when(b.op(f"and i1 {b.op(f'icmp eq i64 {spins}, 0')}, {_has(b, pool, POOL_SYSCALL)}")):
+        b.do(f"store i64 {_now(b, pool)}, ptr %since")
+    b.do(f"store i64 {b.op(f'add i64 {spins}, 1')}, ptr %spins")
+    for _ in range(4):
+        _pause(b, target)
+    futex, nap, end = b.label("futex"), b.label("nap"), b.label("rested")
+    _branch(b, _has(b, pool, POOL_SYSCALL), futex, nap)
+    b.start(futex)
+    look = b.op(f"icmp eq i64 {b.op(f'and i64 {spins}, {_SPINS_PER_LOOK - 1}')}, {_SPINS_PER_LOOK - 1}")
+    with b.when(look):
+        idle = b.op(f"sub i64 {_now(b, pool)}, {b.op('load i64, ptr %since')}")
+        with b.when(b.op(f"icmp ugt i64 {idle}, {b.op('load i64, ptr %budget')}")):
+            _sleep(b, pool)
+    _jump(b, end)
+    b.start(nap)
+    tired = b.op(f"icmp ugt i64 {spins}, {_SPINS_BEFORE_SLEEP}")
+    with b.when(b.op(f"and i1 {tired}, {_has(b, pool, POOL_USLEEP)}")):
+        b.op(f"call i32 {_load(b, pool, POOL_USLEEP, 'ptr')}(i32 1000)")
+    _jump(b, end)
+    b.start(end)
+
+
+def _has(b: FnBuilder, pool: str, word: int) -> str:
+    return b.op(f"icmp ne i64 {_load(b, pool, word)}, 0")
+
+
+def _worker_text(target: Target) -> str:
+    b = FnBuilder("jitgrad_worker", "ptr %pool, i64 %index")
+    for slot in ("%spins", "%since", "%budget"):
+        b.do(f"{slot} = alloca i64")
+    b.do("%time = alloca [2 x i64]")
+    b.do("%ran = alloca i1")
+    b.do("store i64 0, ptr %spins")
+    b.do(f"store i64 {_FIRST_SPIN_NS}, ptr %budget")
+    with _forever(b) as (_, done):
+        with b.when(_claim_and_run(b, "%pool")):
+            b.do("store i64 0, ptr %spins")
+        stay = b.label("stay")
+        wanted = _atomic_load(b, "%pool", POOL_WANTED, "monotonic")
+        _branch(b, b.op(f"icmp slt i64 %index, {wanted}"), stay, done)
+        b.start(stay)
+        _rest(b, "%pool", target)
+    return b.finish("ret i64 0", "i64")
+
+
+def driver_source(target: Target) -> KernelSource:
+    """``i64 jitgrad_driver(ptr record)``, Note [Program ABI]."""
+    return KernelSource("jitgrad_driver", "driver", lambda: _driver_text(target))
+
+
+def worker_source(target: Target) -> KernelSource:
+    """``i64 jitgrad_worker(ptr pool, i64 index)``: runs tasks until ``index`` is no longer wanted."""
+    return KernelSource("jitgrad_worker", "worker", lambda: _worker_text(target))

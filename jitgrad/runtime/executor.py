@@ -8,18 +8,22 @@ In: ``NativeStep``. Out: a status word; results in the caller's buffers. See Not
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.abi import RECORD_WORDS, NativeStep
+from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
 from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.pool import pool
 
 __all__ = ["LoadedStep", "install"]
 
 _WORD = 8
-# A stage is worth sharing from this many estimated nanoseconds on.
-SHARE_COST = 3000.0
+# Estimated nanoseconds from which a stage is worth sharing with workers that spin, and from which the shared stages of
+# a step are worth waking sleeping workers for (benchmarks/runtime.py measures both).
+SHARE_COST = 3_000.0
+WAKE_COST = 150_000.0
 _NOT_INSTALLED = "runtime.executor.install() has not been called"
 
 
@@ -30,9 +34,10 @@ def _no_driver(record: int) -> int:
 _driver: Callable[[int], int] = _no_driver
 
 
-def install(driver_address: int, keep_alive: Any = None) -> None:
-    """Set the native driver. ``keep_alive`` owns its code. Call once, before the first step is loaded."""
+def install(driver_address: int, worker_address: int, keep_alive: Any = None) -> None:
+    """Set the native driver and worker loop. ``keep_alive`` owns their code. Call once, before the first step runs."""
     global _driver
+    pool.install(worker_address, keep_alive)
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
     _driver = prototype(driver_address)
     _driver.keep_alive = keep_alive  # type: ignore[attr-defined]
@@ -43,28 +48,52 @@ def _words(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
 
 
+def _grains(stage: Sequence[Launch]) -> list[int]:
+    """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
+    grains = [max(1, launch.grain) for launch in stage]
+    while sum(-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)) > MAX_STAGE_TASKS:
+        grains = [2 * grain for grain in grains]
+    return grains
+
+
+def _stage_flags(costs: Sequence[float], task_counts: Sequence[int]) -> list[int]:
+    """Which stages to share, and which of those to wake sleeping workers for.
+
+    A wake-up takes long, but lasts for the rest of the step: what counts is the shared work from that stage on.
+    """
+    flags = []
+    ahead = 0.0
+    for cost, tasks in zip(reversed(costs), reversed(task_counts), strict=True):
+        share = tasks > 1 and cost >= SHARE_COST
+        ahead += cost if share else 0.0
+        flags.append((STAGE_SHARE if share else 0) | (STAGE_WAKE if share and ahead >= WAKE_COST else 0))
+    return flags[::-1]
+
+
 class _Tables:
     """The tables that all instances of a step share: argument words, tasks, stages. Never written after this."""
 
-    __slots__ = ("args", "stage_count", "stages", "tasks")
+    __slots__ = ("args", "shares", "stage_count", "stages", "tasks")
 
     def __init__(self, step: NativeStep) -> None:
         self.args = _words([word for stage in step.stages for launch in stage for word in launch.args])
         arg_addr = ctypes.addressof(self.args)
         tasks: list[int] = []
-        stages: list[int] = []
-        first = count = 0
+        counts: list[int] = []
         for stage in step.stages:
-            for launch in stage:
-                grain = max(1, launch.grain)
+            before = len(tasks)
+            for launch, grain in zip(stage, _grains(stage), strict=True):
                 for begin in range(0, launch.units, grain):
                     tasks += (launch.kernel, arg_addr, begin, min(begin + grain, launch.units), 0)
-                    count += 1
                 arg_addr += _WORD * len(launch.args)
-            share = count - first > 1 and sum(launch.cost for launch in stage) >= SHARE_COST
-            stages += (first, count, int(share))
-            first = count
-        self.tasks, self.stages, self.stage_count = _words(tasks), _words(stages), len(step.stages)
+            counts.append((len(tasks) - before) // TASK_WORDS)
+        flags = _stage_flags([sum(launch.cost for launch in stage) for stage in step.stages], counts)
+        ends = list(itertools.accumulate(counts))
+        rows = zip(ends, counts, flags, strict=True)
+        self.tasks = _words(tasks)
+        self.stages = _words([word for end, count, flag in rows for word in (end - count, end, flag)])
+        self.stage_count = len(counts)
+        self.shares = any(flags)
 
 
 class _Instance:
@@ -83,7 +112,7 @@ class _Instance:
             ctypes.addressof(tables.tasks),
             ctypes.addressof(tables.stages),
             tables.stage_count,
-            0,
+            pool.address,
             ctypes.addressof(self.abort),
         )
         self.record_addr = ctypes.addressof(self.record)
@@ -133,5 +162,7 @@ class LoadedStep:
         return status
 
     def _new_instance(self) -> _Instance:
+        if self._tables.shares:
+            pool.start()
         slots = self._arena_slot + 1 + len(self.step.scalars)
         return _Instance(self._tables, slots, self._arena_slot, self.step.arena_nbytes)
