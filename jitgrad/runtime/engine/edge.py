@@ -1,0 +1,30 @@
+"""``Edge``: where one gradient flows to.
+
+Owns: ``Edge`` and the invalid edge.
+Must not know: tensors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from jitgrad.runtime.engine.node import Node
+
+__all__ = ["INVALID_EDGE", "Edge"]
+
+
+class Edge(NamedTuple):
+    """Input ``input_nr`` of ``node``; ``node`` None says that no gradient is wanted here.
+
+    A tuple, because the engine unpacks one per gradient.
+    """
+
+    node: Node | None
+    input_nr: int
+
+    def is_valid(self) -> bool:
+        return self.node is not None
+
+
+INVALID_EDGE = Edge(None, 0)

@@ -1,0 +1,171 @@
+"""``OpNode``: the graph node of an operation from the table.
+
+Owns: what an operation saves, and running its derivative rules.
+Must not know: the rules themselves, how tensors are computed.
+In: an operation's inputs and outputs, at the end of its forward. Out: a node.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.engine.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph_task import current
+from jitgrad.runtime.engine.node import Node, next_sequence_nr
+from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariable
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["OpNode", "make_op_node"]
+
+
+class BackwardPlan(NamedTuple):
+    """What an operation saves and computes, for one choice of inputs that need gradients.
+
+    Attributes:
+        inputs: positions of the inputs to save.
+        outputs: numbers of the outputs to save; they follow the inputs.
+        rules: (edge, rule, positions among the saved) of each gradient.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    rules: tuple[tuple[int, Any, tuple[int, ...]], ...]
+
+
+_PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
+
+
+def _output_number(key: str) -> int:
+    return int(key.removeprefix("out") or 0)
+
+
+def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    if op.num_inputs < 0:
+        # one rule for a list of tensors: it returns one gradient per tensor
+        wanted = [(0, op.vjps[0])] if op.vjps and any(needs) else []
+    else:
+        wanted = [(i, vjp) for i, vjp in enumerate(op.vjps) if i < len(needs) and needs[i]]
+    keys = {key for _, vjp in wanted if vjp is not None for key in vjp.saves}
+    inputs = tuple(sorted(key for key in keys if isinstance(key, int)))
+    outputs = tuple(sorted(_output_number(key) for key in keys if isinstance(key, str)))
+    place: dict[int | str, int] = {key: i for i, key in enumerate(inputs)}
+    place.update({number: len(inputs) + i for i, number in enumerate(f"out{n or ''}" for n in outputs)})
+    rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
+    return BackwardPlan(inputs, outputs, rules)
+
+
+class OpNode(Node):
+    """A step of the graph made by an operation of the table.
+
+    Attributes:
+        op: the operation.
+        context: what its rules may know without saving.
+        plan: which values are saved, and which rules run.
+        saved: ``SavedVariable``s and plain numbers, in the plan's order; None once released.
+    """
+
+    __slots__ = ("context", "op", "plan", "saved")
+
+    op: Op
+    context: RuleContext
+    plan: BackwardPlan
+    saved: tuple[Any, ...] | None
+
+    def name(self) -> str:
+        return self.op.node_name
+
+    def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        grad_inputs: list[Any] = [None] * len(self.next_edges)
+        if len(grad_outputs) == 1:
+            g = grad_outputs[0]
+            is_defined = g is not None
+        else:
+            g = tuple(grad_outputs)
+            is_defined = any(x is not None for x in g)
+        if not is_defined:
+            return tuple(grad_inputs)
+        values = self.unpack_saved() if self.saved else ()
+        wanted = current.graph_task.exec_info if current.graph_task is not None else None
+        for edge, rule, picks in self.plan.rules:
+            if wanted and self.next_edges[edge][0] not in wanted and self.op.num_inputs >= 0:
+                continue
+            grad_inputs[edge] = rule(self.context, g, *[values[i] for i in picks])
+        return tuple(grad_inputs[0] if self.op.num_inputs < 0 else grad_inputs)
+
+    def unpack_saved(self) -> list[Any]:
+        """The saved values, in the plan's order, after the version checks."""
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        with_history = state.grad_enabled
+        return [x.unpack(self, with_history) if type(x) is SavedVariable else x for x in self.saved]
+
+    def release_variables(self) -> None:
+        # a node that saved nothing can run again: so does PyTorch's
+        if self.saved:
+            self.saved = None
+
+
+_new_edge = tuple.__new__
+
+
+def _edge_of(tensor: Any) -> Edge:
+    """``gradient_edge``, short for the common case: a result that is no view."""
+    node = tensor._grad_fn
+    if node is not None and tensor._base is None:
+        return _new_edge(Edge, (node, tensor._output_nr))
+    return gradient_edge(tensor)
+
+
+def make_op_node(
+    op: Op, inputs: tuple[Any, ...], outputs: tuple[Any, ...], params: tuple[Any, ...], needs: tuple[bool, ...]
+) -> OpNode:
+    """The node of an operation that has just run. Nothing is set on the outputs.
+
+    Args:
+        op: the operation.
+        inputs: tensors or Python numbers, as the operation received them (the list's tensors if it takes a list).
+        outputs: all outputs.
+        params: the static parameters.
+        needs: which inputs need a gradient; at least one.
+    """
+    plan = _PLANS.get((op, needs))
+    if plan is None:
+        plan = _PLANS.setdefault((op, needs), _make_plan(op, needs))
+    node = OpNode.__new__(OpNode)
+    edges = []
+    avals: list[Aval | None] = []
+    topological_nr = -1
+    for tensor, needed in zip(inputs, needs):  # noqa: B905 (equal by construction; this is the eager hot path)
+        if needed:
+            edge = _edge_of(tensor)
+            edges.append(edge)
+            if edge[0].topological_nr > topological_nr:
+                topological_nr = edge[0].topological_nr
+            avals.append(tensor._aval)
+        else:
+            edges.append(INVALID_EDGE)
+            avals.append(tensor._aval if isinstance(tensor, TensorBase) else None)
+    node.next_edges = tuple(edges)
+    node.topological_nr = topological_nr + 1
+    node.sequence_nr = next_sequence_nr()
+    node.hooks = None
+    node.input_metadata = out_avals = tuple([x._aval for x in outputs])
+    node.op = op
+    node.plan = plan
+    node.context = RuleContext(tuple(avals), out_avals, params, needs)
+    saved = [_save_input(inputs[i]) for i in plan.inputs]
+    for number in plan.outputs:
+        saved.append(SavedVariable(outputs[number], number))
+    node.saved = tuple(saved)
+    return node
+
+
+def _save_input(value: Any) -> Any:
+    """A number needs no check."""
+    return SavedVariable(value) if isinstance(value, TensorBase) else value

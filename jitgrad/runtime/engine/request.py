@@ -1,0 +1,158 @@
+"""From ``backward()`` and ``grad()`` to the engine: the request, its checks, its roots and seeds.
+
+Owns: ``BackwardRequest``, ``execute_request``, PyTorch's argument checks and their messages.
+Must not know: how the graph is run, the recorder (which may keep a request and execute it later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.runtime.engine.accumulate_grad import existing_accumulator, gradient_edge
+from jitgrad.runtime.engine.edge import Edge
+from jitgrad.runtime.engine.engine import engine
+from jitgrad.runtime.engine.hooks import retain_grad
+from jitgrad.runtime.engine.node import Identity
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads"]
+
+
+@dataclass(slots=True, eq=False)
+class BackwardRequest:
+    """One call of ``backward()`` or ``grad()``, before any check.
+
+    Attributes:
+        roots: the tensors to differentiate.
+        grads: their gradients; None = ones, for one element.
+        retain_graph: keep saved values; None = as ``create_graph``.
+        create_graph: make the result differentiable.
+        inputs: accumulate into, or return the gradients of, these; None = every leaf.
+        allow_unused: an input that the graph does not reach gets None, instead of an error.
+        accumulate: into ``.grad``; else return the gradients of ``inputs``.
+    """
+
+    roots: tuple[Any, ...]
+    grads: tuple[Any, ...]
+    retain_graph: bool | None
+    create_graph: bool
+    inputs: Any
+    allow_unused: bool
+    accumulate: bool
+
+    @property
+    def keep_graph(self) -> bool:
+        return self.create_graph if self.retain_graph is None else self.retain_graph
+
+    def input_tensors(self) -> tuple[Any, ...]:
+        """``inputs`` as a tuple; RuntimeError for an empty one in ``backward()``."""
+        if self.inputs is None:
+            return ()
+        inputs = (self.inputs,) if isinstance(self.inputs, TensorBase) else tuple(self.inputs)
+        if not inputs and self.accumulate:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        return inputs
+
+
+def execute_request(request: BackwardRequest) -> tuple[Any, ...]:
+    """Do what a request says, now.
+
+    Returns:
+        The gradients of ``inputs`` (None where nothing arrived); empty when accumulating.
+
+    Raises:
+        RuntimeError: as PyTorch's ``backward`` and ``grad``.
+    """
+    inputs = request.input_tensors()
+    seeds = make_grads(request.roots, request.grads)
+    roots = _root_edges(request.roots)
+    outputs = [_output_edge(x, request.accumulate) for x in inputs]
+    captured = engine.execute(roots, seeds, request.keep_graph, request.create_graph, request.accumulate, outputs)
+    if not request.accumulate and not request.allow_unused:
+        check_used(captured)
+    return tuple(captured)
+
+
+def check_request(request: BackwardRequest) -> None:
+    """Every check of ``execute_request`` that needs no execution, for a recorder that executes later."""
+    inputs = request.input_tensors()
+    make_grads(request.roots, request.grads)
+    _root_edges(request.roots)
+    for x in inputs:
+        _output_edge(x, request.accumulate)
+
+
+def check_used(grads: Sequence[Any]) -> None:
+    """RuntimeError if an input of ``grad()`` got nothing."""
+    if any(g is None for g in grads):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. "
+            "Set allow_unused=True if this is the desired behavior."
+        )
+
+
+def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+    """One gradient per root: the given one, checked, or ones for a root of one element.
+
+    Raises:
+        RuntimeError: counts or shapes differ, or a root that needs a gradient got none.
+    """
+    if len(roots) != len(grads):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
+    return tuple(_seed(i, root, grad) for i, (root, grad) in enumerate(zip(roots, grads, strict=True)))
+
+
+def _seed(index: int, root: Any, grad: Any) -> Any:
+    if grad is None:
+        return _implicit_seed(root)
+    if not isinstance(grad, TensorBase):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if grad._aval.shape != root._aval.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{index}] has a shape of {_size(grad)} and output[{index}] has a shape of "
+            f"{_size(root)}."
+        )
+    return grad
+
+
+def _size(tensor: Any) -> str:
+    return f"torch.Size({list(tensor._aval.shape)})".replace("torch", "jitgrad")
+
+
+def _implicit_seed(root: Any) -> Any:
+    if not root._requires_grad:
+        return None
+    if root._aval.numel != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not root._aval.dtype.is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
+    return call("full", root._aval.shape, 1.0, root._aval.dtype)
+
+
+def _root_edges(roots: Sequence[Any]) -> list[Edge]:
+    edges = []
+    for index, root in enumerate(roots):
+        edge = gradient_edge(root)
+        if edge.node is None:
+            raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
+        edges.append(edge)
+    return edges
+
+
+def _output_edge(tensor: Any, accumulate: bool) -> Edge:
+    """Where the gradient of an input passes.
+
+    A leaf without an accumulator is in no graph: nothing will arrive at the ``Identity`` that stands for it.
+    """
+    if not tensor._requires_grad:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    node = tensor.grad_fn
+    if node is not None:
+        if accumulate:
+            retain_grad(tensor)
+        return Edge(node, tensor._output_nr)
+    accumulator = existing_accumulator(tensor)
+    return Edge(accumulator if accumulator is not None else Identity((), (tensor._aval,)), 0)
