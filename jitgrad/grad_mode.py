@@ -51,31 +51,30 @@ def is_grad_enabled() -> bool:
 class _GradMode:
     """A mode for a ``with`` block, a function, or the running parts of a generator.
 
-    One object may be entered again inside itself, so the modes to restore form a stack.
+    One object may be entered again inside itself, so the modes to restore form a stack. A compiled step enters modes
+    every iteration, so these two methods look at the thread's dictionary once instead of at the local four times.
     """
 
-    __slots__ = ("_outer",)
-
     _mode = False
-
-    def __init__(self) -> None:
-        self._outer: Any = None
+    _outer: Any = None
 
     def __enter__(self) -> None:
-        enabled = state.grad_enabled
+        thread = state.__dict__
+        enabled = thread.get("grad_enabled", True)
         self._outer = (enabled, self._outer)
         mode = self._mode
         if enabled is not mode:
-            state.grad_enabled = mode
-            recorder = state.recorder
+            thread["grad_enabled"] = mode
+            recorder = thread.get("recorder")
             if recorder is not None:
                 recorder.set_grad_mode(mode)
 
     def __exit__(self, *exc_info: object) -> None:
+        thread = state.__dict__
         enabled, self._outer = self._outer
-        if state.grad_enabled is not enabled:
-            state.grad_enabled = enabled
-            recorder = state.recorder
+        if thread.get("grad_enabled", True) is not enabled:
+            thread["grad_enabled"] = enabled
+            recorder = thread.get("recorder")
             if recorder is not None:
                 recorder.set_grad_mode(enabled)
 
@@ -83,28 +82,20 @@ class _GradMode:
         """Decorate ``fn``; of a generator function, each resumption runs in the mode."""
         return _decorate(self._again, fn)
 
-    def _again(self) -> _GradMode:
+    def _again(self) -> Any:
         return type(self)()
 
 
 class no_grad(_GradMode):  # noqa: N801 (PyTorch's name)
     """Operations do not join the graph: ``with no_grad(): ...`` or ``@no_grad()``; also ``@no_grad``."""
 
-    __slots__ = ()
-
     def __new__(cls, fn: Any = None) -> Any:
         self = object.__new__(cls)
-        self._outer = None
         return self if fn is None else self(fn)
-
-    def __init__(self, fn: Any = None) -> None:
-        pass
 
 
 class enable_grad(no_grad):  # noqa: N801 (PyTorch's name)
     """Operations join the graph, also inside ``no_grad``."""
-
-    __slots__ = ()
 
     _mode = True
 
@@ -112,12 +103,9 @@ class enable_grad(no_grad):  # noqa: N801 (PyTorch's name)
 class set_grad_enabled(_GradMode):  # noqa: N801 (PyTorch's name)
     """Set the mode at once; as a context manager, restore it at the end of the block."""
 
-    __slots__ = ("_before", "_mode")
-
     def __init__(self, mode: bool) -> None:
         self._mode = bool(mode)
         self._before = state.grad_enabled
-        self._outer = None
         set_grad_mode(self._mode)
 
     def __enter__(self) -> None:
@@ -130,18 +118,15 @@ class set_grad_enabled(_GradMode):  # noqa: N801 (PyTorch's name)
         set_grad_mode(self._before)
         return super().__call__(fn)
 
-    def _again(self) -> _GradMode:
+    def _again(self) -> Any:
         return set_grad_enabled(self._mode)
 
 
 class inference_mode(no_grad):  # noqa: N801 (PyTorch's name)
     """``no_grad``, as a promise that the results are never part of a graph; ``inference_mode(False)`` ends one."""
 
-    __slots__ = ("_flag", "_mode")
-
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
-        self._outer = None
         self._flag = mode if isinstance(mode, bool) else True
         self._mode = not self._flag
         return self if isinstance(mode, bool) else self(mode)
@@ -156,9 +141,8 @@ class inference_mode(no_grad):  # noqa: N801 (PyTorch's name)
         self._outer = (enabled, outer)
         super().__exit__(*exc_info)
 
-    def _again(self) -> _GradMode:
-        again: _GradMode = inference_mode(self._flag)
-        return again
+    def _again(self) -> Any:
+        return inference_mode(self._flag)
 
 
 def is_inference_mode_enabled() -> bool:

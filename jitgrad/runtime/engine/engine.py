@@ -143,40 +143,40 @@ def evaluate_function(task: GraphTask, node: Node, inputs: list[Any]) -> None:
     edges = node.next_edges
     if len(outputs) != len(edges):
         check_count(node, len(outputs), len(edges))
-    index = 0
-    for target, input_nr in edges:
+    for index, (target, input_nr) in enumerate(edges):
         if target is not None:
-            _send(task, node, index, outputs[index], target, input_nr)
-        index += 1
+            grad = outputs[index]
+            if grad is not None:
+                expected = target.input_metadata[input_nr]
+                if grad._aval is not expected:
+                    grad = fit(node, index, grad, expected)
+            _send(task, grad, target, input_nr)
 
 
-def _send(task: GraphTask, node: Node, index: int, grad: Any, target: Node, input_nr: int) -> None:
+def _send(task: GraphTask, grad: Any, target: Node, input_nr: int) -> None:
     """Give a gradient to ``target``, and queue it if that was the last one it waited for."""
-    if grad is not None:
-        expected = target.input_metadata[input_nr]
-        if getattr(grad, "_aval", None) is not expected:
-            grad = fit(node, index, grad, expected)
     dependencies = task.dependencies
-    missing = dependencies.get(target)
-    if missing is None:
-        raise RuntimeError(f"dependency not found for {target.name()}")
+    try:
+        missing = dependencies[target] - 1
+    except KeyError:
+        raise RuntimeError(f"dependency not found for {target.name()}") from None
+    if missing:
+        dependencies[target] = missing
+    else:
+        del dependencies[target]
     if task.exec_info and target not in task.exec_info:
-        # still counted: the same node must not be found missing when the next edge arrives
-        dependencies[target] = missing - 1
         return
-    if missing > 1:
-        dependencies[target] = missing - 1
-        buffer = task.not_ready.get(target)
-        if buffer is None:
-            buffer = task.not_ready[target] = InputBuffer(len(target.input_metadata))
-        buffer.add(input_nr, grad)
-        return
-    del dependencies[target]
-    buffer = task.not_ready.pop(target, None)
+    not_ready = task.not_ready
+    buffer = not_ready.get(target)
     if buffer is None:
         buffer = InputBuffer(len(target.input_metadata))
+        if missing:
+            not_ready[target] = buffer
+    elif not missing:
+        del not_ready[target]
     buffer.add(input_nr, grad)
-    task.cpu_ready_queue.push(task, target, buffer)
+    if not missing:
+        task.cpu_ready_queue.push(task, target, buffer)
 
 
 engine = Engine()

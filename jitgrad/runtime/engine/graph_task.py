@@ -91,11 +91,6 @@ class GraphTask:
     has_error: bool = False
     owner: str = "cpu"
 
-    @property
-    def priority(self) -> int:
-        """The first element of a queue entry: deeper calls go first."""
-        return -self.reentrant_depth
-
     def init_to_execute(self, root: Node, outputs: Sequence[Edge], accumulate_grad: bool) -> None:
         """Fill ``exec_info`` for the paths from ``root`` to ``outputs``.
 

@@ -19,7 +19,7 @@ from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariabl
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["OpNode", "make_op_node"]
+__all__ = ["OpNode", "make_op_node", "saved_inputs"]
 
 
 class BackwardPlan(NamedTuple):
@@ -51,11 +51,19 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
         wanted = [(i, vjp) for i, vjp in enumerate(op.vjps) if i < len(needs) and needs[i]]
     keys = {key for _, vjp in wanted if vjp is not None for key in vjp.saves}
     inputs = tuple(sorted(key for key in keys if isinstance(key, int)))
-    outputs = tuple(sorted(_output_number(key) for key in keys if isinstance(key, str)))
-    place: dict[int | str, int] = {key: i for i, key in enumerate(inputs)}
-    place.update({number: len(inputs) + i for i, number in enumerate(f"out{n or ''}" for n in outputs)})
+    outputs = tuple(sorted({_output_number(key) for key in keys if isinstance(key, str)}))
+    place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
     return BackwardPlan(inputs, outputs, rules)
+
+
+def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
+    """Where each key of ``Vjp.saves`` stands among the saved values."""
+    names = [f"out{n or ''}" for n in outputs]
+    place: dict[int | str, int] = {key: i for i, key in enumerate((*inputs, *names))}
+    if "out" in place:
+        place["out0"] = place["out"]
+    return place
 
 
 class OpNode(Node):
@@ -81,22 +89,36 @@ class OpNode(Node):
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
             raise RuntimeError(RELEASED_MESSAGE)
-        grad_inputs: list[Any] = [None] * len(self.next_edges)
         if len(grad_outputs) == 1:
             g = grad_outputs[0]
             is_defined = g is not None
         else:
             g = tuple(grad_outputs)
             is_defined = any(x is not None for x in g)
+        edges = self.next_edges
+        grad_inputs: list[Any] = [None] * len(edges)
         if not is_defined:
             return tuple(grad_inputs)
-        values = self.unpack_saved() if self.saved else ()
-        wanted = current.graph_task.exec_info if current.graph_task is not None else None
+        if self.op.num_inputs < 0:
+            return tuple(self._apply_list_rule(g))
+        values = self.unpack_saved() if self.saved else None
+        task = current.graph_task
+        wanted = task.exec_info if task is not None else None
+        context = self.context
         for edge, rule, picks in self.plan.rules:
-            if wanted and self.next_edges[edge][0] not in wanted and self.op.num_inputs >= 0:
+            if wanted and edges[edge][0] not in wanted:
                 continue
-            grad_inputs[edge] = rule(self.context, g, *[values[i] for i in picks])
-        return tuple(grad_inputs[0] if self.op.num_inputs < 0 else grad_inputs)
+            if values is None:
+                grad_inputs[edge] = rule(context, g)
+            else:
+                grad_inputs[edge] = rule(context, g, *[values[i] for i in picks])
+        return tuple(grad_inputs)
+
+    def _apply_list_rule(self, g: Any) -> Any:
+        """An operation on a list has one rule, which returns a gradient for each tensor of the list."""
+        values = self.unpack_saved()
+        ((_, rule, picks),) = self.plan.rules
+        return rule(self.context, g, *[values[i] for i in picks])
 
     def unpack_saved(self) -> list[Any]:
         """The saved values, in the plan's order, after the version checks."""
@@ -104,6 +126,11 @@ class OpNode(Node):
             raise RuntimeError(RELEASED_MESSAGE)
         with_history = state.grad_enabled
         return [x.unpack(self, with_history) if type(x) is SavedVariable else x for x in self.saved]
+
+    def saved_tensor(self, key: int | str) -> Any:
+        """The value saved for input ``key`` or output ``"out"``; KeyError if the node does not save it."""
+        place = _places(self.plan.inputs, self.plan.outputs)[key]
+        return self.unpack_saved()[place]
 
     def release_variables(self) -> None:
         # a node that saved nothing can run again: so does PyTorch's
@@ -115,11 +142,29 @@ _new_edge = tuple.__new__
 
 
 def _edge_of(tensor: Any) -> Edge:
-    """``gradient_edge``, short for the common case: a result that is no view."""
+    """``gradient_edge``, short for the common cases: a result that is no view, a leaf used before."""
     node = tensor._grad_fn
-    if node is not None and tensor._base is None:
+    if node is None:
+        accumulator = tensor._accumulator
+        if accumulator is not None:
+            node = accumulator()
+            if node is not None:
+                return _new_edge(Edge, (node, 0))
+    elif tensor._base is None:
         return _new_edge(Edge, (node, tensor._output_nr))
     return gradient_edge(tensor)
+
+
+def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:
+    """Positions of the inputs that a node would save: what an in-place form must keep a copy of."""
+    return _plan_of(op, needs).inputs
+
+
+def _plan_of(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    plan = _PLANS.get((op, needs))
+    if plan is None:
+        plan = _PLANS.setdefault((op, needs), _make_plan(op, needs))
+    return plan
 
 
 def make_op_node(
@@ -134,9 +179,7 @@ def make_op_node(
         params: the static parameters.
         needs: which inputs need a gradient; at least one.
     """
-    plan = _PLANS.get((op, needs))
-    if plan is None:
-        plan = _PLANS.setdefault((op, needs), _make_plan(op, needs))
+    plan = _PLANS.get((op, needs)) or _plan_of(op, needs)
     node = OpNode.__new__(OpNode)
     edges = []
     avals: list[Aval | None] = []
@@ -145,8 +188,9 @@ def make_op_node(
         if needed:
             edge = _edge_of(tensor)
             edges.append(edge)
-            if edge[0].topological_nr > topological_nr:
-                topological_nr = edge[0].topological_nr
+            below = edge[0].topological_nr
+            if below > topological_nr:
+                topological_nr = below
             avals.append(tensor._aval)
         else:
             edges.append(INVALID_EDGE)

@@ -35,8 +35,8 @@ class ReadyQueue:
     def push(self, graph_task: GraphTask, node: Node, inputs: list[Any]) -> None:
         """Queue a node whose inputs are complete, and count it as outstanding."""
         graph_task.outstanding_tasks += 1
-        key = graph_task.priority
-        heappush(self._heap, (key, -node.sequence_nr, self._arrivals(), graph_task, node, inputs))
+        entry = (-graph_task.reentrant_depth, -node.sequence_nr, self._arrivals(), graph_task, node, inputs)
+        heappush(self._heap, entry)
 
     def pop(self) -> NodeTask:
         """The next task; IndexError when there is none."""
