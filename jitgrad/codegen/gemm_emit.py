@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jitgrad.codegen.gemm_pack import emit_pack
-from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, load_arg, load_vector, store_vector
+from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, load_arg, load_vector
 from jitgrad.codegen.text import FnBuilder, vector_type
 
 __all__ = ["PACK_NBYTES", "SUMS_NBYTES", "UNROLL_COST", "emit_gemm"]
@@ -36,8 +36,9 @@ SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
 UNROLL_COST = 4  # epilogues up to this cost are unrolled over the register tile
 
 _ARGS = (
-    "a_slot a_off a_sb a_sm a_sk b_slot b_off b_sb b_sk b_sn m n k unit_m unit_n units_m units_n depth pack sums_stride"
-).split()
+    "a_slot", "a_off", "a_sb", "a_sm", "a_sk", "b_slot", "b_off", "b_sb", "b_sk", "b_sn", "m", "n", "k",
+    "unit_m", "unit_n", "units_m", "units_n", "depth", "pack", "sums_stride",
+)  # fmt: skip
 
 
 def emit_gemm(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
@@ -189,20 +190,11 @@ class _Writer:
     # tiles of rows
 
     def _tiles(self, panel: _Panel, at: _Pass) -> None:
-        """All rows of the unit: high tiles, then one of half their height if that is enough for the rest."""
-        b, rows = self.b, self.spec.rows
-        half = rows // 2 if panel.vectors == self.spec.vectors else 0
-        count = b.op(f"sub i64 {self.row_end}, {self.row_start}")
-        tiles = b.op(f"sdiv i64 {b.op(f'add i64 {count}, {rows - half - 1}')}, {rows}")
-        end = b.op(f"add i64 {self.row_start}, {b.op(f'mul i64 {tiles}, {rows}')}")
-        with b.loop(self.row_start, end, rows, hint="tile") as row:
-            self._tile(panel, at, rows, row)
-        if half:
-            with b.when(b.op(f"icmp slt i64 {end}, {self.row_end}"), hint="half"):
-                self._tile(panel, at, half, end)
+        with self.b.loop(self.row_start, self.row_end, self.spec.rows, hint="tile") as row:
+            self._tile(panel, at, row)
 
-    def _tile(self, panel: _Panel, at: _Pass, rows: int, row: str) -> None:
-        b = self.b
+    def _tile(self, panel: _Panel, at: _Pass, row: str) -> None:
+        b, rows = self.b, self.spec.rows
         top = b.op(f"sub i64 {self.row_end}, 1")
         a_rows = [
             self._at(at.a, self._min(b.op(f"add i64 {row}, {i}"), top) if i else row, self.arg["a_sm"])
@@ -213,7 +205,7 @@ class _Writer:
         if not self.unrolled:
             self._save(panel, acc, sums)
             with b.when(at.last, hint="last"):
-                self._loop_epilogue(panel, rows, row, sums)
+                self._loop_epilogue(panel, row, sums)
             return
         done, partial, after = b.label("done"), b.label("partial"), b.label("after")
         b.do(f"br i1 {at.last}, label %{done}, label %{partial}")
@@ -280,7 +272,9 @@ class _Writer:
             following.append(name + "n")
         return now, following
 
-    def _multiply(self, panel: _Panel, a_rows: list[str], a_off: str, b_at: str, now: list[str], out: list[str]) -> None:
+    def _multiply(
+        self, panel: _Panel, a_rows: list[str], a_off: str, b_at: str, now: list[str], out: list[str]
+    ) -> None:
         """One k: ``out[row, vector] = a[row] * b[vector] + now[row, vector]``."""
         b, spec = self.b, self.spec
         vec = vector_type(panel.width, spec.scalar)
@@ -325,10 +319,10 @@ class _Writer:
             col = self.b.op(f"add i64 {panel.col}, {v * panel.width}") if v else panel.col
             self.epilogue(self.b, value, panel.width, self.batch, row, col, panel.masks[v])
 
-    def _loop_epilogue(self, panel: _Panel, rows: int, row: str, sums: str) -> None:
+    def _loop_epilogue(self, panel: _Panel, row: str, sums: str) -> None:
         """The epilogue's text once, in a loop over the saved tile."""
         b, spec = self.b, self.spec
-        count = self._min(str(rows), b.op(f"sub i64 {self.row_end}, {row}"))
+        count = self._min(str(spec.rows), b.op(f"sub i64 {self.row_end}, {row}"))
         left = b.op(f"sub i64 {self.arg['n']}, {panel.col}")
         width = self._min(str(panel.columns), left)
         with b.loop("0", count, hint="erow") as i:

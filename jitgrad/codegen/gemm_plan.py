@@ -15,36 +15,43 @@ from jitgrad.dtypes import DType, float64
 
 __all__ = ["choose_spec", "gemm_launch"]
 
-# register tiles per number of vectors: rows, best first (accumulators + B's vectors + one of A fit the registers)
-_TILES_32 = {4: (6, 4, 2, 1), 3: (8, 4, 2, 1), 2: (12, 8, 4, 2, 1), 1: (16, 8, 4, 2, 1)}
-_TILES_16 = {2: (6, 4, 2, 1), 1: (8, 4, 2, 1)}
-_TILES_SCALAR = {1: (4, 2, 1)}
-_UNIT_FLOP = 2e6
+# Register tiles, (rows, vectors). One vector of B and rows read as broadcast operands of the multiply-add keep a core
+# with 32 registers busy with 8 chains, so one small tile serves nearly everything; a large product gains from a tile
+# that reads A and B less often. Few rows want more vectors, to have as many chains.
+_TILES_32 = ((8, 1), (4, 2), (2, 4), (1, 8), (1, 1), (2, 1), (4, 1))
+_TILES_16 = ((6, 2), (4, 2), (2, 2), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
+_TILES_SCALAR = ((4, 1), (1, 1))
+_LARGE_TILE_32 = (8, 3)
+_LARGE = 40e6  # multiply-adds
+_CHAINS = 8  # independent accumulators that hide the latency of a multiply-add
+_PACK_ROWS = 256  # rows that share one copy of B's panel
+_UNIT_FLOP = 2e6  # at most (about), unless a copy has to pay off
+_NS_PER_MULTIPLY = 0.3  # one vector multiply-add, about one cycle
+_TASK_NS = 5000  # a task is worth handing over
+_UNIT_FLOP_LEAST = 2e5  # so that dividing the work costs nothing
 
 
-def _tiles(target: Target) -> dict[int, tuple[int, ...]]:
+def _tile(m: int, n: int, k: int, b_unit: str, width: int, target: Target) -> tuple[int, int]:
+    """The register tile for a shape: Note that every tile is correct for every shape."""
     if target.width == 1:
-        return _TILES_SCALAR
-    return _TILES_32 if target.registers >= 32 else _TILES_16
+        tiles = _TILES_SCALAR
+    elif target.registers < 32:
+        tiles = _TILES_16
+    elif b_unit == "n" and m * n * k >= _LARGE and n >= 4 * _LARGE_TILE_32[1] * width and m >= 64:
+        return _LARGE_TILE_32
+    else:
+        tiles = _TILES_32
+    return min(tiles, key=lambda tile: _tile_cost(min(m, 48), min(n, 48 * width), *tile, width))
 
 
 def _ceil(x: int, step: int) -> int:
     return -(-x // step) * step
 
 
-def _padded_rows(m: int, rows: int) -> int:
-    """Rows computed for ``m``, see ``gemm_emit``: a tile of half the height ends the matrix if it is enough."""
-    rest = m % rows
-    if rest == 0:
-        return m
-    return m - rest + (rows // 2 if rest <= rows // 2 else rows)
-
-
 def _tile_cost(m: int, n: int, rows: int, vectors: int, width: int) -> float:
-    """Multiply-adds with padding, plus the loads they wait for: a rough cost to compare tiles of one shape."""
+    """Multiply-adds with padding, and what waits for too few chains or too many loads: to compare tiles."""
     cells = rows * vectors
-    lag = max(1.0, 8 / cells)  # fewer than 8 chains do not hide the latency
-    return _padded_rows(m, rows) * _ceil(n, vectors * width) * lag * (1 + 0.2 * (rows + vectors) / cells)
+    return _ceil(m, rows) * _ceil(n, vectors * width) * max(1.0, _CHAINS / cells) * (1 + 0.1 * vectors / cells)
 
 
 def choose_spec(
@@ -68,12 +75,9 @@ def choose_spec(
         target: the CPU.
     """
     width = max(1, target.width // 2) if dtype is float64 else target.width
-    candidates = [(rows, vectors) for vectors, heights in _tiles(target).items() for rows in heights]
-    rows, vectors = min(candidates, key=lambda t: _tile_cost(min(m, 96), n, t[0], t[1], width))
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
-    return GemmSpec(
-        dtype.name, "any", b_unit, epilogue_key, rows, vectors, width, target.has_fma, target.has_masks
-    )
+    rows, vectors = _tile(m, n, k, b_unit, width, target)
+    return GemmSpec(dtype.name, "any", b_unit, epilogue_key, rows, vectors, width, target.has_fma, target.has_masks)
 
 
 def gemm_launch(
@@ -89,8 +93,9 @@ def gemm_launch(
         unit_m, unit_n, units_m, units_n, depth, int(pack), sums_stride, *epilogue_args,
     )  # fmt: skip
     units = units_m * units_n * batch if m and n else 0
-    cost = 2.0 * batch * m * n * k / (spec.width * 5) + 0.2 * batch * m * n + 50
-    grain = max(1, min(units, int(5000 * units / cost)))
+    tiles = batch * -(-m // spec.rows) * -(-n // spec.columns)
+    cost = 50 + tiles * (10 + spec.rows * spec.vectors * (1 + k) * _NS_PER_MULTIPLY)
+    grain = max(1, min(units, int(_TASK_NS * units / cost)))
     return words, units, grain, cost
 
 
@@ -111,12 +116,10 @@ def _passes(spec: GemmSpec, m: int, k: int, b: Operand) -> tuple[int, bool]:
 
 def _unit(spec: GemmSpec, m: int, n: int, k: int, pack: bool) -> tuple[int, int]:
     """Rows and columns of one unit."""
-    rows_most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
-    flop_per_row = 2.0 * k * spec.columns
-    rows = max(spec.rows, int(_UNIT_FLOP / max(1.0, flop_per_row)) // spec.rows * spec.rows)
-    if pack:
-        rows = max(rows, 16 * spec.rows)
-    rows = min(rows, rows_most, _ceil(max(m, 1), spec.rows))
-    blocks = -(-m // rows)
-    rows = _ceil(-(-m // max(1, blocks)), spec.rows) if m else rows
-    return min(rows, rows_most), spec.columns
+    most = SUMS_NBYTES // (spec.columns * spec.itemsize)
+    flop_per_row = 2.0 * max(k, 8) * spec.columns
+    rows = max(_UNIT_FLOP / flop_per_row, _PACK_ROWS if pack else 0, spec.rows)
+    blocks = -(-m // int(min(rows, most)))
+    rows = min(_ceil(-(-m // max(1, blocks)), spec.rows), most // spec.rows * spec.rows)
+    panels = max(1, int(_UNIT_FLOP_LEAST / (rows * flop_per_row + 1)))
+    return max(rows, spec.rows), panels * spec.columns

@@ -93,8 +93,9 @@ class Epilogue(Protocol):
     def __call__(self, b: FnBuilder, acc: str, width: int, batch: str, row: str, col: str, mask: str | None) -> None:
         """Store what is made of ``acc`` = C[batch, row, col : col + width].
 
-        ``batch``, ``row``, ``col`` are i64 registers. ``width`` is the spec's width, or 1 (then ``acc`` is a scalar) for
-        column tails of targets without masks. ``mask`` is a ``<width x i1>`` register, or None when all lanes count.
+        ``batch``, ``row``, ``col`` are i64 registers. ``width`` is the spec's width, or 1 (then ``acc`` is a scalar)
+        for column tails of targets without masks. ``mask`` is a ``<width x i1>`` register, or
+        None when all lanes count.
         Blocks may be opened, if the last one is left open.
         """
 
