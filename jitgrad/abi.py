@@ -22,8 +22,8 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # Note [Pool block]
 # ~~~~~~~~~~~~~~~~~
 # The words that the driver and the workers share, see ``POOL_*``; words written by different threads are on different
-# cache lines. CLAIM and DONE: codegen/driver.py, Note [Fork and join]. BUFS, TASKS, ABORT: of the published stage.
-# BUSY: a program has the pool. SLEEPERS: workers in a futex wait on WAKE. WANTED: how many workers there should be.
+# cache lines. EPOCH, DONE, RANGES (a line per party): codegen/driver.py, Note [Fork and join]. BUFS, TASKS, ABORT,
+# PARTIES: of the published stage. BUSY: a program has the pool. SLEEPERS: workers in a futex wait on WAKE. WANTED: how many workers there should be.
 # SYSCALL, USLEEP, CLOCK: addresses of libc's syscall, usleep and clock_gettime; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
 """
@@ -34,14 +34,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "MAX_PARTIES",
     "MAX_STAGE_TASKS",
     "POOL_ABORT",
     "POOL_BUFS",
     "POOL_BUSY",
-    "POOL_CLAIM",
     "POOL_CLOCK",
     "POOL_DONE",
+    "POOL_EPOCH",
     "POOL_FUTEX_NUMBER",
+    "POOL_LINE",
+    "POOL_PARTIES",
+    "POOL_RANGES",
     "POOL_SLEEPERS",
     "POOL_SYSCALL",
     "POOL_TASKS",
@@ -66,14 +70,18 @@ RECORD_WORDS = 8
 STAGE_SHARE, STAGE_WAKE = 1, 2
 MAX_STAGE_TASKS = 65535
 
-POOL_WORDS = 64
-POOL_CLAIM = 0
+MAX_PARTIES = 256
+
+POOL_LINE = 8  # words per cache line
+POOL_EPOCH = 0
 POOL_DONE = 8
-POOL_BUFS, POOL_TASKS, POOL_ABORT = 16, 17, 18
+POOL_BUFS, POOL_TASKS, POOL_ABORT, POOL_PARTIES = 16, 17, 18, 19
 POOL_BUSY = 24
 POOL_SLEEPERS, POOL_WAKE = 32, 33
 POOL_WANTED = 40
 POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK = 48, 49, 50, 51
+POOL_RANGES = 64
+POOL_WORDS = POOL_RANGES + POOL_LINE * MAX_PARTIES
 
 
 @dataclass(slots=True, eq=False)

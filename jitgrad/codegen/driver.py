@@ -6,13 +6,15 @@ In: a program record, Note [Program ABI]; a pool block, Note [Pool block]. Out: 
 
 # Note [Fork and join]
 # ~~~~~~~~~~~~~~~~~~~~
-# A stage is shared by publishing one word: epoch << 32 | next task << 16 | number of tasks. A task is claimed by a
-# compare-and-swap that raises "next". The swap fails if anything happened since the word was read, so a thread that was
-# descheduled for any time can never claim a task of another stage with this stage's parameters: the parameters of epoch
-# e are written before e is published, and those of e + 1 only after the last task of e has been claimed and finished.
-# The caller claims tasks like everybody else, then waits until "done" equals the number of tasks. So it waits only for
-# tasks that someone is running; a worker that sleeps, or was never scheduled, is never waited for. Waking sleepers is
-# therefore an optimisation, and a wake-up that gets lost costs speed only.
+# A stage's tasks are split into one range per party: the caller is party 0, worker i is party i + 1. Everybody works on
+# his own range first, so that the same core touches the same data stage after stage, then steals from the others.
+# A range is one word: epoch << 32 | next task << 16 | end. A task is claimed by a compare-and-swap that raises "next".
+# The swap fails if anything happened since the word was read, so a thread that was descheduled for any time can never
+# claim a task of another stage with this stage's parameters: the parameters of epoch e are written before e is
+# published, and those of e + 1 only after the last task of e has been claimed and finished.
+# A party counts the tasks it ran and adds them to "done" when it finds no more; the caller waits until all are done. So
+# it waits only for tasks that someone is running: a worker that sleeps, or was never scheduled, is never waited for.
+# Waking sleepers is therefore an optimisation, and a wake-up that gets lost costs speed only.
 # Workers spin for a while after their last task, because in a training loop the next one is a few microseconds away,
 # then sleep on a futex. The spin budget doubles when a sleep turns out to have been short, and halves after a long one.
 """
@@ -27,10 +29,13 @@ from jitgrad.abi import (
     POOL_ABORT,
     POOL_BUFS,
     POOL_BUSY,
-    POOL_CLAIM,
     POOL_CLOCK,
     POOL_DONE,
+    POOL_EPOCH,
     POOL_FUTEX_NUMBER,
+    POOL_LINE,
+    POOL_PARTIES,
+    POOL_RANGES,
     POOL_SLEEPERS,
     POOL_SYSCALL,
     POOL_TASKS,
@@ -112,31 +117,38 @@ def _run_task(b: FnBuilder, bufs: str, task: str, abort: str) -> None:
         b.do(f"call void {kernel}(ptr {bufs}, ptr {args}, i64 {begin}, i64 {end})")
 
 
-def _claimable(b: FnBuilder, word: str) -> str:
-    following = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
-    return b.op(f"icmp ult i64 {following}, {b.op(f'and i64 {word}, 65535')}")
+def _claim_and_run(b: FnBuilder, pool: str, party: str) -> str:
+    """Run tasks of the published stage until none is left, one's own range first; returns how many were run."""
+    b.do("store i64 0, ptr %ran")
+    parties = _atomic_load(b, pool, POOL_PARTIES, "monotonic")
+    with b.loop("0", parties) as turn:
+        shifted = b.op(f"add i64 {party}, {turn}")
+        beyond = b.op(f"icmp uge i64 {shifted}, {parties}")
+        victim = b.op(f"select i1 {beyond}, i64 {b.op(f'sub i64 {shifted}, {parties}')}, i64 {shifted}")
+        line = b.op(f"add i64 {b.op(f'mul i64 {victim}, {POOL_LINE}')}, {POOL_RANGES}")
+        _drain(b, pool, _at(b, pool, line))
+    return b.op("load i64, ptr %ran")
 
 
-def _claim_and_run(b: FnBuilder, pool: str) -> str:
-    """Run tasks of the published stage until none is left; returns an i1: whether any was run."""
-    b.do("store i1 false, ptr %ran")
+def _drain(b: FnBuilder, pool: str, range_word: str) -> None:
+    """Claim and run the tasks of one range."""
     with _forever(b) as (head, done):
-        word = _atomic_load(b, pool, POOL_CLAIM)
+        word = b.op(f"load atomic i64, ptr {range_word} acquire, align 8")
+        following = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
+        some = b.op(f"icmp ult i64 {following}, {b.op(f'and i64 {word}, 65535')}")
         attempt, run = b.label("try"), b.label("run")
-        _branch(b, _claimable(b, word), attempt, done)
+        _branch(b, some, attempt, done)
         b.start(attempt)
         bufs = _atomic_load(b, pool, POOL_BUFS, "monotonic", "ptr")
         tasks = _atomic_load(b, pool, POOL_TASKS, "monotonic", "ptr")
         abort = _atomic_load(b, pool, POOL_ABORT, "monotonic", "ptr")
         raised = b.op(f"add i64 {word}, 65536")
-        swap = b.op(f"cmpxchg ptr {_at(b, pool, POOL_CLAIM)}, i64 {word}, i64 {raised} acq_rel monotonic, align 8")
+        swap = b.op(f"cmpxchg ptr {range_word}, i64 {word}, i64 {raised} acq_rel monotonic, align 8")
         _branch(b, b.op(f"extractvalue {{ i64, i1 }} {swap}, 1"), run, head)
         b.start(run)
-        index = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
-        _run_task(b, bufs, _at(b, tasks, b.op(f"mul i64 {index}, {TASK_WORDS}")), abort)
-        b.op(f"atomicrmw add ptr {_at(b, pool, POOL_DONE)}, i64 1 release, align 8")
-        b.do("store i1 true, ptr %ran")
-    return b.op("load i1, ptr %ran")
+        _run_task(b, bufs, _at(b, tasks, b.op(f"mul i64 {following}, {TASK_WORDS}")), abort)
+        ran = b.op("load i64, ptr %ran")
+        b.do(f"store i64 {b.op(f'add i64 {ran}, 1')}, ptr %ran")
 
 
 def _futex(b: FnBuilder, pool: str, operation: int, value: str) -> None:
@@ -154,7 +166,7 @@ def _wake_sleepers(b: FnBuilder, pool: str) -> None:
 
 
 def _join(b: FnBuilder, pool: str, count: str, target: Target) -> None:
-    """Wait until every task of the stage is done; give the core away if that takes long."""
+    """Wait until ``count`` tasks were done by others; give the core away if that takes long."""
     b.do("store i64 0, ptr %spins")
     with _forever(b) as (_, done):
         wait = b.label("wait")
@@ -179,12 +191,27 @@ def _share_stage(b: FnBuilder, pool: str, bufs: str, tasks: str, abort: str, sta
     _atomic_store(b, rows, pool, POOL_TASKS, "monotonic", "ptr")
     _atomic_store(b, abort, pool, POOL_ABORT, "monotonic", "ptr")
     _atomic_store(b, "0", pool, POOL_DONE, "monotonic")
-    epoch = b.op(f"add i64 {b.op(f'lshr i64 {_atomic_load(b, pool, POOL_CLAIM)}, 32')}, 1")
-    _atomic_store(b, b.op(f"or i64 {b.op(f'shl i64 {epoch}, 32')}, {count}"), pool, POOL_CLAIM, "seq_cst")
+    _publish(b, pool, count)
     with b.when(b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_WAKE}')}, 0")):
         _wake_sleepers(b, pool)
-    _claim_and_run(b, pool)
-    _join(b, pool, count, target)
+    own = _claim_and_run(b, pool, "0")
+    _join(b, pool, b.op(f"sub i64 {count}, {own}"), target)
+
+
+def _publish(b: FnBuilder, pool: str, count: str) -> None:
+    """Split the tasks into ranges, then announce the new epoch."""
+    parties = b.op(f"add i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 1")
+    _atomic_store(b, parties, pool, POOL_PARTIES, "monotonic")
+    epoch = b.op(f"add i64 {_atomic_load(b, pool, POOL_EPOCH, 'monotonic')}, 1")
+    high = b.op(f"shl i64 {epoch}, 32")
+    with b.loop("0", parties) as party:
+        begin = b.op(f"udiv i64 {b.op(f'mul i64 {party}, {count}')}, {parties}")
+        after = b.op(f"mul i64 {b.op(f'add i64 {party}, 1')}, {count}")
+        end = b.op(f"udiv i64 {after}, {parties}")
+        word = b.op(f"or i64 {b.op(f'or i64 {high}, {end}')}, {b.op(f'shl i64 {begin}, 16')}")
+        line = b.op(f"add i64 {b.op(f'mul i64 {party}, {POOL_LINE}')}, {POOL_RANGES}")
+        b.do(f"store atomic i64 {word}, ptr {_at(b, pool, line)} release, align 8")
+    _atomic_store(b, epoch, pool, POOL_EPOCH, "seq_cst")
 
 
 def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> None:
@@ -194,7 +221,7 @@ def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> N
 
 def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
-    b.do("%ran = alloca i1")
+    b.do("%ran = alloca i64")
     b.do("%spins = alloca i64")
     bufs, tasks, stages = (_load(b, "%record", i, "ptr") for i in range(3))
     count, pool, abort = _load(b, "%record", 3), _load(b, "%record", 4, "ptr"), _load(b, "%record", 5, "ptr")
@@ -237,7 +264,8 @@ def _sleep(b: FnBuilder, pool: str) -> None:
     asleep, unfit, awake = b.label("asleep"), b.label("stay"), b.label("awake")
     seen = _atomic_load(b, pool, POOL_WAKE, "acquire", "i32")
     b.op(f"atomicrmw add ptr {_at(b, pool, POOL_SLEEPERS)}, i64 1 seq_cst, align 8")
-    work = _claimable(b, _atomic_load(b, pool, POOL_CLAIM, "seq_cst"))
+    epoch = _atomic_load(b, pool, POOL_EPOCH, "seq_cst")
+    work = b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")
     leave = b.op(f"icmp sge i64 %index, {_atomic_load(b, pool, POOL_WANTED, 'seq_cst')}")
     _branch(b, b.op(f"or i1 {work}, {leave}"), unfit, asleep)
     b.start(asleep)
@@ -291,15 +319,20 @@ def _has(b: FnBuilder, pool: str, word: int) -> str:
 
 def _worker_text(target: Target) -> str:
     b = FnBuilder("jitgrad_worker", "ptr %pool, i64 %index")
-    for slot in ("%spins", "%since", "%budget"):
+    for slot in ("%spins", "%since", "%budget", "%epoch", "%ran"):
         b.do(f"{slot} = alloca i64")
+        b.do(f"store i64 0, ptr {slot}")
+    party = b.op("add i64 %index, 1")
     b.do("%time = alloca [2 x i64]")
-    b.do("%ran = alloca i1")
-    b.do("store i64 0, ptr %spins")
     b.do(f"store i64 {_FIRST_SPIN_NS}, ptr %budget")
     with _forever(b) as (_, done):
-        with b.when(_claim_and_run(b, "%pool")):
+        epoch = _atomic_load(b, "%pool", POOL_EPOCH)
+        with b.when(b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")):
+            b.do(f"store i64 {epoch}, ptr %epoch")
             b.do("store i64 0, ptr %spins")
+            ran = _claim_and_run(b, "%pool", party)
+            with b.when(b.op(f"icmp ne i64 {ran}, 0")):
+                b.op(f"atomicrmw add ptr {_at(b, '%pool', POOL_DONE)}, i64 {ran} release, align 8")
         stay = b.label("stay")
         wanted = _atomic_load(b, "%pool", POOL_WANTED, "monotonic")
         _branch(b, b.op(f"icmp slt i64 %index, {wanted}"), stay, done)

@@ -12,6 +12,7 @@ In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``Kernel`` (an add
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -26,11 +27,13 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from jitgrad.codegen.object_cache import open_cache
 from jitgrad.codegen.target import Target, host_target
+from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 
-__all__ = ["Kernel", "KernelSource", "compile_kernels"]
+__all__ = ["Kernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
 
 MAX_IDLE_KERNELS = 4096
 
@@ -100,7 +103,9 @@ class _Session:
     def emit(self, name: str, text: str) -> bytes:
         """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
         try:
-            return self._machine.emit_object(llvm.parse_assembly(text))
+            module = llvm.parse_assembly(text)
+            module.verify()
+            return self._machine.emit_object(module)
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
 
@@ -133,6 +138,12 @@ def compile_kernels(sources: Sequence[KernelSource]) -> list[Kernel]:
         return [_compile_one(source) for source in sources]
 
 
+def drop_idle_kernels() -> None:
+    """Forget the kernels that are kept only in case they are asked for again."""
+    with _lock:
+        _recent.clear()
+
+
 def _compile_one(source: KernelSource) -> Kernel:
     digest = _digest(source, host_target())
     kernel = _loaded.get(digest)
@@ -147,9 +158,19 @@ def _compile_one(source: KernelSource) -> Kernel:
 
 
 def _build(source: KernelSource, digest: bytes) -> Kernel:
+    """From the disk cache, else by LLVM. An object that does not load is as good as none."""
+    cache = open_cache(config.cache_dir, config.cache_limit_nbytes)
+    session = _session()
+    cached = cache.load(digest) if cache else None
+    if cached is not None:
+        with contextlib.suppress(CompileError):
+            kernel = session.load(source.name, cached)
+            bump("cache_reads")
+            return kernel
     text = source.text()
     log("llvm", "%s\n%s", source.name, text)
-    session = _session()
     obj = session.emit(source.name, text)
     bump("compiles")
+    if cache and cache.store(digest, obj):
+        bump("cache_writes")
     return session.load(source.name, obj)

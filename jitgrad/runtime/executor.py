@@ -7,19 +7,25 @@ In: ``NativeStep``. Out: a status word; results in the caller's buffers. See Not
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
+import os
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
 from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.device_queue import DeviceQueue, Event
 from jitgrad.runtime.pool import pool
 
 __all__ = ["LoadedStep", "install"]
 
 _WORD = 8
+# Estimated nanoseconds from which a step runs on the queue's thread, so that Ctrl-C can reach it.
+LONG_COST = 20e6
 # Estimated nanoseconds from which a stage is worth sharing with workers that spin, and from which the shared stages of
 # a step are worth waking sleeping workers for (benchmarks/runtime.py measures both).
 SHARE_COST = 3_000.0
@@ -118,6 +124,35 @@ class _Instance:
         self.record_addr = ctypes.addressof(self.record)
 
 
+# Note [Interrupting a native step]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Python runs signal handlers between bytecodes of the main thread, so never during a native call. A long step therefore
+# runs on the device queue's thread while the caller waits in Python. An exception in that wait (KeyboardInterrupt) sets
+# the step's abort word: the driver starts no further task. The buffers stay in use until the driver has returned, so
+# the exception goes on only then.
+_queue = DeviceQueue("cpu")
+
+
+def _run_long(instance: _Instance) -> int:
+    status: list[int] = []
+    _queue.submit(lambda: status.append(_driver(instance.record_addr)))
+    event = _queue.record()
+    try:
+        event.wait()
+    except BaseException:
+        instance.abort.value = 1
+        _wait_for_certain(event)
+        raise
+    return status[0]
+
+
+def _wait_for_certain(event: Event) -> None:
+    """Wait for an aborted step; a second Ctrl-C must not free buffers that are still written."""
+    while not event.query():
+        with contextlib.suppress(KeyboardInterrupt):
+            event.wait()
+
+
 class LoadedStep:
     """A native step, ready to run. Threads may run it at the same time: each run takes an instance of its own.
 
@@ -126,7 +161,7 @@ class LoadedStep:
         cost: estimated nanoseconds on one core.
     """
 
-    __slots__ = ("_arena_slot", "_idle", "_pack", "_tables", "cost", "step")
+    __slots__ = ("__weakref__", "_arena_slot", "_idle", "_is_short", "_pack", "_tables", "cost", "step")
 
     def __init__(self, step: NativeStep) -> None:
         self.step = step
@@ -137,6 +172,8 @@ class LoadedStep:
         addresses = "q" * (self._arena_slot - 1)
         self._pack = struct.Struct(f"={addresses}q{kinds}" if kinds else f"={addresses}").pack_into
         self._idle: list[_Instance] = []
+        self._is_short = self.cost < LONG_COST
+        _LOADED.add(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], scalars: Sequence[float] = ()) -> int:
         """Run the step.
@@ -157,7 +194,7 @@ class LoadedStep:
             self._pack(instance.bufs, _WORD, *inputs, *outputs, instance.arena.addr, *scalars)
         else:
             self._pack(instance.bufs, _WORD, *inputs, *outputs)
-        status = _driver(instance.record_addr)
+        status = _driver(instance.record_addr) if self._is_short else _run_long(instance)
         self._idle.append(instance)
         return status
 
@@ -166,3 +203,16 @@ class LoadedStep:
             pool.start()
         slots = self._arena_slot + 1 + len(self.step.scalars)
         return _Instance(self._tables, slots, self._arena_slot, self.step.arena_nbytes)
+
+
+_LOADED: weakref.WeakSet[LoadedStep] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Make every step of a forked child take a new instance, and thereby start the child's own workers."""
+    for step in list(_LOADED):
+        step._idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.abi import (
+    MAX_PARTIES,
     POOL_CLOCK,
     POOL_FUTEX_NUMBER,
     POOL_SYSCALL,
@@ -58,7 +59,7 @@ class Pool:
         self._memory = (ctypes.c_int64 * (POOL_WORDS + 8))()
         self.address = -(-ctypes.addressof(self._memory) // 64) * 64
         self._words = (ctypes.c_int64 * POOL_WORDS).from_address(self.address)
-        self._num_threads = config.num_threads
+        self._num_threads = min(config.num_threads, MAX_PARTIES)
         self._worker: Callable[[int, int], int] | None = None
         self._reset()
 
@@ -87,9 +88,9 @@ class Pool:
     def set_num_threads(self, count: int) -> None:
         """Grow or shrink. Workers that are no longer wanted leave after the task they are in."""
         with self._lock:
-            self._num_threads = count
+            self._num_threads = min(count, MAX_PARTIES)
             running = bool(self._threads)
-            self._stop_from(count - 1)
+            self._stop_from(self._num_threads - 1)
         if running:
             self.start()
 

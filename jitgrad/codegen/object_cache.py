@@ -1,0 +1,181 @@
+"""Object code on disk: one file per kernel, trusted only if it is the user's own and intact.
+
+Owns: the files under ``config.cache_dir``: their format, their trust, their number.
+Must not know: what a kernel is, LLVM.
+In: a key digest, object code. Out: the object code, or None. Nothing here raises: a cache that fails costs speed only.
+
+# Note [Cache trust]
+# ~~~~~~~~~~~~~~~~~~
+# What is loaded from here is executed. So the directory is opened once, without following a link at its end, and used
+# through its descriptor: it cannot be swapped later. It, and each file (also opened without following links), must be
+# owned by this user and writable by nobody else. A checksum over key and payload catches truncation and damage; files
+# appear under their name only when complete (``os.replace``), so two processes may fill the cache at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import os
+import stat
+import struct
+import time
+from pathlib import Path
+
+from jitgrad.events import logger
+
+__all__ = ["ObjectCache", "open_cache"]
+
+_HEADER = struct.Struct("<8sI32sQ32s")  # magic, version, key digest, payload length, checksum
+_MAGIC = b"JITGRAD\0"
+_VERSION = 1
+_SUFFIX = ".obj"
+_STALE_S = 3600.0
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_HAS_DIR_FD = os.open in os.supports_dir_fd
+
+
+def _checksum(digest: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=32, key=digest).digest()
+
+
+def _why_untrusted(info: os.stat_result, is_kind: bool) -> str:
+    """Why something that was opened must not be used; empty if it may."""
+    if not is_kind:
+        return "is of the wrong kind"
+    if hasattr(os, "geteuid") and info.st_uid != os.geteuid():
+        return "belongs to another user"
+    if hasattr(os, "geteuid") and info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "can be written by other users"
+    return ""
+
+
+class ObjectCache:
+    """The files of one directory.
+
+    Args:
+        directory: made with mode 0700 if it does not exist.
+        limit_nbytes: least recently used files go when the total exceeds this.
+    """
+
+    def __init__(self, directory: Path, limit_nbytes: int) -> None:
+        self._limit = limit_nbytes
+        self._path = directory
+        self._serial = itertools.count()
+        self._total = -1  # bytes, unknown until the first store
+        self._fd: int | None = None
+        self.readable = self.writable = self._open()
+
+    def _open(self) -> bool:
+        try:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _HAS_DIR_FD:
+                return True
+            fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
+        except OSError as error:
+            logger.info("no object cache: %s", error)
+            return False
+        info = os.fstat(fd)
+        why = _why_untrusted(info, stat.S_ISDIR(info.st_mode))
+        if why:
+            os.close(fd)
+            logger.warning("no object cache: the directory %s %s", self._path, why)
+            return False
+        self._fd = fd
+        return True
+
+    def _at(self, name: str) -> str:
+        return name if self._fd is not None else str(self._path / name)
+
+    def load(self, digest: bytes) -> bytes | None:
+        """The object code stored under a key digest, None if there is none that can be trusted."""
+        if not self.readable:
+            return None
+        try:
+            fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW, dir_fd=self._fd)
+        except OSError:
+            return None
+        with open(fd, "rb") as file:
+            info = os.fstat(fd)
+            why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
+            if why:
+                logger.warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
+                return None
+            try:
+                payload = _verified(digest, file.read())
+                if payload is not None and time.time() - info.st_mtime > _STALE_S:
+                    os.utime(fd)  # keeps the file among the recently used; hourly is exact enough
+            except OSError:
+                return None
+        return payload
+
+    def store(self, digest: bytes, payload: bytes) -> bool:
+        """Keep object code under a key digest; False if that was not possible."""
+        if not self.writable:
+            return False
+        data = _HEADER.pack(_MAGIC, _VERSION, digest, len(payload), _checksum(digest, payload)) + payload
+        temporary = self._at(f".{os.getpid()}.{next(self._serial)}.{time.monotonic_ns()}.tmp")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
+            with open(os.open(temporary, flags, 0o600, dir_fd=self._fd), "wb") as file:
+                file.write(data)
+            fds = {"src_dir_fd": self._fd, "dst_dir_fd": self._fd}
+            os.replace(temporary, self._at(digest.hex() + _SUFFIX), **fds)
+        except OSError as error:
+            self.writable = False  # a full or read-only disk stays so: do not try again for every kernel
+            logger.info("object cache not written: %s", error)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self._fd)
+            return False
+        self._grow(len(data))
+        return True
+
+    def _grow(self, nbytes: int) -> None:
+        if self._total >= 0:
+            self._total += nbytes
+        if self._total < 0 or self._total > self._limit:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Count the files; beyond the limit delete the least recently used ones until a tenth is free."""
+        files: list[tuple[float, int, str]] = []
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._path if self._fd is None else self._fd):
+                with contextlib.suppress(OSError):
+                    info = os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
+                    abandoned = name.endswith(".tmp") and time.time() - info.st_mtime > _STALE_S
+                    files.append((0.0 if abandoned else info.st_mtime, info.st_size, name))
+        total = sum(size for _, size, _ in files)
+        goal = self._limit if total <= self._limit else self._limit * 9 // 10
+        for mtime, size, name in sorted(files):
+            if total <= goal and mtime > 0.0:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(self._at(name), dir_fd=self._fd)
+            total -= size
+        self._total = total
+
+    def close(self) -> None:
+        """Let go of the directory; the cache then holds nothing."""
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self.readable, self.writable = None, False, False
+
+
+def _verified(digest: bytes, data: bytes) -> bytes | None:
+    """The payload of a file's contents, if they are whole and belong to this key."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, key, length, checksum = _HEADER.unpack_from(data)
+    payload = data[_HEADER.size :]
+    if (magic, version, key, length) != (_MAGIC, _VERSION, digest, len(payload)):
+        return None
+    return payload if checksum == _checksum(digest, payload) else None
+
+
+@functools.cache
+def open_cache(directory: Path | None, limit_nbytes: int) -> ObjectCache | None:
+    """The process's cache for a directory; None where the disk cache is off."""
+    return None if directory is None else ObjectCache(directory, limit_nbytes)

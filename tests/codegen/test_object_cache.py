@@ -1,0 +1,196 @@
+"""The disk cache: trust, damage, bounds, two processes at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jitgrad.codegen.object_cache import ObjectCache
+
+KEY = bytes(range(32))
+OTHER = bytes(reversed(range(32)))
+PAYLOAD = os.urandom(5000)
+LIMIT = 1 << 20
+
+posix_only = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="POSIX permissions")
+
+
+def file_of(directory: Path, key: bytes = KEY) -> Path:
+    return directory / (key.hex() + ".obj")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "a" / "cache"
+
+
+def test_round_trip(directory: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    assert cache.load(KEY) is None
+    assert cache.store(KEY, PAYLOAD)
+    assert cache.load(KEY) == PAYLOAD
+    assert ObjectCache(directory, LIMIT).load(KEY) == PAYLOAD
+    assert [p.name for p in directory.iterdir()] == [file_of(directory).name]
+
+
+@posix_only
+def test_directory_and_files_are_private(directory: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file_of(directory).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:10],
+        lambda data: b"",
+        lambda data: data + b"x",
+        lambda data: data[:-5] + bytes([data[-5] ^ 1]) + data[-4:],
+        lambda data: b"X" + data[1:],
+        lambda data: data[:8] + b"\xff" + data[9:],
+        lambda data: os.urandom(4000),
+    ],
+)
+def test_damaged_files_are_ignored_and_rewritten(directory: Path, damage) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    path = file_of(directory)
+    path.write_bytes(damage(path.read_bytes()))
+    assert cache.load(KEY) is None
+    assert cache.store(KEY, PAYLOAD)
+    assert cache.load(KEY) == PAYLOAD
+
+
+def test_file_of_another_key_is_ignored(directory: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    os.replace(file_of(directory), file_of(directory, OTHER))
+    assert cache.load(OTHER) is None
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_file_that_others_can_write_is_not_loaded(directory: Path, mode: int) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    file_of(directory).chmod(mode)
+    assert cache.load(KEY) is None
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_directory_that_others_can_write_is_not_used(directory: Path, mode: int) -> None:
+    ObjectCache(directory, LIMIT).store(KEY, PAYLOAD)
+    directory.chmod(mode)
+    cache = ObjectCache(directory, LIMIT)
+    assert cache.load(KEY) is None
+    assert not cache.store(OTHER, PAYLOAD)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to give files away")
+def test_files_and_directories_of_other_users_are_not_loaded(directory: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    os.chown(file_of(directory), 12345, -1)
+    assert cache.load(KEY) is None
+    os.chown(file_of(directory), 0, -1)
+    assert cache.load(KEY) == PAYLOAD
+    os.chown(directory, 12345, -1)
+    assert ObjectCache(directory, LIMIT).load(KEY) is None
+
+
+@posix_only
+def test_links_are_not_followed(directory: Path, tmp_path: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    elsewhere = tmp_path / "elsewhere"
+    os.replace(file_of(directory), elsewhere)
+    file_of(directory).symlink_to(elsewhere)
+    assert cache.load(KEY) is None
+    link = tmp_path / "link"
+    link.symlink_to(directory)
+    assert not ObjectCache(link, LIMIT).writable
+
+
+@posix_only
+def test_directory_swapped_after_opening_is_not_used(directory: Path, tmp_path: Path) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    cache.store(KEY, PAYLOAD)
+    directory.rename(tmp_path / "moved")
+    directory.mkdir()
+    cache.store(OTHER, PAYLOAD)
+    assert list(directory.iterdir()) == []
+    assert cache.load(OTHER) == PAYLOAD
+
+
+def test_path_that_cannot_be_a_directory_costs_only_speed(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    cache = ObjectCache(blocker / "cache", LIMIT)
+    assert not cache.store(KEY, PAYLOAD)
+    assert cache.load(KEY) is None
+
+
+def test_failed_write_is_not_retried(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ObjectCache(directory, LIMIT)
+    calls = []
+
+    def refuse(*args, **kwargs):
+        calls.append(args)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    assert not cache.store(KEY, PAYLOAD)
+    assert not cache.store(OTHER, PAYLOAD)
+    assert len(calls) == 1
+    assert list(directory.iterdir()) == []
+
+
+def test_least_recently_used_files_go_first(directory: Path) -> None:
+    cache = ObjectCache(directory, 10_000)
+    keys = [bytes([i]) * 32 for i in range(12)]
+    for age, key in enumerate(keys[:9]):
+        cache.store(key, b"x" * 1000)
+        os.utime(file_of(directory, key), (1e9 + age, 1e9 + age))
+    assert cache.load(keys[0]) is not None  # a read makes it recent
+    cache.store(keys[9], b"x" * 1000)
+    cache.store(keys[10], b"x" * 1000)
+    assert cache.load(keys[0]) is not None
+    assert cache.load(keys[1]) is None
+    assert sum(p.stat().st_size for p in directory.iterdir()) <= 10_000
+
+
+def test_abandoned_temporary_files_are_removed(directory: Path) -> None:
+    directory.mkdir(parents=True, mode=0o700)
+    old, new = directory / ".1.0.0.tmp", directory / ".2.0.0.tmp"
+    old.write_text("x")
+    new.write_text("x")
+    os.utime(old, (1e9, 1e9))
+    ObjectCache(directory, LIMIT).store(KEY, PAYLOAD)
+    assert not old.exists() and new.exists()
+
+
+def test_two_processes_fill_the_cache_at_once(directory: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from jitgrad.codegen.object_cache import ObjectCache
+cache = ObjectCache(Path(sys.argv[1]), 40_000)
+for i in range(600):
+    key = bytes([i % 60]) * 32
+    payload = key * 30
+    found = cache.load(key)
+    assert found is None or found == payload
+    assert cache.store(key, payload)
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", script, str(directory)]) for _ in range(2)]
+    assert [p.wait(60) for p in processes] == [0, 0]
+    assert not list(directory.glob(".*.tmp"))
