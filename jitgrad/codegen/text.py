@@ -11,8 +11,33 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-__all__ = ["FnBuilder", "float_literal", "vector_type"]
+__all__ = ["FnBuilder", "Isa", "float_literal", "isa_of", "vector_type"]
+
+
+@dataclass(frozen=True)
+class Isa:
+    """What the emitters must know about the target, see Note [Targets] in ``vmath_core``.
+
+    Attributes:
+        fma: has a fused multiply-add instruction.
+        round: has floor, ceil, trunc and round-to-even instructions.
+    """
+
+    fma: bool = True
+    round: bool = True
+
+
+def isa_of(triple: str, features: str) -> Isa:
+    """The Isa of an LLVM target; ``features`` is the full flag list of a concrete CPU ("+fma,-sse4a,...").
+
+    Only x86 can lack either instruction: every other target of ours has both in its base instruction set.
+    """
+    if not triple.startswith(("x86_64", "i386", "i686")):
+        return Isa()
+    flags = set(features.split(","))
+    return Isa(fma="+fma" in flags, round="+sse4.1" in flags)
 
 
 def float_literal(value: float, llvm_type: str) -> str:
@@ -38,11 +63,14 @@ class FnBuilder:
     the block being written, which phi nodes need. Modules are self-contained: ``b.declare`` adds to ``declarations``.
     """
 
-    __slots__ = ("_lines", "_next", "block", "declarations", "name", "signature")
+    __slots__ = ("_lines", "_next", "block", "declarations", "isa", "name", "signature")
 
-    def __init__(self, name: str, signature: str = "ptr %bufs, ptr %args, i64 %begin, i64 %end") -> None:
+    def __init__(
+        self, name: str, signature: str = "ptr %bufs, ptr %args, i64 %begin, i64 %end", isa: Isa = Isa()
+    ) -> None:
         self.name = name
         self.signature = signature
+        self.isa = isa
         self.declarations: dict[str, None] = {}
         self.block = "entry"
         self._lines: list[str] = ["entry:"]

@@ -1,0 +1,162 @@
+"""The pointwise primitives that are one instruction, or a few: arithmetic, comparisons, logic, integers, casts.
+
+Owns: these primitives for all dtypes, and ``cast``.
+Must not know: transcendental functions, kernels.
+
+Integers wrap. A quotient by zero traps on x86, so divisors are guarded: x // 0 and x % 0 are 0, as in NumPy; the lowest
+integer by -1 wraps to itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from jitgrad.codegen.vmath_core import Lanes, select
+from jitgrad.codegen.vmath_round import floordiv as float_floordiv
+from jitgrad.codegen.vmath_round import fmod as float_fmod
+from jitgrad.codegen.vmath_round import mod as float_mod
+
+__all__ = ["absolute", "arithmetic", "cast", "comparison", "div", "floordiv", "fmod", "int_pow", "isnan", "maximum",
+           "minimum", "mod", "sign"]  # fmt: skip
+
+BOOL_ARITHMETIC = {"add": "or", "sub": "xor", "mul": "and"}
+
+
+def arithmetic(name: str) -> Callable[[Lanes, Lanes], Lanes]:
+    """add, sub or mul; of masks: or, xor, and."""
+
+    def emit(x: Lanes, y: Lanes) -> Lanes:
+        if x.scalar == "i1":
+            return x._binary(BOOL_ARITHMETIC[name], y)
+        return x._binary(("f" if x.is_float else "") + name, y)
+
+    return emit
+
+
+def comparison(name: str) -> Callable[[Lanes, Lanes], Lanes]:
+    """lt, le, gt, ge, eq or ne; false against NaN, but for ne."""
+    ordered = {"eq": "eq", "ne": "ne"}
+    by_scalar = {
+        "i1": ordered.get(name, "u" + name),
+        "i32": ordered.get(name, "s" + name),
+        "i64": ordered.get(name, "s" + name),
+    }
+    for_float = "une" if name == "ne" else "o" + name
+    return lambda x, y: x.cmp(by_scalar.get(x.scalar, for_float), y)
+
+
+def isnan(x: Lanes) -> Lanes:
+    return x.isnan() if x.is_float else x.ne(x)
+
+
+def maximum(x: Lanes, y: Lanes) -> Lanes:
+    """The larger; NaN if either is. Of two zeros the first."""
+    return _extreme(x, y, {"i1": "or"}, "smax", "uge")
+
+
+def minimum(x: Lanes, y: Lanes) -> Lanes:
+    """The smaller; NaN if either is. Of two zeros the first."""
+    return _extreme(x, y, {"i1": "and"}, "smin", "ule")
+
+
+def _extreme(x: Lanes, y: Lanes, for_bool: dict[str, str], for_int: str, for_float: str) -> Lanes:
+    if x.scalar == "i1":
+        return x._binary(for_bool["i1"], y)
+    if not x.is_float:
+        return x._intrinsic(for_int, y)
+    keep = x.cmp(for_float, y)  # unordered or x wins: x, unless the NaN is y's
+    return select(y.isnan(), y, select(keep, x, y))
+
+
+def absolute(x: Lanes) -> Lanes:
+    if x.is_float:
+        return x.abs()
+    return x if x.scalar == "i1" else select(x < 0, -x, x)
+
+
+def sign(x: Lanes) -> Lanes:
+    """-1, 0 or 1, and 0 for NaN, as ``torch.sign``."""
+    if x.scalar == "i1":
+        return x
+    return (x > 0).convert(x.scalar) - (x < 0).convert(x.scalar)
+
+
+def _guarded(x: Lanes, y: Lanes, instruction: str) -> Lanes:
+    """sdiv or srem that cannot trap: by 0 it is 0, by -1 it wraps."""
+    zero, minus_one = y.eq(0), y.eq(-1)
+    result = x._binary(instruction, select(zero | minus_one, 1, y))
+    by_minus_one = -x if instruction == "sdiv" else x.const(0)
+    return select(zero, 0, select(minus_one, by_minus_one, result))
+
+
+def div(x: Lanes, y: Lanes) -> Lanes:
+    """True quotient of floats; of integers, truncated."""
+    return x / y if x.is_float else _guarded(x, y, "sdiv")
+
+
+def _crossed(rest: Lanes, y: Lanes) -> Lanes:
+    """A remainder not 0 and of the other sign than the divisor."""
+    return rest.ne(0) & ((rest ^ y) < 0)
+
+
+def floordiv(x: Lanes, y: Lanes) -> Lanes:
+    if x.is_float:
+        return float_floordiv(x, y)
+    quotient = _guarded(x, y, "sdiv")
+    rest = x - quotient * y
+    return select(y.eq(0), 0, select(_crossed(rest, y), quotient - 1, quotient))
+
+
+def fmod(x: Lanes, y: Lanes) -> Lanes:
+    return float_fmod(x, y) if x.is_float else _guarded(x, y, "srem")
+
+
+def mod(x: Lanes, y: Lanes) -> Lanes:
+    if x.is_float:
+        return float_mod(x, y)
+    rest = _guarded(x, y, "srem")
+    return select(_crossed(rest, y), rest + y, rest)
+
+
+def int_pow(x: Lanes, y: Lanes) -> Lanes:
+    """x^y by squaring, wrapping; a negative power is 0 but for x = 1 and -1, as in PyTorch."""
+    b = x.b
+    negative = y < 0
+    start = select(negative, select(x.eq(1), 1, select(x.eq(-1), select((y & 1).eq(0), x.const(1), x), 0)), 1)
+    exponent = select(negative, 0, y)
+    head, body, done = b.label("pow"), b.label("pow"), b.label("pow")
+    before = b.block
+    b.do(f"br label %{head}")
+    b.start(head)
+    result, base, left = (
+        v.new(f"phi {v.type} [ {v.reg}, %{before} ], [ %{body}.{name}, %{body} ]")
+        for v, name in ((start, "result"), (x, "base"), (exponent, "left"))
+    )
+    b.do(f"br i1 {left.ne(0).any()}, label %{body}, label %{done}")
+    b.start(body)
+    factor = select((left & 1).ne(0), base, 1)
+    b.do(f"%{body}.result = mul {result.typed}, {factor.reg}")
+    b.do(f"%{body}.base = mul {base.typed}, {base.reg}")
+    b.do(f"%{body}.left = lshr {left.typed}, {left.const(1).reg}")
+    b.do(f"br label %{head}")
+    b.start(done)
+    return result
+
+
+def cast(x: Lanes, to: str) -> Lanes:
+    """To bool: != 0, so NaN is true. Float to integer: truncated and saturated, NaN to 0."""
+    if to == x.scalar:
+        return x
+    if to == "i1":
+        return x.ne(0)
+    if x.is_float and to.startswith("i"):
+        return _saturated(x, to)
+    return x.convert(to)
+
+
+def _saturated(x: Lanes, to: str) -> Lanes:
+    prefix = "" if x.width == 1 else f"v{x.width}"
+    result = x.const(0, to)
+    name = f"llvm.fptosi.sat.{prefix}{to}.{prefix}{x.fmt.suffix}"
+    return Lanes(x.b, to, x.width, x.b.call(result.type, name, x.typed))

@@ -1,0 +1,96 @@
+"""A tiny JIT for the tests of the vector math: one primitive over flat arrays, for any x86 CPU.
+
+Arrays must have a multiple of the width.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
+from jitgrad.codegen.vmath import emit_cast, emit_pointwise, llvm_scalar, memory_scalar
+from jitgrad.codegen.vmath_core import Lanes
+from jitgrad.dtypes import DType, bool_, from_numpy_dtype
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+
+LEVELS = {
+    "x86-64": "",
+    "x86-64-v2": "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt",
+    "x86-64-v3": "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+bmi,+bmi2,+f16c,+lzcnt,+movbe",
+}
+
+
+def target_of(cpu: str) -> tuple[str, str]:
+    """(LLVM CPU name, features); cpu may be "host"."""
+    if cpu == "host":
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return cpu, LEVELS[cpu]
+
+
+def _load(b: FnBuilder, dtype: DType, width: int, pointer: str) -> str:
+    memory, scalar = vector_type(width, memory_scalar(dtype)), llvm_scalar(dtype)
+    reg = b.op(f"load {memory}, ptr {pointer}, align 1")
+    return b.op(f"icmp ne {memory} {reg}, {Lanes(b, 'i8', width, '').const(0).reg}") if dtype is bool_ else reg
+
+
+def _store(b: FnBuilder, dtype: DType, width: int, reg: str, pointer: str) -> None:
+    memory = vector_type(width, memory_scalar(dtype))
+    if dtype is bool_:
+        reg = b.op(f"zext {vector_type(width, 'i1')} {reg} to {memory}")
+    b.do(f"store {memory} {reg}, ptr {pointer}, align 1")
+
+
+def module_text(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host", repeat: int = 1) -> str:
+    """``void f(ptr out, ptr in0, ptr in1, ptr in2, i64 n)``."""
+    b = FnBuilder("f", "ptr %out, ptr %in0, ptr %in1, ptr %in2, i64 %n", isa_of("x86_64", target_of(cpu)[1]))
+    with b.loop("0", "%n", width) as i:
+        regs = []
+        for k, dtype in enumerate(dtypes):
+            at = b.op(f"getelementptr {memory_scalar(dtype)}, ptr %in{k}, i64 {i}")
+            regs.append(_load(b, dtype, width, at))
+        if op == "cast":
+            result = emit_cast(b, dtypes[0], out, width, *regs)
+        else:
+            result = emit_pointwise(b, op, dtypes[-1], width, *regs)
+        _store(b, out, width, result, b.op(f"getelementptr {memory_scalar(out)}, ptr %out, i64 {i}"))
+    return b.finish()
+
+
+@cache
+def _jit(cpu: str) -> tuple[llvm.TargetMachine, llvm.LLJIT]:
+    name, features = target_of(cpu)
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=name, features=features, opt=3, jit=True)
+    own = llvm.Target.from_default_triple().create_target_machine(cpu=name, features=features, opt=3, jit=True)
+    return machine, llvm.create_lljit_compiler(own, suppress_errors=False)
+
+
+@cache
+def compiled(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host") -> Callable[..., None]:
+    machine, jit = _jit(cpu)
+    text = module_text(op, dtypes, out, width, cpu)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    name = f"{op}-{'-'.join(d.name for d in dtypes)}-{out.name}-{width}-{cpu}"
+    library = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).export_symbol("f").link(jit, name)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(library["f"])
+    function.library = library  # type: ignore[attr-defined]
+    return function
+
+
+def run(op: str, *arrays: np.ndarray, out: np.dtype | type | None = None, width: int = 8, cpu: str = "host") -> np.ndarray:
+    """``op`` over equally long 1-d arrays (padded to the width)."""
+    n = arrays[0].size
+    padded = [np.concatenate([a, np.ones(-n % width, a.dtype)]) for a in arrays]
+    dtypes = tuple(from_numpy_dtype(a.dtype) for a in arrays)
+    result = np.empty(n + -n % width, out or arrays[-1].dtype)
+    pointers = [a.ctypes.data for a in padded] + [0] * (3 - len(padded))
+    function = compiled(op, dtypes, from_numpy_dtype(result.dtype), width, cpu)
+    function(result.ctypes.data, *pointers, result.size)
+    return result[:n]

@@ -1,0 +1,146 @@
+"""Minimax polynomials for ``jitgrad/codegen/vmath_*.py``: where every coefficient of the vector math comes from.
+
+Owns: a minimax fit by Lawson's iteratively reweighted least squares (C. L. Lawson, 1961; unlike Remez exchange it does
+not mind a weight that vanishes inside the interval) and the list of targets: interval, degree, weight.
+Out: ``vmath_coefs.py`` on standard output, with the error reached in bits.
+
+Coefficients are rounded to the working precision one at a time, lowest power first, and the others refitted each time,
+so that the printed polynomial, not its unrounded ideal, is the good one.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.prec = 300
+Fn = Callable[[mp.mpf], mp.mpf]
+Grid = Any  # a NumPy array of mpf
+
+
+@dataclass
+class Target:
+    """Fit ``f(t) ~ sum c_i t^i`` on [lo, hi], minimising ``max |weight(t) * (f - p)|``. ``fixed``: first coefficients."""
+
+    f: Fn
+    weight: Fn
+    lo: float | mp.mpf
+    hi: float | mp.mpf
+    degree: dict[str, int]
+    fixed: tuple[float, ...] = ()
+
+
+def _solve(powers: Sequence[int], xs: Grid, fs: Grid, ws: Grid) -> Grid:
+    """Coefficients of the least-squares fit with weights ``ws`` (normal equations; the precision forgives them)."""
+    basis = np.array([xs**p for p in powers])
+    weighted = basis * ws**2
+    normal = mp.matrix((weighted @ basis.T).tolist())
+    return np.array(list(mp.lu_solve(normal, mp.matrix((weighted @ fs).tolist()))))
+
+
+def lawson(powers: Sequence[int], xs: Grid, fs: Grid, ws: Grid) -> Grid:
+    """The least-squares weights under which the fit comes close to minimax in the weight ``ws``."""
+    boost = np.array([mp.mpf(1)] * len(xs))
+    best = (mp.inf, boost)
+    for _ in range(40):
+        coefs = _solve(powers, xs, fs, ws * np.sqrt(boost))
+        err = np.abs(ws * (fs - sum(c * xs**p for c, p in zip(coefs, powers, strict=True))))
+        best = min(best, (max(err), boost), key=lambda pair: pair[0])
+        boost = boost * err
+        boost = boost / max(boost)
+    return ws * np.sqrt(best[1])
+
+
+def _round(value: mp.mpf, dtype: str) -> float:
+    return float(np.float32(float(value))) if dtype == "float32" else float(value)
+
+
+def fit(target: Target, dtype: str) -> tuple[list[float], float]:
+    """Rounded coefficients, and log2 of the largest weighted error of the rounded polynomial."""
+    degree = target.degree[dtype]
+    mid, half = (mp.mpf(target.lo) + target.hi) / 2, (mp.mpf(target.hi) - target.lo) / 2
+    count = 16 * (degree + 2)
+    xs = np.array([mid - half * mp.cos(mp.pi * (i + mp.mpf("0.5")) / count) for i in range(count)])
+    fs, ws = np.array([target.f(x) for x in xs]), np.array([target.weight(x) for x in xs])
+    done = list(target.fixed)
+    rest = fs - sum(c * xs**power for power, c in enumerate(done))
+    weights = lawson(range(len(done), degree + 1), xs, rest, ws)
+    while len(done) <= degree:
+        power = len(done)
+        done.append(_round(_solve(range(power, degree + 1), xs, rest, weights)[0], dtype))
+        rest = rest - done[-1] * xs**power
+    return done, float(mp.log(max(np.abs(ws * rest)), 2))
+
+
+def _even(g: Fn) -> Fn:
+    """A function of t = x^2 (t = 0 nudged, as the targets have removable singularities there)."""
+    return lambda t: g(mp.sqrt(t if t > mp.mpf(2) ** -60 else mp.mpf(2) ** -60))
+
+
+def _odd_tail(g: Fn, hi: float | mp.mpf, **degree: int) -> Target:
+    """``g(x) = x + x^3 p(x^2)`` for x in [0, sqrt(hi)], in relative error of g."""
+    return Target(_even(lambda x: (g(x) - x) / x**3), _even(lambda x: x**3 / g(x)), 0, hi, degree)
+
+
+def _log_tail(s: mp.mpf) -> mp.mpf:
+    return (2 * mp.atanh(s) - 2 * s) / s**3
+
+
+LN2_HALF = mp.log(2) / 2
+PIO4_SQ = (mp.pi / 4) ** 2
+LOG_Z = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
+TARGETS = {
+    "EXP": Target(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r),
+                  -LN2_HALF, LN2_HALF, {"float32": 4, "float64": 9}),
+    "EXP2": Target(lambda r: (mp.power(2, r) - 1) / r, lambda r: r, -0.5, 0.5, {"float32": 5, "float64": 10}),
+    "LOG": Target(lambda f: (mp.log1p(f) - f) / f**2, lambda f: f**2 / mp.log1p(f),
+                  -mp.mpf(1) / 3, mp.mpf(1) / 3, {"float32": 8}, (-0.5,)),
+    "ATANH": Target(_even(_log_tail), _even(lambda s: s**2 / 2), 0, LOG_Z, {"float32": 2, "float64": 6}),
+    "POW_LOG": Target(_even(lambda s: (_log_tail(s) - mp.mpf(2) / 3) / s**2), _even(lambda s: s**4 / 2), 0, LOG_Z,
+                      {"float64": 8}),
+    "POW_LOG2": Target(_even(lambda s: (2 * mp.atanh(s) - 2 * s) / s**3 / mp.log(2)), _even(lambda s: s**2 / 2), 0, LOG_Z,
+                       {"float64": 3}),
+    "POW_EXP2": Target(lambda r: (mp.power(2, r) - 1) / r, lambda r: r, -0.5, 0.5, {"float64": 6}),
+    "ERF_SMALL": Target(_even(lambda x: mp.erf(x) / x - 1), _even(lambda x: x / mp.erf(x)), 0, 1,
+                        {"float32": 6, "float64": 12}),
+    "ERF_LARGE32": Target(lambda t: -mp.log(mp.erfc(t)), mp.erfc, 1, 4, {"float32": 7}),
+    "ERF_LARGE64": Target(lambda t: -mp.log(mp.erfc(t)), mp.erfc, 1, 6, {"float64": 18}),
+    "SIN": _odd_tail(mp.sin, PIO4_SQ, float32=3, float64=5),
+    "COS": Target(_even(lambda r: (mp.cos(r) - 1) / r**2), _even(lambda r: r**2), 0, PIO4_SQ,
+                  {"float32": 3, "float64": 6}, (-0.5,)),
+    "TAN": _odd_tail(mp.tan, PIO4_SQ, float32=6, float64=13),
+    "ASIN": _odd_tail(mp.asin, 0.5625**2, float32=5, float64=12),
+    "ATAN": _odd_tail(mp.atan, 1, float32=8, float64=20),
+    "SINH": _odd_tail(mp.sinh, 1, float32=3, float64=7),
+}  # fmt: skip
+
+
+HEADER = '''"""Polynomial coefficients of the vector math. Generated: ``python tools/minimax.py > jitgrad/codegen/vmath_coefs.py``.
+
+Each row is (name, LLVM scalar type): coefficients from the lowest power up, with the largest weighted error.
+"""
+
+# fmt: off
+COEFS: dict[tuple[str, str], tuple[float, ...]] = {'''
+
+
+def main() -> None:
+    print(HEADER)
+    for name, target in TARGETS.items():
+        for dtype, scalar in ("float32", "float"), ("float64", "double"):
+            if dtype in target.degree:
+                coefs, bits = fit(target, dtype)
+                print(f'    ("{name}", "{scalar}"): (  # 2^{bits:.1f}')
+                lines = textwrap.wrap(", ".join(map(repr, coefs)) + ",", 108)
+                print(textwrap.indent("\n".join(lines), " " * 8))
+                print("    ),", flush=True)
+    print("}")
+
+
+if __name__ == "__main__":
+    main()
