@@ -1,0 +1,33 @@
+"""What operations are: importing this package fills the table ``jitgrad.ops.table.OPS``."""
+
+from jitgrad.ops import (
+    activations,
+    arithmetic,
+    comparison,
+    creation,
+    extrema,
+    joining,
+    matmul,
+    pointwise,
+    powers,
+    reductions,
+    softmax,
+    view_grads,
+    views,
+)
+
+__all__ = [
+    "activations",
+    "arithmetic",
+    "comparison",
+    "creation",
+    "extrema",
+    "joining",
+    "matmul",
+    "pointwise",
+    "powers",
+    "reductions",
+    "softmax",
+    "view_grads",
+    "views",
+]

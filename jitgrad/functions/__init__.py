@@ -1,0 +1,64 @@
+"""The public functions, and the tables of methods that ``tensor.py`` attaches to Tensor.
+
+Owns: which functions are methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.functions import creation, joining, linalg, pointwise, reduction, views
+from jitgrad.functions.creation import *  # noqa: F403
+from jitgrad.functions.inplace import INPLACE_METHODS
+from jitgrad.functions.joining import *  # noqa: F403
+from jitgrad.functions.linalg import *  # noqa: F403
+from jitgrad.functions.pointwise import *  # noqa: F403
+from jitgrad.functions.reduction import *  # noqa: F403
+from jitgrad.functions.views import *  # noqa: F403
+
+_MODULES = (pointwise, reduction, views, linalg, joining, creation)
+
+_METHOD_NAMES = {
+    pointwise: (
+        "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid erf "
+        "relu abs neg sign floor ceil trunc round isnan isinf isfinite logical_not bitwise_not mul maximum minimum "
+        "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
+        "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
+        "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal"
+    ),
+    reduction: (
+        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax log_softmax "
+        "norm allclose equal"
+    ),
+    views: (
+        "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "
+        "broadcast_to squeeze unsqueeze select narrow unbind split chunk diagonal unfold as_strided detach flip roll "
+        "repeat repeat_interleave tile swapaxes swapdims"
+    ),
+    linalg: "matmul mm bmm mv dot addmm outer trace",
+    creation: "clone contiguous to type_as new_zeros new_ones new_full new_empty",
+}
+
+METHODS: dict[str, Any] = {
+    name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()
+}
+METHODS["where"] = pointwise.where_method
+METHODS["new_tensor"] = creation.new_tensor_method
+METHODS["T"] = property(views.reverse_dims, doc="All dimensions in reverse order.")
+METHODS["mT"] = property(views.matrix_transpose, doc="The last two dimensions swapped.")
+
+
+def _is_public(module: Any, name: str) -> bool:
+    value = getattr(module, name)
+    return not name.startswith("_") and callable(value) and getattr(value, "__module__", "").startswith("jitgrad.functions")
+
+
+def _public_names() -> list[str]:
+    names = {name: None for module in _MODULES for name in vars(module) if _is_public(module, name)}
+    hidden = {"unary", "binary", "ints", "rounding_op", "where_method", "new_tensor_method", "slice_"}
+    return [name for name in names if name not in hidden]
+
+
+PUBLIC: dict[str, Callable[..., Any]] = {name: globals()[name] for name in _public_names() if name in globals()}
+__all__ = ["INPLACE_METHODS", "METHODS", "PUBLIC", *PUBLIC]

@@ -1,0 +1,115 @@
+"""In-place forms: ``x.add_(y)`` is ``add`` with its result written back.
+
+Owns: which operations have one, under which arguments.
+Must not know: how the write happens (``dispatch.apply_inplace``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.dispatch import apply_inplace
+from jitgrad.functions.pointwise import rounding_op
+from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["INPLACE_METHODS"]
+
+_COPY = OPS["copy"]
+
+# operations whose in-place form takes the same positional arguments, all of them inputs
+_PLAIN = (
+    "abs acos asin atan ceil cos cosh exp exp2 expm1 erf floor log log10 log1p log2 neg reciprocal relu round rsqrt "
+    "sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not "
+    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or "
+    "logical_xor eq ne lt le gt ge clamp_min clamp_max lerp"
+).split()
+
+
+def _plain(name: str) -> Callable[..., Any]:
+    op = OPS[name]
+
+    def method(self: Any, *args: Any) -> Any:
+        apply_inplace(op, (self,), self, *args)
+        return self
+
+    method.__name__ = method.__qualname__ = name + "_"
+    method.__doc__ = f"In-place ``{name}``."
+    return method
+
+
+def _write(op: Any, self: Any, *args: Any) -> Any:
+    apply_inplace(op, (self,), self, *args)
+    return self
+
+
+def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``self += alpha * other``."""
+    return _write(OPS["add"], self, other) if alpha == 1 else _write(OPS["add_scaled"], self, other, alpha)
+
+
+def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``self -= alpha * other``."""
+    return _write(OPS["sub"], self, other) if alpha == 1 else _write(OPS["sub_scaled"], self, other, alpha)
+
+
+def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """``self /= other``."""
+    return _write(rounding_op(rounding_mode), self, other)
+
+
+def pow_(self: Any, exponent: Any) -> Any:
+    """``self **= exponent``."""
+    return _write(OPS["pow"] if isinstance(exponent, TensorBase) else OPS["pow_scalar"], self, exponent)
+
+
+def square_(self: Any) -> Any:
+    """``self **= 2``."""
+    return _write(OPS["pow_scalar"], self, 2)
+
+
+def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
+    """Limit elements to [min, max], in place. RuntimeError if both are None."""
+    if max is None:
+        if min is None:
+            raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+        return _write(OPS["clamp_min"], self, min)
+    if min is None:
+        return _write(OPS["clamp_max"], self, max)
+    tensors = isinstance(min, TensorBase) or isinstance(max, TensorBase)
+    return _write(OPS["clamp_tensor" if tensors else "clamp"], self, min, max)
+
+
+def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """``self += value * tensor1 * tensor2``."""
+    return _write(OPS["addcmul"], self, tensor1, tensor2, value)
+
+
+def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """``self += value * tensor1 / tensor2``."""
+    return _write(OPS["addcdiv"], self, tensor1, tensor2, value)
+
+
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Overwrite with ``src``, broadcast and cast to this tensor."""
+    return _write(_COPY, self, src)
+
+
+def fill_(self: Any, value: Any) -> Any:
+    """Overwrite every element with one value."""
+    return _write(_COPY, self, value)
+
+
+def zero_(self: Any) -> Any:
+    """Overwrite every element with 0."""
+    return _write(_COPY, self, 0)
+
+
+_SPECIAL = (add_, sub_, div_, pow_, square_, clamp_, addcmul_, addcdiv_, copy_, fill_, zero_)
+
+INPLACE_METHODS: dict[str, Callable[..., Any]] = {
+    **{name + "_": _plain(name) for name in _PLAIN},
+    **{function.__name__: function for function in _SPECIAL},
+}
+INPLACE_METHODS["clip_"] = clamp_

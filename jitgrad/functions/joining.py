@@ -1,0 +1,74 @@
+"""cat, stack and their relatives.
+
+Owns: their public signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions.views import reshape
+from jitgrad.ops.table import OPS
+
+_CAT, _STACK, _PAD = OPS["cat"], OPS["stack"], OPS["constant_pad"]
+
+
+def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Join along an existing dimension."""
+    return apply(_CAT, tensors, dim)
+
+
+concat = concatenate = cat
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Join along a new dimension."""
+    return apply(_STACK, tensors, dim)
+
+
+def _at_least(rank: int, x: Any) -> Any:
+    return reshape(x, (1,) * (rank - x.ndim) + x.shape) if x.ndim < rank else x
+
+
+def hstack(tensors: Sequence[Any]) -> Any:
+    """Join along dimension 1 (0 for vectors)."""
+    parts = [_at_least(1, x) for x in tensors]
+    return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Any]) -> Any:
+    """Join along dimension 0, vectors as rows."""
+    return cat([_at_least(2, x) for x in tensors], 0)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Coordinates of the grid that vectors span (matrix indexing only)."""
+    if indexing != "ij":
+        raise RuntimeError(f'meshgrid: indexing must be "ij", but received: {indexing}')
+    vectors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
+    shape = tuple(v.numel() for v in vectors)
+    grids = []
+    for d, v in enumerate(vectors):
+        grids.append(reshape(v, (1,) * d + (shape[d],) + (1,) * (len(shape) - d - 1)).expand(shape))
+    return tuple(grids)
+
+
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Constants around a tensor: (before, after) pairs from the last dimension backwards; negative widths crop.
+
+    Raises:
+        NotImplementedError: for a mode other than ``"constant"``.
+        RuntimeError: for an odd number of widths, or more than two per dimension.
+    """
+    if mode != "constant":
+        raise NotImplementedError(f"pad: mode {mode!r} is not supported; use 'constant'")
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * input.ndim:
+        raise RuntimeError("Padding length should be less than or equal to two times the input dimension")
+    lo, hi = [0] * input.ndim, [0] * input.ndim
+    for i in range(len(pad) // 2):
+        lo[-1 - i], hi[-1 - i] = pad[2 * i], pad[2 * i + 1]
+    return apply(_PAD, input, tuple(lo), tuple(hi), 0.0 if value is None else value)

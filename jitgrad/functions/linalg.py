@@ -1,0 +1,94 @@
+"""Products of tensors of any rank.
+
+Owns: ``matmul``'s composition of mm, bmm, mv and dot: PyTorch's, so that graphs have the same nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions._bind import binary
+from jitgrad.functions.views import reshape
+from jitgrad.ops.shapes import broadcast, numel
+from jitgrad.ops.table import OPS
+
+_MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
+_ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
+_EXPAND, _UNSQUEEZE, _SQUEEZE, _VIEW = OPS["expand"], OPS["unsqueeze"], OPS["squeeze"], OPS["unsafe_view"]
+
+mm = binary("mm", "The product of two matrices.")
+bmm = binary("bmm", "Products of two batches of matrices.")
+mv = binary("mv", "A matrix times a vector.")
+dot = binary("dot", "The inner product of two vectors.")
+
+
+def matmul(input: Any, other: Any) -> Any:
+    """The matrix product with NumPy's rules for other ranks: vectors gain and lose a dimension, batches broadcast.
+
+    Raises:
+        RuntimeError: if an operand has no dimensions, or inner extents or batches do not fit.
+    """
+    m, n = len(input._aval.shape), len(other._aval.shape)
+    if m == 2 and n == 2:
+        return apply(_MM, input, other)
+    if m == 0 or n == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {m}D and {n}D")
+    if m == 1:
+        return apply(_DOT, input, other) if n == 1 else _vector_times(input, other)
+    if n == 1:
+        return apply(_MV, input, other) if m == 2 else _fold(input, other, _MV)
+    return _fold(input, other, _MM) if n == 2 else _batched(input, other)
+
+
+def _vector_times(vector: Any, matrices: Any) -> Any:
+    return apply(_SQUEEZE, matmul(apply(_UNSQUEEZE, vector, 0), matrices), -2)
+
+
+def _fold(input: Any, other: Any, op: Any) -> Any:
+    """[..., M, K] @ [K, N] or [K]: one product over all rows."""
+    shape = input._aval.shape
+    rows = apply(op, reshape(input, (numel(shape[:-1]), shape[-1])), other)
+    return apply(_VIEW, rows, (*shape[:-1], *other._aval.shape[1:]))
+
+
+def _batched(input: Any, other: Any) -> Any:
+    left, right = input._aval.shape, other._aval.shape
+    batch = broadcast("matmul", left[:-2], right[:-2])
+    count = numel(batch)
+    x = reshape(_expand_batch(input, batch), (count, *left[-2:]))
+    y = reshape(_expand_batch(other, batch), (count, *right[-2:]))
+    return apply(_VIEW, apply(_BMM, x, y), (*batch, left[-2], right[-1]))
+
+
+def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:
+    shape = x._aval.shape
+    return x if shape[:-2] == batch else apply(_EXPAND, x, (*batch, *shape[-2:]))
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * input + alpha * (mat1 @ mat2)``."""
+    return apply(_ADDMM, input, mat1, mat2, beta, alpha)
+
+
+def outer(input: Any, vec2: Any) -> Any:
+    """All products of elements of two vectors."""
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"outer: Expected 1-D arguments, got {input.ndim}-D and {vec2.ndim}-D")
+    return apply(_UNSQUEEZE, input, 1) * vec2
+
+
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """``input @ weight.T + bias`` with weight [out, in]; any leading dimensions of ``input``."""
+    shape = input._aval.shape
+    if len(shape) == 2:
+        return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, input, weight, bias)
+    if not shape:
+        raise RuntimeError("linear: input must have at least one dimension")
+    rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
+    return apply(_VIEW, rows, (*shape[:-1], weight._aval.shape[0]))
+
+
+def trace(input: Any) -> Any:
+    """The sum of a matrix's diagonal."""
+    return apply(OPS["diagonal"], input, 0, 0, 1).sum()

@@ -1,0 +1,193 @@
+"""Pointwise functions: elementary functions, arithmetic, comparisons, logic.
+
+Owns: their public signatures. Each is one table entry; what it computes is written there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions._bind import binary, unary
+from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
+
+exp = unary("exp", "e to the power of each element.")
+exp2 = unary("exp2", "2 to the power of each element.")
+expm1 = unary("expm1", "exp(x) - 1, accurate near 0.")
+log = unary("log", "Natural logarithm.")
+log1p = unary("log1p", "log(1 + x), accurate near 0.")
+log2 = unary("log2", "Logarithm to base 2.")
+log10 = unary("log10", "Logarithm to base 10.")
+sqrt = unary("sqrt", "Square root.")
+rsqrt = unary("rsqrt", "1 / sqrt(x).")
+reciprocal = unary("reciprocal", "1 / x.")
+sin = unary("sin", "Sine.")
+cos = unary("cos", "Cosine.")
+tan = unary("tan", "Tangent.")
+asin = unary("asin", "Inverse sine.")
+acos = unary("acos", "Inverse cosine.")
+atan = unary("atan", "Inverse tangent.")
+sinh = unary("sinh", "Hyperbolic sine.")
+cosh = unary("cosh", "Hyperbolic cosine.")
+tanh = unary("tanh", "Hyperbolic tangent.")
+sigmoid = unary("sigmoid", "1 / (1 + exp(-x)).")
+erf = unary("erf", "The error function.")
+relu = unary("relu", "max(x, 0); the derivative at 0 is 0.")
+abs = unary("abs", "Absolute value; the derivative at 0 is 0.")
+neg = unary("neg", "-x.")
+sign = unary("sign", "-1, 0 or 1.")
+floor = unary("floor", "The next integer below.")
+ceil = unary("ceil", "The next integer above.")
+trunc = unary("trunc", "The integer part.")
+isnan = unary("isnan", "Whether an element is NaN.")
+isinf = unary("isinf", "Whether an element is infinite.")
+isfinite = unary("isfinite", "Whether an element is neither infinite nor NaN.")
+logical_not = unary("logical_not", "Elements that are 0.")
+bitwise_not = unary("bitwise_not", "Complement of bits (of bools: not).")
+
+mul = binary("mul", "Product.")
+maximum = binary("maximum", "The larger of two, NaN winning; ties share the gradient.")
+minimum = binary("minimum", "The smaller of two, NaN winning; ties share the gradient.")
+remainder = binary("remainder", "Python's modulus: the result has the divisor's sign.")
+fmod = binary("fmod", "C's modulus: the result has the dividend's sign.")
+floor_divide = binary("floor_divide", "The floor of the quotient.")
+atan2 = binary("atan2", "The angle of the point (other, input).")
+logaddexp = binary("logaddexp", "log(exp(x) + exp(y)).")
+eq = binary("eq", "x == y.")
+ne = binary("ne", "x != y.")
+lt = binary("lt", "x < y.")
+le = binary("le", "x <= y.")
+gt = binary("gt", "x > y.")
+ge = binary("ge", "x >= y.")
+logical_and = binary("logical_and", "Both nonzero.")
+logical_or = binary("logical_or", "Either nonzero.")
+logical_xor = binary("logical_xor", "Exactly one nonzero.")
+bitwise_and = binary("bitwise_and", "Bits set in both.")
+bitwise_or = binary("bitwise_or", "Bits set in either.")
+bitwise_xor = binary("bitwise_xor", "Bits set in exactly one.")
+
+_ADD, _SUB, _DIV = OPS["add"], OPS["sub"], OPS["div"]
+_ADD_SCALED, _SUB_SCALED = OPS["add_scaled"], OPS["sub_scaled"]
+_POW, _POW_SCALAR = OPS["pow"], OPS["pow_scalar"]
+_CLAMP, _CLAMP_TENSOR = OPS["clamp"], OPS["clamp_tensor"]
+_CLAMP_MIN, _CLAMP_MAX = OPS["clamp_min"], OPS["clamp_max"]
+_WHERE, _LERP, _ADDCMUL, _ADDCDIV = OPS["where"], OPS["lerp"], OPS["addcmul"], OPS["addcdiv"]
+_ROUND, _ISCLOSE = OPS["round"], OPS["isclose"]
+
+ROUNDING = {None: _DIV, "floor": OPS["floor_divide"], "trunc": OPS["div_trunc"]}
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``input + alpha * other``."""
+    return apply(_ADD, input, other) if alpha == 1 else apply(_ADD_SCALED, input, other, alpha)
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``input - alpha * other``."""
+    return apply(_SUB, input, other) if alpha == 1 else apply(_SUB_SCALED, input, other, alpha)
+
+
+def rounding_op(rounding_mode: str | None) -> Any:
+    """The division of a rounding mode; RuntimeError for an unknown one."""
+    if rounding_mode not in ROUNDING:
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    return ROUNDING[rounding_mode]
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """The true quotient, or the quotient rounded (``"floor"``, ``"trunc"``)."""
+    return apply(_DIV, input, other) if rounding_mode is None else apply(rounding_op(rounding_mode), input, other)
+
+
+def pow(input: Any, exponent: Any) -> Any:
+    """``input ** exponent``; a number as exponent is a constant of the program."""
+    if isinstance(exponent, TensorBase):
+        return apply(_POW, input, exponent)
+    return apply(_POW_SCALAR, input, exponent)
+
+
+def square(input: Any) -> Any:
+    """``input ** 2``."""
+    return apply(_POW_SCALAR, input, 2)
+
+
+def round(input: Any, *, decimals: int = 0) -> Any:
+    """The nearest integer, halves to even."""
+    if decimals == 0:
+        return apply(_ROUND, input)
+    scale = 10.0**decimals
+    return apply(_ROUND, input * scale) / scale
+
+
+def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+    """Limit elements to [min, max]; bounds may be numbers, tensors or None (one of them).
+
+    Raises:
+        RuntimeError: if both bounds are None.
+    """
+    if max is None:
+        if min is None:
+            raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
+        return apply(_CLAMP_MIN, input, min)
+    if min is None:
+        return apply(_CLAMP_MAX, input, max)
+    tensors = isinstance(min, TensorBase) or isinstance(max, TensorBase)
+    return apply(_CLAMP_TENSOR if tensors else _CLAMP, input, min, max)
+
+
+def clamp_min(input: Any, min: Any) -> Any:
+    """max(input, min)."""
+    return apply(_CLAMP_MIN, input, min)
+
+
+def clamp_max(input: Any, max: Any) -> Any:
+    """min(input, max)."""
+    return apply(_CLAMP_MAX, input, max)
+
+
+clip = clamp
+
+
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Elements of ``input`` where the condition holds, of ``other`` elsewhere."""
+    if isinstance(condition, TensorBase) and input is not None and other is not None:
+        return apply(_WHERE, condition, input, other)
+    raise TypeError("where(): expected (Tensor condition, input, other); use nonzero(as_tuple=True) for positions")
+
+
+def where_method(self: Any, condition: Any, other: Any) -> Any:
+    """``x.where(condition, other)``: elements of x where the condition holds, of ``other`` elsewhere."""
+    return apply(_WHERE, condition, self, other)
+
+
+def lerp(input: Any, end: Any, weight: Any) -> Any:
+    """``input + weight * (end - input)``."""
+    return apply(_LERP, input, end, weight)
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """``input + value * tensor1 * tensor2``."""
+    return apply(_ADDCMUL, input, tensor1, tensor2, value)
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    """``input + value * tensor1 / tensor2``."""
+    return apply(_ADDCDIV, input, tensor1, tensor2, value)
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """``other - alpha * input``."""
+    return sub(other, input, alpha=alpha)
+
+
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """|input - other| <= atol + rtol * |other|, per element."""
+    return apply(_ISCLOSE, input, other, rtol, atol, equal_nan)
+
+
+absolute, negative, subtract, multiply, divide, true_divide = abs, neg, sub, mul, div, div
+arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne

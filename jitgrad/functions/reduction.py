@@ -1,0 +1,166 @@
+"""Reductions, extrema, norms, softmax.
+
+Owns: their public signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jitgrad.dispatch import apply
+from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
+
+_SUM, _SUM_DIM, _MEAN, _MEAN_DIM = OPS["sum"], OPS["sum_dim"], OPS["mean"], OPS["mean_dim"]
+_PROD, _PROD_DIM, _VAR, _STD = OPS["prod"], OPS["prod_dim"], OPS["var"], OPS["std"]
+_AMAX, _AMIN, _MAX, _MIN, _MAX_DIM, _MIN_DIM = (OPS[n] for n in ("amax", "amin", "max", "min", "max_dim", "min_dim"))
+_ARGMAX, _ARGMIN, _MAXIMUM, _MINIMUM = (OPS[n] for n in ("argmax", "argmin", "maximum", "minimum"))
+_ANY, _ALL, _COUNT, _CUMSUM = OPS["any"], OPS["all"], OPS["count_nonzero"], OPS["cumsum"]
+_LOGSUMEXP, _SOFTMAX, _LOG_SOFTMAX, _NORM = (
+    OPS[n] for n in ("logsumexp", "_softmax", "_log_softmax", "linalg_vector_norm")
+)
+
+
+class ValuesIndices(NamedTuple):
+    """Extremes and their positions."""
+
+    values: Any
+    indices: Any
+
+
+def _dims(dim: Any) -> Any:
+    return tuple(dim) if type(dim) is list else dim
+
+
+def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The sum over ``dim`` (all, one or several dimensions); integers and bools add up in int64."""
+    if dim is None:
+        return apply(_SUM, input, None, keepdim, dtype)
+    return apply(_SUM_DIM, input, _dims(dim), keepdim, dtype)
+
+
+def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The mean over ``dim``. RuntimeError for integers."""
+    if dim is None:
+        return apply(_MEAN, input, None, keepdim, dtype)
+    return apply(_MEAN_DIM, input, _dims(dim), keepdim, dtype)
+
+
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The product of all elements, or along one dimension."""
+    return apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return correction
+    return 0 if unbiased is False else 1
+
+
+def var(input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    """The variance over ``dim``, divided by n - correction (1 unless given)."""
+    if isinstance(dim, bool):  # var(x, unbiased)
+        dim, unbiased = None, dim
+    return apply(_VAR, input, _dims(dim), _correction(unbiased, correction), keepdim)
+
+
+def std(input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    """The standard deviation over ``dim``; its derivative where it is 0 is 0."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return apply(_STD, input, _dims(dim), _correction(unbiased, correction), keepdim)
+
+
+def amax(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest elements; ties share the gradient."""
+    return apply(_AMAX, input, _dims(dim), keepdim)
+
+
+def amin(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest elements; ties share the gradient."""
+    return apply(_AMIN, input, _dims(dim), keepdim)
+
+
+def max(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """``max(x)``: the largest element; ``max(x, y)``: as ``maximum``; ``max(x, dim)``: (values, indices)."""
+    if dim is None:
+        return apply(_MAX, input)
+    if isinstance(dim, TensorBase):
+        return apply(_MAXIMUM, input, dim)
+    return ValuesIndices(*apply(_MAX_DIM, input, dim, keepdim))
+
+
+def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """``min(x)``: the smallest element; ``min(x, y)``: as ``minimum``; ``min(x, dim)``: (values, indices)."""
+    if dim is None:
+        return apply(_MIN, input)
+    if isinstance(dim, TensorBase):
+        return apply(_MINIMUM, input, dim)
+    return ValuesIndices(*apply(_MIN_DIM, input, dim, keepdim))
+
+
+def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Position of the largest element, in the flattened tensor or along ``dim``; the first one wins."""
+    return apply(_ARGMAX, input, dim, keepdim)
+
+
+def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Position of the smallest element, in the flattened tensor or along ``dim``; the first one wins."""
+    return apply(_ARGMIN, input, dim, keepdim)
+
+
+def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether any element is nonzero."""
+    return apply(_ANY, input, _dims(dim), keepdim)
+
+
+def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Whether all elements are nonzero."""
+    return apply(_ALL, input, _dims(dim), keepdim)
+
+
+def count_nonzero(input: Any, dim: Any = None) -> Any:
+    """How many elements are nonzero."""
+    return apply(_COUNT, input, _dims(dim))
+
+
+def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Sums of all elements up to each, along ``dim``."""
+    return apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
+
+
+def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+    """log(sum(exp(x))), without overflow."""
+    return apply(_LOGSUMEXP, input, _dims(dim), keepdim)
+
+
+def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) along ``dim``."""
+    return apply(_SOFTMAX, input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """x - logsumexp(x) along ``dim``."""
+    return apply(_LOG_SOFTMAX, input if dtype is None else input.to(dtype), dim)
+
+
+def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Any:
+    """The p-norm of the elements; ``"fro"`` is 2. Its derivative at 0 is 0."""
+    return apply(_NORM, input, 2.0 if p == "fro" else float(p), _dims(dim), keepdim)
+
+
+def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    """The ``ord``-norm of the elements, as ``torch.linalg.vector_norm``."""
+    return apply(_NORM, x, float(ord), _dims(dim), keepdim)
+
+
+def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close: reads the values."""
+    return bool(apply(OPS["isclose"], input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Any, other: Any) -> bool:
+    """Whether shapes and all values agree: reads the values."""
+    return input.shape == other.shape and bool(apply(OPS["eq"], input, other).all())
+
+

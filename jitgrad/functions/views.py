@@ -1,0 +1,269 @@
+"""Views and other changes of shape.
+
+Owns: their public signatures; ``reshape``'s choice between a view and a copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions._bind import ints
+from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.table import OPS
+from jitgrad.ops.views import infer_shape, view_strides
+
+_VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
+_TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
+_SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
+_DIAGONAL, _UNFOLD, _AS_STRIDED, _DETACH = OPS["diagonal"], OPS["unfold"], OPS["as_strided"], OPS["detach"]
+_FLIP, _ROLL, _REPEAT = OPS["flip"], OPS["roll"], OPS["repeat"]
+
+
+def reshape(input: Any, *shape: Any) -> Any:
+    """The same elements in another shape: a view where the layout allows it, else a copy. -1 infers one extent."""
+    wanted = ints(shape)
+    aval = input._aval
+    if aval.is_contiguous or view_strides(aval, infer_shape(wanted, aval.numel)) is not None:
+        return apply(_VIEW, input, wanted)
+    return apply(_UNSAFE_VIEW, apply(_CLONE, input), wanted)
+
+
+def view(input: Any, *shape: Any) -> Any:
+    """The same memory in another shape. RuntimeError if the layout does not allow it."""
+    return apply(_VIEW, input, ints(shape))
+
+
+def view_as(input: Any, other: Any) -> Any:
+    """``input.view(other.shape)``."""
+    return apply(_VIEW, input, other.shape)
+
+
+def reshape_as(input: Any, other: Any) -> Any:
+    """``input.reshape(other.shape)``."""
+    return reshape(input, other.shape)
+
+
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Merge the dimensions from ``start_dim`` to ``end_dim`` into one."""
+    shape = input._aval.shape
+    first, last = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last and shape:
+        return input
+    merged = 1
+    for extent in shape[first : last + 1]:
+        merged *= extent
+    return reshape(input, (*shape[:first], merged, *shape[last + 1 :]))
+
+
+def unflatten(input: Any, dim: int, sizes: Any) -> Any:
+    """Split one dimension into several; one of ``sizes`` may be -1."""
+    shape = input._aval.shape
+    d = wrap_dim(dim, len(shape))
+    return reshape(input, (*shape[:d], *infer_shape(tuple(sizes), shape[d]), *shape[d + 1 :]))
+
+
+def ravel(input: Any) -> Any:
+    """All elements in one dimension."""
+    return reshape(input, (-1,))
+
+
+def transpose(input: Any, dim0: int, dim1: int) -> Any:
+    """Swap two dimensions."""
+    return apply(_TRANSPOSE, input, dim0, dim1)
+
+
+def t(input: Any) -> Any:
+    """Transpose a matrix. RuntimeError above two dimensions."""
+    return apply(_T, input)
+
+
+def permute(input: Any, *dims: Any) -> Any:
+    """Reorder all dimensions."""
+    return apply(_PERMUTE, input, ints(dims))
+
+
+def matrix_transpose(input: Any) -> Any:
+    """Swap the last two dimensions (``x.mT``)."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    return apply(_TRANSPOSE, input, -2, -1)
+
+
+def reverse_dims(input: Any) -> Any:
+    """All dimensions in reverse order (``x.T``)."""
+    return apply(_PERMUTE, input, tuple(range(input.ndim - 1, -1, -1)))
+
+
+def movedim(input: Any, source: Any, destination: Any) -> Any:
+    """Move dimensions to new places, the others keeping their order."""
+    sources, destinations = ((source,), (destination,)) if isinstance(source, int) else (source, destination)
+    if len(sources) != len(destinations):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
+            f"of dims as destination ({list(destinations)} dims)"
+        )
+    rank = input.ndim
+    placed = {wrap_dim(b, rank): wrap_dim(a, rank) for a, b in zip(sources, destinations, strict=True)}
+    rest = iter(d for d in range(rank) if d not in placed.values())
+    return apply(_PERMUTE, input, tuple(placed[d] if d in placed else next(rest) for d in range(rank)))
+
+
+def expand(input: Any, *sizes: Any) -> Any:
+    """Broadcast without copying; -1 keeps an extent."""
+    return apply(_EXPAND, input, ints(sizes))
+
+
+def expand_as(input: Any, other: Any) -> Any:
+    """``input.expand(other.shape)``."""
+    return apply(_EXPAND, input, other.shape)
+
+
+def broadcast_to(input: Any, size: Any) -> Any:
+    """As ``expand``."""
+    return apply(_EXPAND, input, tuple(size))
+
+
+def squeeze(input: Any, dim: Any = None) -> Any:
+    """Drop dimensions of extent 1 (all, or those of ``dim`` that have it)."""
+    return apply(_SQUEEZE, input, tuple(dim) if type(dim) is list else dim)
+
+
+def unsqueeze(input: Any, dim: int) -> Any:
+    """Insert a dimension of extent 1."""
+    return apply(_UNSQUEEZE, input, dim)
+
+
+def select(input: Any, dim: int, index: int) -> Any:
+    """One index of one dimension, which goes away."""
+    return apply(_SELECT, input, dim, index)
+
+
+def slice_(input: Any, dim: int, start: int | None, stop: int | None, step: int = 1) -> Any:
+    """``x[..., start:stop:step, ...]`` along ``dim``."""
+    return apply(_SLICE, input, dim, start, stop, step)
+
+
+def narrow(input: Any, dim: int, start: int, length: int) -> Any:
+    """``length`` indices of one dimension, from ``start``."""
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    first = start + extent if start < 0 else start
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -extent <= start <= extent:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-extent}, {extent}], but got {start})"
+        )
+    if first + length > extent:
+        raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({extent}).")
+    return apply(_SLICE, input, dim, first, first + length, 1)
+
+
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
+    """All indices of one dimension, as a tuple."""
+    d = wrap_dim(dim, input.ndim)
+    if not input.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    return tuple(apply(_SELECT, input, d, i) for i in range(input._aval.shape[d]))
+
+
+def split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Pieces of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    if isinstance(split_size, int):
+        if split_size <= 0 and not (split_size == 0 and extent == 0):
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+        sizes = [min(split_size, extent - at) for at in range(0, extent, split_size or 1)] or [0]
+    else:
+        sizes = list(split_size)
+        if sum(sizes) != extent:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {extent} (input tensor's size at dimension "
+                f"{dim}), but got split_sizes={sizes}"
+            )
+    pieces, at = [], 0
+    for size in sizes:
+        pieces.append(apply(_SLICE, input, dim, at, at + size, 1))
+        at += size
+    return tuple(pieces)
+
+
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """At most ``chunks`` pieces of equal size along ``dim``, the last possibly smaller."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    return split(input, max(1, -(-extent // chunks)), dim)
+
+
+def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal of two dimensions, as a new last dimension."""
+    return apply(_DIAGONAL, input, offset, dim1, dim2)
+
+
+def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
+    """Sliding windows along one dimension, as a new last dimension."""
+    return apply(_UNFOLD, input, dimension, size, step)
+
+
+def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """Any layout over the same storage. RuntimeError if it reaches beyond the storage."""
+    shape, steps = tuple(size), tuple(stride)
+    offset = input._aval.offset if storage_offset is None else storage_offset
+    last = offset + sum((n - 1) * s for n, s in zip(shape, steps, strict=False))
+    storage = input._storage
+    if storage is not None and storage.nbytes and 0 not in shape:
+        size_needed = (last + 1) * input._aval.dtype.itemsize
+        if size_needed > storage.nbytes:
+            raise RuntimeError(
+                f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, and itemsize "
+                f"{input._aval.dtype.itemsize} requiring a storage size of {size_needed} are out of bounds for storage "
+                f"of size {storage.nbytes}"
+            )
+    return apply(_AS_STRIDED, input, shape, steps, storage_offset)
+
+
+def detach(input: Any) -> Any:
+    """The same storage, outside the graph."""
+    return apply(_DETACH, input)
+
+
+def flip(input: Any, *dims: Any) -> Any:
+    """A copy with the order of ``dims`` reversed."""
+    return apply(_FLIP, input, ints(dims))
+
+
+def _as_tuple(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+    """A copy with elements moved along ``dims``, wrapping around; without dims, over the flattened tensor."""
+    if dims is None:
+        return reshape(roll(reshape(input, (-1,)), shifts, 0), input.shape)
+    return apply(_ROLL, input, _as_tuple(shifts), _as_tuple(dims))
+
+
+def repeat(input: Any, *sizes: Any) -> Any:
+    """Copies side by side, ``sizes[d]`` times along dimension d."""
+    return apply(_REPEAT, input, ints(sizes))
+
+
+tile = repeat
+
+
+def repeat_interleave(input: Any, repeats: int, dim: int | None = None) -> Any:
+    """Each element ``repeats`` times in a row."""
+    if dim is None:
+        return repeat_interleave(reshape(input, (-1,)), repeats, 0)
+    shape = input._aval.shape
+    d = wrap_dim(dim, len(shape))
+    wide = expand(unsqueeze(input, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
+    return reshape(wide, (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+
+
+swapaxes, swapdims, moveaxis = transpose, transpose, movedim

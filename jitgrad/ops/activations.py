@@ -1,0 +1,184 @@
+"""Activation functions.
+
+Owns: their table entries.
+Must not know: Tensor, kernels.
+
+Sources: GELU (Hendrycks and Gimpel 2016), SiLU (Elfwing et al. 2017), ELU (Clevert et al. 2015); thresholds and
+subgradients are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.pointwise import same_aval
+from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.ops.special import np_erf, np_sigmoid
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+SQRT_HALF = math.sqrt(0.5)
+INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+GELU_SCALE, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
+
+
+def _float_only(name: str) -> Any:
+    def rule(x: Aval, *params: Any) -> Aval:
+        if x.dtype.category != 2:
+            raise RuntimeError(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
+        return make_aval(x.shape, x.dtype)
+
+    return rule
+
+
+def _zero(b: Any, x: Any) -> Any:
+    return b.const(0.0 if x.dtype.category == 2 else 0, x.dtype)
+
+
+def _relu_aval(x: Aval) -> Aval:
+    if x.dtype.category == 0:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    return same_aval(x)
+
+
+define(
+    "relu",
+    aval=_relu_aval,
+    numpy=lambda x: np.maximum(x, x.dtype.type(0)),
+    lower=lambda b, x: b.max(x, _zero(b, x)),
+    vjps=[Vjp(lambda c, g, out: call("where", call("le", out, 0), 0.0, g), ("out",))],
+)
+
+
+# --- gelu(x, approximate) ---
+
+
+def _np_gelu(x: Any, approximate: str) -> Any:
+    number = x.dtype.type
+    if approximate == "tanh":
+        inner = number(GELU_SCALE) * (x + number(GELU_CUBIC) * (x * x * x))
+        return number(0.5) * x * (1 + np.tanh(inner))
+    return x * number(0.5) * (1 + np_erf(x * number(SQRT_HALF)))
+
+
+def _lower_gelu(b: Any, x: Any, approximate: str) -> Any:
+    def number(value: float) -> Any:
+        return b.const(value, x.dtype)
+
+    if approximate == "tanh":
+        cubic = b.mul(number(GELU_CUBIC), b.mul(b.mul(x, x), x))
+        squashed = b.tanh(b.mul(number(GELU_SCALE), b.add(x, cubic)))
+    else:
+        squashed = b.erf(b.mul(x, number(SQRT_HALF)))
+    return b.mul(b.mul(x, number(0.5)), b.add(number(1.0), squashed))
+
+
+def _gelu_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    if c.params[0] == "tanh":
+        inner = GELU_SCALE * (x + GELU_CUBIC * (x * x * x))
+        squashed = inner.tanh()
+        slope = (1 - squashed * squashed) * (GELU_SCALE * (1 + 3 * GELU_CUBIC * (x * x)))
+        return g * (0.5 * (1 + squashed) + 0.5 * x * slope)
+    cdf = 0.5 * (1 + call("erf", x * SQRT_HALF))
+    pdf = (x * x * -0.5).exp() * INV_SQRT_2PI
+    return g * (cdf + x * pdf)
+
+
+def _gelu_aval(x: Aval, approximate: str) -> Aval:
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return _float_only("GeluKernelImpl")(x)
+
+
+define("gelu", aval=_gelu_aval, numpy=_np_gelu, lower=_lower_gelu, vjps=[Vjp(_gelu_rule, (0,))])
+
+
+# --- silu, softplus, elu, leaky_relu ---
+
+
+def _silu_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    s = x.sigmoid()
+    return g * (s * (1 + x * (1 - s)))
+
+
+define(
+    "silu",
+    aval=_float_only("silu_cpu"),
+    numpy=lambda x: x * np_sigmoid(x),
+    lower=lambda b, x: b.mul(x, b.sigmoid(x)),
+    vjps=[Vjp(_silu_rule, (0,))],
+)
+
+
+def _np_softplus(x: Any, beta: float, threshold: float) -> Any:
+    scaled = x * x.dtype.type(beta)
+    return np.where(scaled > threshold, x, np.log1p(np.exp(scaled)) / x.dtype.type(beta))
+
+
+def _lower_softplus(b: Any, x: Any, beta: float, threshold: float) -> Any:
+    factor = b.const(float(beta), x.dtype)
+    scaled = b.mul(x, factor)
+    soft = b.div(b.log1p(b.exp(scaled)), factor)
+    return b.where(b.gt(scaled, b.const(float(threshold), x.dtype)), x, soft)
+
+
+def _softplus_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    beta, threshold = c.params
+    scaled = x * beta
+    return call("where", call("gt", scaled, threshold), g, g * scaled.sigmoid())
+
+
+define(
+    "softplus",
+    aval=_float_only("softplus_cpu"),
+    numpy=_np_softplus,
+    lower=_lower_softplus,
+    vjps=[Vjp(_softplus_rule, (0,))],
+)
+
+
+def _np_log_sigmoid(x: Any) -> Any:
+    return np.minimum(x, x.dtype.type(0)) - np.log1p(np.exp(-np.abs(x)))
+
+
+define(
+    "log_sigmoid",
+    aval=_float_only("log_sigmoid_cpu"),
+    numpy=_np_log_sigmoid,
+    lower=lambda b, x: b.sub(b.min(x, _zero(b, x)), b.log1p(b.exp(b.neg(b.abs(x))))),
+    vjps=[Vjp(lambda c, g, x: g * (-x).sigmoid(), (0,))],
+)
+
+
+def _np_elu(x: Any, alpha: float) -> Any:
+    return np.where(x > 0, x, np.expm1(x) * x.dtype.type(alpha))
+
+
+def _lower_elu(b: Any, x: Any, alpha: float) -> Any:
+    return b.where(b.gt(x, _zero(b, x)), x, b.mul(b.expm1(x), b.const(float(alpha), x.dtype)))
+
+
+define(
+    "elu",
+    aval=_float_only("elu_cpu"),
+    numpy=_np_elu,
+    lower=_lower_elu,
+    vjps=[
+        Vjp(lambda c, g, x: call("where", call("gt", x, 0.0), g, g * (x.exp() * c.params[0])), (0,)),
+    ],
+)
+
+
+define(
+    "leaky_relu",
+    aval=_float_only("leaky_relu_cpu"),
+    numpy=lambda x, slope: np.where(x > 0, x, x * x.dtype.type(slope)),
+    lower=lambda b, x, slope: b.where(b.gt(x, _zero(b, x)), x, b.mul(x, b.const(float(slope), x.dtype))),
+    vjps=[Vjp(lambda c, g, x: call("where", call("gt", x, 0.0), g, g * c.params[0]), (0,))],
+)

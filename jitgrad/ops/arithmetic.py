@@ -1,0 +1,362 @@
+"""Binary arithmetic, powers, extrema, clamping, ``where``, interpolation.
+
+Owns: their table entries.
+Must not know: Tensor, kernels.
+
+Derivatives follow PyTorch's ``derivatives.yaml``; engine-side un-broadcasting lets rules ignore shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import DType
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.shapes import (
+    broadcast,
+    dtype_of,
+    float_dtype,
+    is_number,
+    np_operand,
+    operand,
+    result_dtype,
+    shape_of,
+    torch_dtype_name,
+)
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__ = ["binary_aval"]
+
+
+def binary_aval(name: str, dtype_rule: Any = result_dtype) -> Any:
+    """The shape rule of a broadcasting operation whose inputs share one promoted dtype."""
+
+    def rule(*inputs: Any) -> Aval:
+        return make_aval(broadcast(name, *map(shape_of, inputs)), dtype_rule(*inputs))
+
+    return rule
+
+
+def np_promoted(function: Any, dtype_rule: Any = result_dtype) -> Any:
+    """A NumPy rule that first brings its inputs to PyTorch's result dtype (NumPy would promote otherwise)."""
+
+    def rule(*inputs: Any) -> Any:
+        dtype = dtype_rule(*inputs)
+        return function(*(np_operand(x, dtype) for x in inputs))
+
+    return rule
+
+
+def lower_promoted(emit: Any, dtype_rule: Any = result_dtype) -> Any:
+    """A lowering that first casts its inputs to the result dtype; ``emit(b, *values)``."""
+
+    def rule(b: Any, *inputs: Any) -> Any:
+        dtype = dtype_rule(*inputs)
+        return emit(b, *(operand(b, x, dtype) for x in inputs))
+
+    return rule
+
+
+def _define_binary(
+    name: str, np_function: Any, emit: Any, vjps: Any, dtype_rule: Any = result_dtype, aval: Any = None, n: int = 2
+) -> None:
+    define(
+        name,
+        aval=aval or binary_aval(name, dtype_rule),
+        numpy=np_promoted(np_function, dtype_rule),
+        lower=lower_promoted(emit, dtype_rule),
+        vjps=vjps,
+        num_inputs=n,
+    )
+
+
+# --- add, sub, mul, div ---
+
+
+def _lower_add(b: Any, x: Any, y: Any) -> Any:
+    return b.or_(x, y) if x.dtype.category == 0 else b.add(x, y)
+
+
+def _lower_mul(b: Any, x: Any, y: Any) -> Any:
+    return b.and_(x, y) if x.dtype.category == 0 else b.mul(x, y)
+
+
+def _sub_aval(x: Any, y: Any) -> Aval:
+    if dtype_of(x).category == 0 and dtype_of(y).category == 0:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        )
+    return make_aval(broadcast("sub", shape_of(x), shape_of(y)), result_dtype(x, y))
+
+
+_define_binary("add", np.add, _lower_add, [Vjp(lambda c, g: g), Vjp(lambda c, g: g)])
+_define_binary(
+    "sub", np.subtract, lambda b, x, y: b.sub(x, y), [Vjp(lambda c, g: g), Vjp(lambda c, g: -g)], aval=_sub_aval
+)
+_define_binary(
+    "mul", np.multiply, _lower_mul, [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))]
+)
+_define_binary(
+    "div",
+    np.true_divide,
+    lambda b, x, y: b.div(x, y),
+    [Vjp(lambda c, g, y: g / y, (1,)), Vjp(lambda c, g, x, y: -g * ((x / y) / y), (0, 1))],
+    float_dtype,
+)
+
+
+def _alpha_aval(name: str) -> Any:
+    def rule(x: Any, y: Any, alpha: Any) -> Aval:
+        dtype = result_dtype(x, y)
+        if dtype.category < 2 and dtype_of(alpha).category == 2:
+            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        return make_aval(broadcast(name, shape_of(x), shape_of(y)), dtype)
+
+    return rule
+
+
+def _first_two(x: Any, y: Any, alpha: Any) -> DType:
+    return result_dtype(x, y)
+
+
+define(
+    "add_scaled",
+    aval=_alpha_aval("add"),
+    numpy=np_promoted(lambda x, y, a: x + y * a, _first_two),
+    lower=lower_promoted(lambda b, x, y, a: b.add(x, b.mul(y, a)), _first_two),
+    vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * a, (2,)), None],
+    num_inputs=3,
+    node_name="AddBackward0",
+)
+define(
+    "sub_scaled",
+    aval=_alpha_aval("sub"),
+    numpy=np_promoted(lambda x, y, a: x - y * a, _first_two),
+    lower=lower_promoted(lambda b, x, y, a: b.sub(x, b.mul(y, a)), _first_two),
+    vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * -a, (2,)), None],
+    num_inputs=3,
+    node_name="SubBackward0",
+)
+
+
+# --- integer-like division ---
+
+
+def _nonzero(function: Any) -> Any:
+    """An integer division that raises where NumPy would only warn."""
+
+    def rule(x: Any, y: Any) -> Any:
+        if y.dtype.kind in "bi" and not np.all(y):
+            raise RuntimeError("ZeroDivisionError")
+        return function(x, y)
+
+    return rule
+
+
+def _zero_rule(c: RuleContext, g: Any) -> Any:
+    return call("zeros_like", g)
+
+
+def _np_trunc_divide(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "f":
+        return np.trunc(x / y)
+    quotient = np.floor_divide(x, y)
+    return quotient + ((quotient < 0) & (quotient * y != x))
+
+
+def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
+    if x.dtype.category == 2:
+        return b.trunc(b.div(x, y))
+    return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend less its remainder divides exactly
+
+
+_define_binary("floor_divide", _nonzero(np.floor_divide), lambda b, x, y: b.floordiv(x, y), [Vjp(_zero_rule)] * 2)
+_define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2)
+_define_binary(
+    "remainder",
+    _nonzero(np.remainder),
+    lambda b, x, y: b.mod(x, y),
+    [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("floor_divide", x, y), (0, 1))],
+)
+_define_binary(
+    "fmod",
+    _nonzero(np.fmod),
+    lambda b, x, y: b.fmod(x, y),
+    [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_trunc", x, y), (0, 1))],
+)
+
+
+# --- extrema, selection ---
+
+
+def _max_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
+    """Ties share the gradient equally; a NaN on either side passes it on, as in PyTorch."""
+    return call("where", call("eq", x, y), g / 2, call("where", call("lt", x, y), 0.0, g))
+
+
+def _min_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
+    return call("where", call("eq", x, y), g / 2, call("where", call("gt", x, y), 0.0, g))
+
+
+_define_binary(
+    "maximum", np.maximum, lambda b, x, y: b.max(x, y), [Vjp(_max_rule, (0, 1)), Vjp(_max_rule, (1, 0))]
+)
+_define_binary(
+    "minimum", np.minimum, lambda b, x, y: b.min(x, y), [Vjp(_min_rule, (0, 1)), Vjp(_min_rule, (1, 0))]
+)
+
+
+def _clamp_x_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
+    return call("where", call("logical_and", call("ge", x, lo), call("le", x, hi)), g, 0.0)
+
+
+def _clamp_lo_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
+    chosen = call("lt", x, lo)
+    # two number bounds cannot be compared by an operation, nor do they get gradients
+    return call("where", call("logical_and", call("lt", lo, hi), chosen) if not is_number(hi) else chosen, g, 0.0)
+
+
+def _clamp_hi_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
+    return call("where", call("logical_or", call("gt", x, hi), call("lt", hi, lo)), g, 0.0)
+
+
+for _name, _node in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackward0")):
+    define(
+        _name,
+        aval=binary_aval("clamp"),
+        numpy=np_promoted(lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)),
+        lower=lower_promoted(lambda b, x, lo, hi: b.min(b.max(x, lo), hi)),
+        vjps=[Vjp(_clamp_x_rule, (0, 1, 2)), Vjp(_clamp_lo_rule, (0, 1, 2)), Vjp(_clamp_hi_rule, (0, 1, 2))],
+        num_inputs=3,
+        node_name=_node,
+    )
+define(
+    "clamp_min",
+    aval=binary_aval("clamp_min"),
+    numpy=np_promoted(np.maximum),
+    lower=lower_promoted(lambda b, x, lo: b.max(x, lo)),
+    vjps=[
+        Vjp(lambda c, g, x, lo: call("where", call("ge", x, lo), g, 0.0), (0, 1)),
+        Vjp(lambda c, g, x, lo: call("where", call("lt", x, lo), g, 0.0), (0, 1)),
+    ],
+    num_inputs=2,
+    node_name="ClampMinBackward0",
+)
+define(
+    "clamp_max",
+    aval=binary_aval("clamp_max"),
+    numpy=np_promoted(np.minimum),
+    lower=lower_promoted(lambda b, x, hi: b.min(x, hi)),
+    vjps=[
+        Vjp(lambda c, g, x, hi: call("where", call("le", x, hi), g, 0.0), (0, 1)),
+        Vjp(lambda c, g, x, hi: call("where", call("gt", x, hi), g, 0.0), (0, 1)),
+    ],
+    num_inputs=2,
+    node_name="ClampMaxBackward0",
+)
+
+
+def _where_aval(cond: Aval, x: Any, y: Any) -> Aval:
+    if dtype_of(cond).category != 0:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {torch_dtype_name(cond.dtype)}"
+        )
+    return make_aval(broadcast("where", shape_of(cond), shape_of(x), shape_of(y)), result_dtype(x, y))
+
+
+def _np_where(cond: Any, x: Any, y: Any) -> Any:
+    dtype = result_dtype(x, y)
+    return np.where(cond, np_operand(x, dtype), np_operand(y, dtype))
+
+
+def _lower_where(b: Any, cond: Any, x: Any, y: Any) -> Any:
+    dtype = result_dtype(x, y)
+    return b.where(cond, operand(b, x, dtype), operand(b, y, dtype))
+
+
+define(
+    "where",
+    aval=_where_aval,
+    numpy=_np_where,
+    lower=_lower_where,
+    vjps=[
+        None,
+        Vjp(lambda c, g, cond: call("where", cond, g, 0.0), (0,)),
+        Vjp(lambda c, g, cond: call("where", cond, 0.0, g), (0,)),
+    ],
+    num_inputs=3,
+)
+
+# --- interpolation ---
+
+define(
+    "lerp",
+    aval=binary_aval("lerp"),
+    numpy=np_promoted(lambda x, end, w: np.where(np.abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w))),
+    lower=lower_promoted(
+        lambda b, x, end, w: b.where(
+            b.lt(b.abs(w), 0.5),
+            b.add(x, b.mul(w, b.sub(end, x))),
+            b.sub(end, b.mul(b.sub(end, x), b.sub(b.const(1.0, x.dtype), w))),
+        )
+    ),
+    vjps=[
+        Vjp(lambda c, g, w: g * (1 - w), (2,)),
+        Vjp(lambda c, g, w: g * w, (2,)),
+        Vjp(lambda c, g, x, end: g * (end - x), (0, 1)),
+    ],
+    num_inputs=3,
+)
+_define_binary(
+    "addcmul",
+    lambda x, t1, t2, value: x + value * (t1 * t2),
+    lambda b, x, t1, t2, value: b.add(x, b.mul(value, b.mul(t1, t2))),
+    [
+        Vjp(lambda c, g: g),
+        Vjp(lambda c, g, t2, value: g * (t2 * value), (2, 3)),
+        Vjp(lambda c, g, t1, value: g * (t1 * value), (1, 3)),
+        None,
+    ],
+    n=4,
+)
+_define_binary(
+    "addcdiv",
+    lambda x, t1, t2, value: x + value * (t1 / t2),
+    lambda b, x, t1, t2, value: b.add(x, b.mul(value, b.div(t1, t2))),
+    [
+        Vjp(lambda c, g: g),
+        Vjp(lambda c, g, t2, value: g * (value / t2), (2, 3)),
+        Vjp(lambda c, g, t1, t2, value: -g * ((value * t1 / t2) / t2), (1, 2, 3)),
+        None,
+    ],
+    float_dtype,
+    n=4,
+)
+_define_binary(
+    "atan2",
+    np.arctan2,
+    lambda b, y, x: b.atan2(y, x),
+    [
+        Vjp(lambda c, g, y, x: g * (x / (y * y + x * x)), (0, 1)),
+        Vjp(lambda c, g, y, x: g * (-y / (y * y + x * x)), (0, 1)),
+    ],
+    float_dtype,
+)
+_define_binary(
+    "logaddexp",
+    np.logaddexp,
+    lambda b, x, y: b.where(
+        b.eq(x, y),  # equal infinities would give inf - inf below
+        b.add(x, b.const(float(np.log(2.0)), x.dtype)),
+        b.add(b.max(x, y), b.log1p(b.exp(b.neg(b.abs(b.sub(x, y)))))),
+    ),
+    [
+        Vjp(lambda c, g, x, out: g * (x - out).exp(), (0, "out")),
+        Vjp(lambda c, g, y, out: g * (y - out).exp(), (1, "out")),
+    ],
+    float_dtype,
+)

@@ -1,0 +1,137 @@
+"""Comparisons, predicates, logical and bitwise operations.
+
+Owns: their table entries. None is differentiable.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import bool_
+from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.shapes import broadcast, np_operand, operand, result_dtype, shape_of
+from jitgrad.ops.table import define
+
+__all__: list[str] = []
+
+
+def _bool_aval(name: str) -> Any:
+    def rule(*inputs: Any) -> Aval:
+        return make_aval(broadcast(name, *map(shape_of, inputs)), bool_)
+
+    return rule
+
+
+_COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _define_comparison(name: str, np_function: Any) -> None:
+    define(
+        name,
+        aval=_bool_aval(name),
+        numpy=np_promoted(np_function),
+        lower=lower_promoted(lambda b, x, y: getattr(b, name)(x, y)),
+        num_inputs=2,
+    )
+
+
+for _name, _np_function in _COMPARISONS.items():
+    _define_comparison(_name, _np_function)
+
+
+def truth(b: Any, x: Any) -> Any:
+    """``x != 0`` as a primitive."""
+    return x if x.dtype is bool_ else b.ne(x, b.const(0, x.dtype))
+
+
+_LOGICAL = {"logical_and": ("and", np.logical_and), "logical_or": ("or", np.logical_or), "logical_xor": ("xor", np.logical_xor)}
+
+
+def _define_logical(name: str, primitive: str, np_function: Any) -> None:
+    def lower(b: Any, x: Any, y: Any) -> Any:
+        left, right = (truth(b, operand(b, v, v.dtype if hasattr(v, "dtype") else bool_)) for v in (x, y))
+        return b.pointwise(primitive, left, right)
+
+    define(name, aval=_bool_aval(name), numpy=np_function, lower=lower, num_inputs=2)
+
+
+for _name, (_primitive, _np_function) in _LOGICAL.items():
+    _define_logical(_name, _primitive, _np_function)
+define(
+    "logical_not", aval=_bool_aval("logical_not"), numpy=np.logical_not, lower=lambda b, x: b.not_(truth(b, x))
+)
+
+
+def _integral_aval(name: str) -> Any:
+    shape_rule = binary_aval(name)
+
+    def rule(*inputs: Any) -> Aval:
+        if result_dtype(*inputs).category == 2:
+            shown = result_dtype(*inputs).name
+            raise RuntimeError(f'"{name}_cpu" not implemented for \'{"Float" if shown == "float32" else "Double"}\'')
+        return shape_rule(*inputs)
+
+    return rule
+
+
+_BITWISE = {
+    "bitwise_and": ("and", np.bitwise_and),
+    "bitwise_or": ("or", np.bitwise_or),
+    "bitwise_xor": ("xor", np.bitwise_xor),
+}
+
+
+def _define_bitwise(name: str, primitive: str, np_function: Any) -> None:
+    define(
+        name,
+        aval=_integral_aval(name),
+        numpy=np_promoted(np_function),
+        lower=lower_promoted(lambda b, x, y: b.pointwise(primitive, x, y)),
+        num_inputs=2,
+    )
+
+
+for _name, (_primitive, _np_function) in _BITWISE.items():
+    _define_bitwise(_name, _primitive, _np_function)
+
+
+def _lower_bitwise_not(b: Any, x: Any) -> Any:
+    return b.not_(x) if x.dtype is bool_ else b.xor(x, b.const(-1, x.dtype))
+
+
+define("bitwise_not", aval=_integral_aval("bitwise_not"), numpy=np.invert, lower=_lower_bitwise_not)
+
+
+def _define_predicate(name: str, np_function: Any, lower_float: Any, for_integers: bool) -> None:
+    def lower(b: Any, x: Any) -> Any:
+        return lower_float(b, x) if x.dtype.category == 2 else b.const(for_integers, bool_, x.shape)
+
+    define(name, aval=_bool_aval(name), numpy=lambda x: np_function(x), lower=lower)
+
+
+def _is_infinite(b: Any, x: Any) -> Any:
+    return b.eq(b.abs(x), b.const(float("inf"), x.dtype))
+
+
+_define_predicate("isnan", np.isnan, lambda b, x: b.isnan(x), False)
+_define_predicate("isinf", np.isinf, _is_infinite, False)
+_define_predicate("isfinite", np.isfinite, lambda b, x: b.lt(b.abs(x), b.const(float("inf"), x.dtype)), True)
+
+
+def _np_isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    dtype = result_dtype(x, y)
+    return np.isclose(np_operand(x, dtype), np_operand(y, dtype), rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+define("isclose", aval=lambda x, y, rtol, atol, nan: _bool_aval("isclose")(x, y), numpy=_np_isclose, num_inputs=2)

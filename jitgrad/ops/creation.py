@@ -1,0 +1,161 @@
+"""Operations that make, copy or convert values: ``full``, ``arange``, ``clone``, casts.
+
+Owns: their table entries.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import DType, bool_, int64
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.pointwise import zero_grad
+from jitgrad.ops.shapes import as_dtype, np_operand, operand
+from jitgrad.ops.table import Vjp, define
+
+__all__: list[str] = []
+
+
+def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    return shape
+
+
+define(
+    "full",
+    aval=lambda value, shape, dtype: make_aval(_checked_shape(shape), dtype),
+    numpy=lambda value, shape, dtype: np.full(shape, value, dtype.np),
+    lower=lambda b, value, shape, dtype: b.expand(operand(b, value, dtype), shape),
+)
+
+
+def _like_aval(x: Aval, dtype: DType | None = None) -> Aval:
+    return make_aval(x.shape, dtype or x.dtype)
+
+
+def _define_like(name: str, value: int) -> None:
+    define(
+        name,
+        aval=_like_aval,
+        numpy=lambda x, dtype=None: np.full(x.shape, value, dtype.np if dtype else x.dtype),
+        lower=lambda b, x, dtype=None: b.const(
+            (dtype or x.dtype).np.type(value).item(), dtype or x.dtype, x.shape
+        ),
+    )
+
+
+_define_like("zeros_like", 0)
+_define_like("ones_like", 1)
+
+
+def _range_length(start: float, end: float, step: float) -> int:
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    return math.ceil((end - start) / step)
+
+
+def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
+    wide = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
+    return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
+
+
+def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -> Any:
+    index = b.iota((_range_length(start, end, step),), 0, int64)
+    if dtype.category == 2:
+        index = b.cast(index, dtype)
+    return b.cast(b.add(b.mul(index, step), start), dtype)
+
+
+define(
+    "arange",
+    aval=lambda start, end, step, dtype: make_aval((_range_length(start, end, step),), dtype),
+    numpy=_np_arange,
+    lower=_lower_arange,
+    num_inputs=0,
+)
+
+
+def _np_linspace(start: float, end: float, steps: int, dtype: DType) -> Any:
+    """From both ends towards the middle, so that it is symmetric, as in PyTorch."""
+    if steps == 1:
+        return np.full(1, start, dtype.np)
+    number = dtype.np.type
+    step = number((end - start) / (steps - 1))
+    index = np.arange(steps).astype(dtype.np)
+    return np.where(index < steps // 2, number(start) + step * index, number(end) - step * (number(steps - 1) - index))
+
+
+define(
+    "linspace",
+    aval=lambda start, end, steps, dtype: make_aval(_checked_shape((steps,)), dtype),
+    numpy=_np_linspace,
+    num_inputs=0,
+)
+
+
+def _lower_eye(b: Any, n: int, m: int, dtype: DType) -> Any:
+    return b.cast(b.eq(b.iota((n, m), 0), b.iota((n, m), 1)), dtype)
+
+
+define(
+    "eye",
+    aval=lambda n, m, dtype: make_aval(_checked_shape((n, m)), dtype),
+    numpy=lambda n, m, dtype: np.eye(n, m, dtype=dtype.np),
+    lower=_lower_eye,
+    num_inputs=0,
+)
+
+define(
+    "clone",
+    aval=lambda x: make_aval(x.shape, x.dtype),
+    numpy=lambda x: x.copy(),
+    lower=lambda b, x: x,
+    vjps=[Vjp(lambda c, g: g)],
+)
+
+
+def _np_cast(x: Any, dtype: DType) -> Any:
+    return x != 0 if dtype is bool_ else x.astype(dtype.np)
+
+
+def _lower_cast(b: Any, x: Any, dtype: DType) -> Any:
+    return b.ne(x, b.const(0, x.dtype)) if dtype is bool_ and x.dtype is not bool_ else b.cast(x, dtype)
+
+
+define(
+    "_to_copy",
+    aval=lambda x, dtype: make_aval(x.shape, dtype),
+    numpy=_np_cast,
+    lower=_lower_cast,
+    vjps=[Vjp(lambda c, g: g.to(c.avals[0].dtype))],
+    node_name="ToCopyBackward0",
+)
+
+
+def _copy_aval(x: Aval, src: Any) -> Aval:
+    """The shape of ``x.copy_(src)``: the source must expand to the target."""
+    have = getattr(src, "shape", ())
+    padded = (1,) * (len(x.shape) - len(have)) + tuple(have)
+    if len(have) > len(x.shape) or any(s not in (1, n) for s, n in zip(padded, x.shape, strict=True)):
+        raise RuntimeError(
+            f"The size of tensor a {list(x.shape)} must match the size of tensor b {list(have)} (copy_: shapes)"
+        )
+    return make_aval(x.shape, x.dtype)
+
+
+define(
+    "copy",
+    aval=_copy_aval,
+    numpy=lambda x, src: np.broadcast_to(np.asarray(np_operand(src, as_dtype(x.dtype))), x.shape).copy(),
+    lower=lambda b, x, src: b.expand(operand(b, src, x.dtype), x.shape),
+    vjps=[Vjp(zero_grad), Vjp(lambda c, g: g)],
+    num_inputs=2,
+    node_name="CopyBackwards",
+)

@@ -1,0 +1,233 @@
+"""Products of matrices and vectors.
+
+Owns: mm, bmm, mv, dot, addmm, linear. ``matmul`` of any rank is composed of them in ``functions``, as in PyTorch, so
+that graph nodes have PyTorch's names.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import DType
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.shapes import operand
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+_C_NAMES = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
+
+
+def _same_dtype(x: Aval, y: Aval) -> DType:
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {_C_NAMES[x.dtype.name]} != {_C_NAMES[y.dtype.name]}"
+        )
+    return x.dtype
+
+
+def _cannot_multiply(x: Aval, rows: int, columns: int) -> RuntimeError:
+    return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {rows}x{columns})")
+
+
+def _product(b: Any, x: Any, y: Any) -> Any:
+    """[..., M, K] @ [..., K, N]; integers by multiply and sum, for which no GEMM exists."""
+    if x.dtype.category == 2:
+        return b.matmul(x, y)
+    left = b.reshape(x, (*x.shape, 1))
+    right = b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:]))
+    return b.sum(b.mul(left, right), (len(x.shape) - 1,), False)
+
+
+# --- mm, bmm ---
+
+
+def _mm_aval(x: Aval, y: Aval) -> Aval:
+    if x.ndim != 2:
+        raise RuntimeError("self must be a matrix")
+    if y.ndim != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    if x.shape[1] != y.shape[0]:
+        raise _cannot_multiply(x, *y.shape)
+    return make_aval((x.shape[0], y.shape[1]), _same_dtype(x, y))
+
+
+define(
+    "mm",
+    aval=_mm_aval,
+    numpy=np.matmul,
+    lower=_product,
+    vjps=[Vjp(lambda c, g, y: call("mm", g, y.t()), (1,)), Vjp(lambda c, g, x: call("mm", x.t(), g), (0,))],
+    num_inputs=2,
+)
+
+
+def _bmm_aval(x: Aval, y: Aval) -> Aval:
+    if x.ndim != 3:
+        raise RuntimeError("batch1 must be a 3D tensor")
+    if y.ndim != 3:
+        raise RuntimeError("batch2 must be a 3D tensor")
+    if x.shape[0] != y.shape[0] or x.shape[2] != y.shape[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{x.shape[0]}, {x.shape[2]}] but got: "
+            f"[{y.shape[0]}, {y.shape[1]}]."
+        )
+    return make_aval((x.shape[0], x.shape[1], y.shape[2]), _same_dtype(x, y))
+
+
+define(
+    "bmm",
+    aval=_bmm_aval,
+    numpy=np.matmul,
+    lower=_product,
+    vjps=[
+        Vjp(lambda c, g, y: call("bmm", g, y.transpose(1, 2)), (1,)),
+        Vjp(lambda c, g, x: call("bmm", x.transpose(1, 2), g), (0,)),
+    ],
+    num_inputs=2,
+)
+
+
+# --- mv, dot, outer ---
+
+
+def _mv_aval(x: Aval, v: Aval) -> Aval:
+    if x.ndim != 2 or v.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {x.ndim}, {v.ndim}")
+    if x.shape[1] != v.shape[0]:
+        raise RuntimeError(f"size mismatch, got input ({x.shape[0]}), mat ({x.shape[0]}x{x.shape[1]}), vec ({v.shape[0]})")
+    return make_aval((x.shape[0],), _same_dtype(x, v))
+
+
+define(
+    "mv",
+    aval=_mv_aval,
+    numpy=np.matmul,
+    lower=lambda b, x, v: b.reshape(_product(b, x, b.reshape(v, (*v.shape, 1))), x.shape[:1]),
+    vjps=[
+        Vjp(lambda c, g, v: g.unsqueeze(1) * v, (1,)),
+        Vjp(lambda c, g, x: call("mv", x.t(), g), (0,)),
+    ],
+    num_inputs=2,
+)
+
+
+def _dot_aval(x: Aval, y: Aval) -> Aval:
+    if x.ndim != 1 or y.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {x.ndim}D and {y.ndim}D tensors")
+    if x.shape != y.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{x.shape[0]}] and src [{y.shape[0]}] to have the same number "
+            f"of elements, but got {x.shape[0]} and {y.shape[0]} elements respectively"
+        )
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {_C_NAMES[x.dtype.name].capitalize()} and "
+            f"{_C_NAMES[y.dtype.name].capitalize()}"
+        )
+    return make_aval((), x.dtype)
+
+
+define(
+    "dot",
+    aval=_dot_aval,
+    numpy=np.dot,
+    lower=lambda b, x, y: b.sum(b.mul(x, y), (0,)),
+    vjps=[Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))],
+    num_inputs=2,
+)
+
+
+# --- addmm(bias, x, y, beta, alpha) and linear(x, weight, bias) ---
+
+
+def _check_expands(name: str, bias: Aval, shape: tuple[int, ...]) -> None:
+    padded = (1,) * (len(shape) - bias.ndim) + bias.shape
+    if len(padded) != len(shape) or any(n not in (1, m) for n, m in zip(padded, shape, strict=True)):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({shape[-1]}) must match the existing size "
+            f"({bias.shape[-1] if bias.ndim else 1}) at non-singleton dimension {len(shape) - 1}.  Target sizes: "
+            f"{list(shape)}.  Tensor sizes: {list(bias.shape)} ({name})"
+        )
+
+
+def _addmm_aval(bias: Aval, x: Aval, y: Aval, beta: float, alpha: float) -> Aval:
+    out = _mm_aval(x, y)
+    _same_dtype(bias, x)
+    _check_expands("addmm", bias, out.shape)
+    return out
+
+
+def _scaled(g: Any, factor: float) -> Any:
+    return g if factor == 1 else g * factor
+
+
+def _np_addmm(bias: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
+    number = x.dtype.type
+    product = np.matmul(x, y)
+    product = product if alpha == 1 else product * number(alpha)
+    return product + (bias if beta == 1 else bias * number(beta))
+
+
+def _lower_addmm(b: Any, bias: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
+    product = _product(b, x, y)
+    product = product if alpha == 1 else b.mul(product, operand(b, alpha, x.dtype))
+    return b.add(product, bias if beta == 1 else b.mul(bias, operand(b, beta, x.dtype)))
+
+
+define(
+    "addmm",
+    aval=_addmm_aval,
+    numpy=_np_addmm,
+    lower=_lower_addmm,
+    vjps=[
+        Vjp(lambda c, g: _scaled(g, c.params[0])),
+        Vjp(lambda c, g, y: _scaled(call("mm", g, y.t()), c.params[1]), (2,)),
+        Vjp(lambda c, g, x: _scaled(call("mm", x.t(), g), c.params[1]), (1,)),
+    ],
+    num_inputs=3,
+)
+
+
+def _linear_aval(x: Aval, weight: Aval, bias: Aval | None = None) -> Aval:
+    if x.ndim != 2 or weight.ndim != 2:
+        raise RuntimeError(f"linear: expected matrices, got shapes {list(x.shape)} and {list(weight.shape)}")
+    if x.shape[1] != weight.shape[1]:
+        raise _cannot_multiply(x, weight.shape[1], weight.shape[0])
+    out = make_aval((x.shape[0], weight.shape[0]), _same_dtype(x, weight))
+    if bias is not None:
+        _same_dtype(bias, x)
+        _check_expands("linear", bias, out.shape)
+    return out
+
+
+def _linear_x_rule(c: RuleContext, g: Any, weight: Any) -> Any:
+    return call("mm", g, weight)
+
+
+def _linear_weight_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return call("mm", g.t(), x)
+
+
+define(
+    "linear",
+    aval=_linear_aval,
+    numpy=lambda x, weight, bias: np.matmul(x, weight.T) + bias,
+    lower=lambda b, x, weight, bias: b.add(_product(b, x, b.permute(weight, (1, 0))), bias),
+    vjps=[Vjp(_linear_x_rule, (1,)), Vjp(_linear_weight_rule, (0,)), Vjp(lambda c, g: g)],
+    num_inputs=3,
+    node_name="AddmmBackward0",
+)
+define(
+    "linear_nobias",
+    aval=_linear_aval,
+    numpy=lambda x, weight: np.matmul(x, weight.T),
+    lower=lambda b, x, weight: _product(b, x, b.permute(weight, (1, 0))),
+    vjps=[Vjp(_linear_x_rule, (1,)), Vjp(_linear_weight_rule, (0,))],
+    num_inputs=2,
+    node_name="MmBackward0",
+)
