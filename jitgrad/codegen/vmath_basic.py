@@ -9,7 +9,6 @@ integer by -1 wraps to itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from jitgrad.codegen.vmath_core import Lanes, select

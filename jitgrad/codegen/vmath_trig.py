@@ -10,7 +10,6 @@ pair where that is needed for its relative error.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from jitgrad.codegen.vmath_coefs import COEFS
 from jitgrad.codegen.vmath_core import Lanes, select, split_constant
