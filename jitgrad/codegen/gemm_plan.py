@@ -24,6 +24,7 @@ _TILES_SCALAR = ((4, 1), (1, 1))
 _LARGE_TILE_32 = (8, 3)
 _LARGE = 40e6  # multiply-adds
 _CHAINS = 8  # independent accumulators that hide the latency of a multiply-add
+_COPY_NBYTES = 256 << 10
 _PACK_ROWS = 256  # rows that share one copy of B's panel
 _UNIT_FLOP = 2e6  # at most (about), unless a copy has to pay off
 _NS_PER_MULTIPLY = 0.3  # one vector multiply-add, about one cycle
@@ -77,20 +78,28 @@ def choose_spec(
     width = max(1, target.width // 2) if dtype is float64 else target.width
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
     rows, vectors = _tile(m, n, k, b_unit, width, target)
-    return GemmSpec(dtype.name, "any", b_unit, epilogue_key, rows, vectors, width, target.has_fma, target.has_masks)
+    copy = b_unit != "n" or _copy_pays(m, k, abs(b_strides[1]) * dtype.itemsize)
+    return GemmSpec(
+        dtype.name, "any", b_unit, epilogue_key, rows, vectors, copy, width, target.has_fma, target.has_masks
+    )
+
+
+def _copy_pays(m: int, k: int, row_nbytes: int) -> bool:
+    """B's rows are so far apart that caches and TLB suffer, and enough rows of A share the copy."""
+    return m >= 64 and row_nbytes >= 1024 and k * row_nbytes > _COPY_NBYTES
 
 
 def gemm_launch(
     spec: GemmSpec, m: int, n: int, k: int, batch: int, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int, int, float]:
     """Argument words, number of units, units per task, and estimated nanoseconds on one core."""
-    depth, pack = _passes(spec, m, k, b)
-    unit_m, unit_n = _unit(spec, m, n, k, pack)
+    depth = _depth(spec, k)
+    unit_m, unit_n = _unit(spec, m, n, k)
     units_m, units_n = max(1, -(-m // unit_m)), max(1, -(-n // unit_n))
     sums_stride = spec.columns * spec.itemsize if depth < k else 0
     words = (
         *_operand_words(a, spec.itemsize), *_operand_words(b, spec.itemsize), m, n, k,
-        unit_m, unit_n, units_m, units_n, depth, int(pack), sums_stride, *epilogue_args,
+        unit_m, unit_n, units_m, units_n, depth, sums_stride, *epilogue_args,
     )  # fmt: skip
     units = units_m * units_n * batch if m and n else 0
     tiles = batch * -(-m // spec.rows) * -(-n // spec.columns)
@@ -103,22 +112,19 @@ def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
     return (x.slot, x.byte_offset, *(stride * itemsize for stride in x.strides))
 
 
-def _passes(spec: GemmSpec, m: int, k: int, b: Operand) -> tuple[int, bool]:
-    """Depth of one pass over K, and whether B's panels are copied."""
+def _depth(spec: GemmSpec, k: int) -> int:
+    """Length of one pass over K: all of it, or equal parts that the copy of a panel has room for."""
     most = PACK_NBYTES // (spec.columns * spec.itemsize)
-    row_nbytes = abs(b.strides[1]) * spec.itemsize
-    pack = spec.b_unit != "n" or (m >= 64 and k * row_nbytes > (256 << 10) and row_nbytes >= 1024)
-    if not pack or k <= most:
-        return max(1, k), pack
-    passes = -(-k // most)
-    return -(-k // passes), True
+    if not spec.copy or k <= most:
+        return max(1, k)
+    return -(-k // -(-k // most))
 
 
-def _unit(spec: GemmSpec, m: int, n: int, k: int, pack: bool) -> tuple[int, int]:
+def _unit(spec: GemmSpec, m: int, n: int, k: int) -> tuple[int, int]:
     """Rows and columns of one unit."""
     most = SUMS_NBYTES // (spec.columns * spec.itemsize)
     flop_per_row = 2.0 * max(k, 8) * spec.columns
-    rows = max(_UNIT_FLOP / flop_per_row, _PACK_ROWS if pack else 0, spec.rows)
+    rows = max(_UNIT_FLOP / flop_per_row, _PACK_ROWS if spec.copy else 0, spec.rows)
     blocks = -(-m // int(min(rows, most)))
     rows = min(_ceil(-(-m // max(1, blocks)), spec.rows), most // spec.rows * spec.rows)
     panels = max(1, int(_UNIT_FLOP_LEAST / (rows * flop_per_row + 1)))

@@ -10,7 +10,7 @@ Must not know: how the kernel is written (``gemm_emit``) or how a shape picks it
 #   5 slot of B    6 byte offset    7 batch stride    8 row stride (k)    9 column stride (n)
 #  10 M   11 N   12 K
 #  13 rows per unit    14 columns per unit    15 units along M    16 units along N
-#  17 depth of one pass over K    18 copy B's panels first (0 or 1)    19 row stride of the partial sums' buffer
+#  17 depth of one pass over K    18 row stride of the partial sums' buffer (both: kernels that copy B only)
 # Words from ``GEMM_ARGS`` on belong to the epilogue.
 # Unit u is batch u // (units along M * N), then column block, then row block (fastest: neighbours share B's columns).
 """
@@ -23,9 +23,20 @@ from typing import NamedTuple, Protocol
 
 from jitgrad.codegen.text import FnBuilder, vector_type
 
-__all__ = ["GEMM_ARGS", "Epilogue", "GemmSpec", "Operand", "StoreEpilogue"]
+__all__ = [
+    "GEMM_ARGS",
+    "Epilogue",
+    "GemmSpec",
+    "Operand",
+    "Panel",
+    "StoreEpilogue",
+    "load_arg",
+    "load_vector",
+    "store_vector",
+]
 
-GEMM_ARGS = 20
+GEMM_ARGS = 19
+_ITEMSIZES = {"float": 4, "double": 8}
 _SCALARS = {"float32": ("float", 4), "float64": ("double", 8)}
 
 
@@ -47,6 +58,8 @@ class GemmSpec:
         b_unit: which stride of B is 1: "n", "k" or "none".
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
+        copy: copy each panel of B to contiguous rows first, in several passes over K if it is long. Always so unless
+            ``b_unit`` is "n".
         width: lanes of a vector of this dtype.
         fma: use the fused instruction.
         masks: the target has predicated loads and stores.
@@ -58,6 +71,7 @@ class GemmSpec:
     epilogue_key: Hashable
     rows: int
     vectors: int
+    copy: bool
     width: int
     fma: bool
     masks: bool
@@ -77,15 +91,33 @@ class GemmSpec:
         return self.vectors * self.width
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Some neighbouring columns of B and C, as wide as a register tile. ``col`` and ``left`` are i64 registers."""
+
+    vectors: int
+    width: int
+    col: str  # first column
+    left: str  # columns that exist
+    masks: list[str | None]  # per vector
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.width
+
+
 class Epilogue(Protocol):
     """What happens to a finished vector of C.
 
     Attributes:
         cost: rough instructions per vector. Cheap ones are unrolled over the register tile, long ones are printed once,
             in a loop over the tile. See ``gemm_emit.UNROLL_COST``.
+        repeatable: applying it twice to the same element does the same as once (it does not read what it writes): then
+            an unrolled one needs no branches for the rows past the end.
     """
 
     cost: int
+    repeatable: bool
 
     def prepare(self, b: FnBuilder) -> None:
         """Called once, in the kernel's entry block: load argument words here. May be called once per kernel emitted."""
@@ -111,6 +143,7 @@ class StoreEpilogue:
     def __init__(self, dtype_name: str = "float32", accumulate: bool = False) -> None:
         self.scalar, self.itemsize = _SCALARS[dtype_name]
         self.accumulate = accumulate
+        self.repeatable = not accumulate
         self.key = ("store", dtype_name, accumulate)
         self._words: list[str] = []
 
@@ -131,9 +164,9 @@ class StoreEpilogue:
         at = b.op(f"getelementptr i8, ptr {at}, i64 {b.op(f'mul i64 {row}, {row_stride}')}")
         at = b.op(f"getelementptr {self.scalar}, ptr {at}, i64 {col}")
         if self.accumulate:
-            old = load_vector(b, self.scalar, width, at, mask, self.itemsize)
+            old = load_vector(b, self.scalar, width, at, mask)
             acc = b.op(f"fadd {vector_type(width, self.scalar)} {old}, {acc}")
-        store_vector(b, self.scalar, width, acc, at, mask, self.itemsize)
+        store_vector(b, self.scalar, width, acc, at, mask)
 
 
 def load_arg(b: FnBuilder, index: int) -> str:
@@ -142,9 +175,9 @@ def load_arg(b: FnBuilder, index: int) -> str:
     return b.op(f"load i64, ptr {at}")
 
 
-def load_vector(b: FnBuilder, scalar: str, width: int, at: str, mask: str | None, itemsize: int) -> str:
+def load_vector(b: FnBuilder, scalar: str, width: int, at: str, mask: str | None) -> str:
     """``width`` elements from ``at``; lanes outside ``mask`` are not touched and read as 0."""
-    vec = vector_type(width, scalar)
+    vec, itemsize = vector_type(width, scalar), _ITEMSIZES[scalar]
     if mask is None:
         return b.op(f"load {vec}, ptr {at}, align {itemsize}")
     suffix = f"v{width}f{8 * itemsize}.p0"
@@ -154,9 +187,9 @@ def load_vector(b: FnBuilder, scalar: str, width: int, at: str, mask: str | None
     )
 
 
-def store_vector(b: FnBuilder, scalar: str, width: int, value: str, at: str, mask: str | None, itemsize: int) -> None:
+def store_vector(b: FnBuilder, scalar: str, width: int, value: str, at: str, mask: str | None) -> None:
     """Store ``width`` elements to ``at``, those in ``mask`` only."""
-    vec = vector_type(width, scalar)
+    vec, itemsize = vector_type(width, scalar), _ITEMSIZES[scalar]
     if mask is None:
         b.do(f"store {vec} {value}, ptr {at}, align {itemsize}")
         return
