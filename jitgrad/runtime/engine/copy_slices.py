@@ -1,23 +1,136 @@
 """In-place writes and views: which node a tensor's value comes from.
 
-Owns: ``rebase_history``, ``current_grad_fn``.
+Owns: ``CopySlices``, ``rebase_history``, ``current_grad_fn``.
 Must not know: how a write is done.
+
+# Note [In-place on views]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# A write to a view changes its base, and with it every other view. The base's ``grad_fn`` becomes a ``CopySlices``: the
+# old base with the slice replaced by the operation's result. A view notices, when its ``grad_fn`` is next asked for, that
+# the version is no longer the one that its ``grad_fn`` was right for, and takes a new one: a strided read of the base.
+# (PyTorch's note [View + Inplace update for base tensor], torch/csrc/autograd/variable.h.)
+# PyTorch's CopySlices writes into a copy of the gradient; here it is a function of the gradient (``ops/strided.py``), so
+# that it can be recorded and differentiated again.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.runtime.engine.node import Node
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.strided import STRIDED_SELECT
+from jitgrad.runtime.engine.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.node import Node, call_node
+from jitgrad.runtime.engine.op_node import make_op_node
+from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE
+from jitgrad.runtime.engine.validate import fit
 
-__all__ = ["current_grad_fn", "rebase_history"]
+__all__ = ["CopySlices", "current_grad_fn", "rebase_history", "view_requires_grad"]
+
+class CopySlices(Node):
+    """The history of a base after a write to one of its views.
+
+    Its first edge is the base's former history; the others are those of the operation that was written, without the
+    view's own, because the view is part of the base.
+
+    Attributes:
+        fn: the operation's node; None once released.
+        view: the layout of what was written.
+        replaces_view: the operation read the view: its first gradient belongs into the slice.
+    """
+
+    __slots__ = ("fn", "output_nr", "replaces_view", "view")
+
+    def __init__(self, base: Any, base_edge: Edge, view: Aval, fn: Node, view_edge: Edge, output_nr: int) -> None:
+        first = fn.next_edges[0] if fn.next_edges else None
+        self.replaces_view = first is not None and first in (view_edge, INVALID_EDGE)
+        rest = fn.next_edges[1:] if self.replaces_view else fn.next_edges
+        super().__init__((base_edge, *rest), (base._aval,))
+        if self.replaces_view:
+            # what fn computes is decided by where its gradients go: see Note [Exec info]
+            fn.next_edges = self.next_edges
+        self.fn: Node | None = fn
+        self.view = view
+        self.output_nr = output_nr
+
+    def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
+        if self.fn is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        grad = grad_outputs[0]
+        if grad is None:
+            return (None,) * len(self.next_edges)
+        base = self.input_metadata[0]
+        incoming: list[Any] = [None] * len(self.fn.input_metadata)
+        incoming[self.output_nr] = call("strided_select", grad, base, self.view)
+        grads = call_node(self.fn, incoming)
+        slice_grad: Any = 0.0
+        if self.replaces_view:
+            if grads[0] is not None:
+                slice_grad = fit(self.fn, 0, grads[0], self.view)
+            grads = grads[1:]
+        if self.next_edges[0].node is None:
+            return (None, *grads)
+        return (call("strided_scatter", grad, slice_grad, base, self.view), *grads)
+
+    def release_variables(self) -> None:
+        self.fn = None
+
+
+def rebase_history(tensor: Any, node: Node, output_nr: int = 0) -> None:
+    """An in-place operation has written ``tensor``; ``node`` is its history, ``output_nr`` the output written.
+
+    The hooks that the tensor had belong to its old value, and stay with the old node; ``retain_grad`` moves on.
+    """
+    if tensor._base is None:
+        _set_history(tensor, node, output_nr)
+        return
+    base = tensor._base
+    copy_slices = CopySlices(
+        base, gradient_edge(base), tensor._aval, node, Edge(tensor._grad_fn, tensor._output_nr), output_nr
+    )
+    _set_history(base, copy_slices, 0)
+    tensor._hooks = None
+    tensor._requires_grad = True
+    _regenerate(tensor)
+
+
+def _set_history(tensor: Any, node: Node, output_nr: int) -> None:
+    retain = None
+    if tensor._retains_grad and tensor._grad_fn is not None and tensor._grad_fn.hooks is not None:
+        retain = tensor._grad_fn.hooks.retains_grad.pop(tensor._output_nr, None)
+    tensor._grad_fn = node
+    tensor._output_nr = output_nr
+    tensor._requires_grad = True
+    tensor._accumulator = None
+    tensor._hooks = None
+    if retain is not None:
+        node.ensure_hooks().retains_grad[output_nr] = retain
+
+
+def view_requires_grad(tensor: Any) -> bool:
+    """Whether a view is part of the graph now: a write may have brought its base into one."""
+    if not tensor._requires_grad and current_grad_fn(tensor) is not None:
+        tensor._requires_grad = True
+    return tensor._requires_grad  # type: ignore[no-any-return]
 
 
 def current_grad_fn(tensor: Any) -> Node | None:
-    """The ``grad_fn`` of a tensor as it is now."""
-    return tensor._grad_fn  # type: ignore[no-any-return]
+    """The ``grad_fn`` of a tensor as it is now; see Note [In-place on views]."""
+    base = tensor._base
+    if base is None or tensor._view_version is None or tensor._view_version == tensor._vc[0]:
+        return tensor._grad_fn  # type: ignore[no-any-return]
+    if tensor._grad_fn is None and not base._requires_grad:
+        return None
+    return _regenerate(tensor)
 
 
-def rebase_history(tensor: Any, node: Node) -> None:
-    """An in-place operation whose node is ``node`` has written ``tensor``."""
+def _regenerate(tensor: Any) -> Node:
+    """Give a view a ``grad_fn`` that reads its base as it is now."""
+    base = tensor._base
+    node = make_op_node(STRIDED_SELECT, (base,), (tensor,), (base._aval, tensor._aval), (True,))
     tensor._grad_fn = node
+    tensor._output_nr = 0
+    tensor._view_version = tensor._vc[0]
+    return node

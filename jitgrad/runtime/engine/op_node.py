@@ -43,6 +43,12 @@ def _output_number(key: str) -> int:
     return int(key.removeprefix("out") or 0)
 
 
+def backward_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    """What ``op`` saves and computes when these inputs need gradients."""
+    plan = _PLANS.get((op, needs))
+    return plan if plan is not None else _PLANS.setdefault((op, needs), _make_plan(op, needs))
+
+
 def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     if op.num_inputs < 0:
         # one rule for a list of tensors: it returns one gradient per tensor

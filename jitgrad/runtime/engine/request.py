@@ -51,7 +51,7 @@ class BackwardRequest:
         """``inputs`` as a tuple; RuntimeError for an empty one in ``backward()``."""
         if self.inputs is None:
             return ()
-        inputs = (self.inputs,) if isinstance(self.inputs, TensorBase) else tuple(self.inputs)
+        inputs = (self.inputs,) if isinstance(self.inputs, (TensorBase, Edge)) else tuple(self.inputs)
         if not inputs and self.accumulate:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         return inputs
@@ -106,6 +106,10 @@ def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _seed(index: int, root: Any, grad: Any) -> Any:
+    if isinstance(root, Edge):
+        if grad is None:
+            raise RuntimeError("a gradient edge as a root needs its gradient to be given")
+        return grad
     if grad is None:
         return _implicit_seed(root)
     if not isinstance(grad, TensorBase):
@@ -129,13 +133,13 @@ def _implicit_seed(root: Any) -> Any:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if not root._aval.dtype.is_floating_point:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
-    return call("full", root._aval.shape, 1.0, root._aval.dtype)
+    return call("full", 1.0, root._aval.shape, root._aval.dtype)
 
 
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:
     edges = []
     for index, root in enumerate(roots):
-        edge = gradient_edge(root)
+        edge = root if isinstance(root, Edge) else gradient_edge(root)
         if edge.node is None:
             raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)
@@ -147,6 +151,8 @@ def _output_edge(tensor: Any, accumulate: bool) -> Edge:
 
     A leaf without an accumulator is in no graph: nothing will arrive at the ``Identity`` that stands for it.
     """
+    if isinstance(tensor, Edge):
+        return tensor
     if not tensor._requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     node = tensor.grad_fn

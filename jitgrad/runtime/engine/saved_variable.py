@@ -79,11 +79,11 @@ class SavedVariable:
 
 
 def _detached(tensor: Any) -> Any:
-    """``tensor.detach()``; without the dispatcher where the value is there, as this is the eager hot path."""
-    if state.recorder is not None or tensor._storage is None:
-        return tensor.detach()
+    """``tensor.detach()`` without the dispatcher: this is the eager hot path, and no event of a trace."""
     alias = new_tensor(tensor._aval, tensor._storage, tensor._array)
     alias._vc = tensor._vc
+    if state.recorder is not None:
+        alias._tid, alias._vid = tensor._tid, tensor._vid
     return alias
 
 

@@ -1,0 +1,87 @@
+"""A tensor's elements through another layout of its storage: what in-place writes to views differentiate with.
+
+Owns: ``strided_select``, ``strided_scatter``, ``strided_add``, each the derivative of another.
+Must not know: Tensor, kernels.
+
+``base`` and ``view`` are two layouts of one storage. The operations work on row-major tensors of ``base``'s shape, as if
+they lay in that storage: select reads what the view sees, scatter replaces it, add puts it into zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.table import Vjp, define
+
+__all__ = ["STRIDED_SELECT"]
+
+
+def _extent(aval: Aval) -> int:
+    """Elements of the storage up to the last one that ``aval`` sees."""
+    return aval.offset + 1 + sum((n - 1) * s for n, s in zip(aval.shape, aval.stride, strict=True))
+
+
+def _windows(base: Aval, view: Aval, dtype: Any) -> tuple[Any, Any, Any]:
+    """(a storage of zeros, that storage as ``base``, as ``view``)."""
+    storage = np.zeros(max(_extent(base), _extent(view), 1), dtype)
+
+    def window(aval: Aval) -> Any:
+        strides = tuple(s * storage.itemsize for s in aval.stride)
+        return as_strided(storage[aval.offset :], aval.shape, strides)
+
+    return storage, window(base), window(view)
+
+
+def _np_select(x: Any, base: Aval, view: Aval) -> Any:
+    _, whole, part = _windows(base, view, x.dtype)
+    whole[...] = x
+    return part.copy()
+
+
+def _np_scatter(x: Any, src: Any, base: Aval, view: Aval) -> Any:
+    _, whole, part = _windows(base, view, x.dtype)
+    whole[...] = x
+    part[...] = src
+    return whole.copy()
+
+
+def _np_add(src: Any, base: Aval, view: Aval) -> Any:
+    """An element that the view sees several times receives the sum."""
+    storage, whole, _ = _windows(base, view, src.dtype)
+    at = np.full(view.shape, view.offset, np.int64)
+    for d, (n, step) in enumerate(zip(view.shape, view.stride, strict=True)):
+        at += (np.arange(n) * step).reshape((n,) + (1,) * (view.ndim - d - 1))
+    np.add.at(storage, at.reshape(-1), src.reshape(-1))
+    return whole.copy()
+
+
+STRIDED_SELECT = define(
+    "strided_select",
+    aval=lambda x, base, view: make_aval(view.shape, x.dtype),
+    numpy=_np_select,
+    vjps=[Vjp(lambda c, g: call("strided_add", g, *c.params))],
+    node_name="AsStridedBackward0",
+)
+
+define(
+    "strided_scatter",
+    aval=lambda x, src, base, view: make_aval(base.shape, x.dtype),
+    numpy=_np_scatter,
+    vjps=[
+        Vjp(lambda c, g: call("strided_scatter", g, 0.0, *c.params)),
+        Vjp(lambda c, g: call("strided_select", g, *c.params)),
+    ],
+    num_inputs=2,
+)
+
+define(
+    "strided_add",
+    aval=lambda src, base, view: make_aval(base.shape, src.dtype),
+    numpy=_np_add,
+    vjps=[Vjp(lambda c, g: call("strided_select", g, *c.params))],
+)
