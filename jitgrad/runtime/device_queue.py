@@ -7,7 +7,7 @@ In: callables. Out: their effects, in submission order; errors at ``synchronize(
 # Note [Poisoned queue]
 # ~~~~~~~~~~~~~~~~~~~~~
 # Work that was submitted after work that failed would see buffers that were never written. So the first error poisons
-# the queue: later work is skipped, and so is anything submitted meanwhile, until ``synchronize()`` raises that error and
+# the queue: work already submitted is skipped and new work is refused, until ``synchronize()`` raises that error and
 # thereby clears it.
 """
 

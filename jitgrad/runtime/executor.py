@@ -18,7 +18,7 @@ from typing import Any
 
 from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.device_queue import DeviceQueue, Event
+from jitgrad.runtime.device_queue import DeviceQueue
 from jitgrad.runtime.pool import pool
 
 __all__ = ["LoadedStep", "install"]
@@ -135,22 +135,22 @@ _queue = DeviceQueue("cpu")
 
 def _run_long(instance: _Instance) -> int:
     status: list[int] = []
-    _queue.submit(lambda: status.append(_driver(instance.record_addr)))
-    event = _queue.record()
     try:
-        event.wait()
+        _queue.submit(lambda: status.append(_driver(instance.record_addr)))
+        _queue.record().wait()
     except BaseException:
         instance.abort.value = 1
-        _wait_for_certain(event)
+        _drain_queue()
         raise
     return status[0]
 
 
-def _wait_for_certain(event: Event) -> None:
-    """Wait for an aborted step; a second Ctrl-C must not free buffers that are still written."""
-    while not event.query():
+def _drain_queue() -> None:
+    """Wait for an aborted step, if it was submitted; a second Ctrl-C must not free buffers that are still written."""
+    while True:
         with contextlib.suppress(KeyboardInterrupt):
-            event.wait()
+            _queue.record().wait()
+            return
 
 
 class LoadedStep:

@@ -67,6 +67,7 @@ class Pool:
         """The state of a pool without workers: at the start, and in a forked child."""
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._in_use = False  # no worker is started before the first step that has work for one
         ctypes.memset(self.address, 0, 8 * POOL_WORDS)
         number = _FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform.startswith("linux") else 0
         syscall, clock = _libc_address("syscall"), _libc_address("clock_gettime")
@@ -89,13 +90,13 @@ class Pool:
         """Grow or shrink. Workers that are no longer wanted leave after the task they are in."""
         with self._lock:
             self._num_threads = min(count, MAX_PARTIES)
-            running = bool(self._threads)
             self._stop_from(self._num_threads - 1)
-        if running:
+        if self._in_use:
             self.start()
 
     def start(self) -> None:
         """Make sure that the wanted workers run. Called when a step that can use them is loaded."""
+        self._in_use = True
         if self._worker is None or len(self._threads) == self._num_threads - 1:
             return
         with self._lock:

@@ -1,0 +1,151 @@
+"""Storages: alignment, recycling, the border with NumPy."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from jitgrad.dtypes import float32, int64
+from jitgrad.ops.aval import make_aval
+from jitgrad.runtime import memory
+from jitgrad.runtime.buffer import Storage
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 4096, 10_000_001])
+def test_alignment_and_size(nbytes: int) -> None:
+    storage = Storage(nbytes)
+    assert storage.addr and storage.addr % 64 == 0
+    assert storage.nbytes == nbytes
+    storage.array(make_aval((nbytes,), float32)) if nbytes == 0 else None
+
+
+def test_memory_is_recycled() -> None:
+    storage = Storage(12_345)
+    addr = storage.addr
+    del storage
+    assert Storage(12_345).addr == addr
+
+
+def test_memory_that_numpy_can_reach_is_not_recycled() -> None:
+    storage = Storage(4 * 777)
+    addr = storage.addr
+    view = storage.array(make_aval((777,), float32))[10:20]
+    view[:] = 3.0
+    del storage
+    gc.collect()
+    other = Storage(4 * 777)
+    assert other.addr != addr
+    other.array(make_aval((777,), float32))[:] = 5.0
+    assert (view == 3.0).all()
+    del view
+    assert Storage(4 * 777).addr == addr
+
+
+def test_views_follow_the_aval() -> None:
+    storage = Storage(8 * 24)
+    flat = storage.array(make_aval((24,), int64))
+    flat[:] = np.arange(24)
+    view = storage.array(make_aval((3, 2), int64, (4, 12), 2))
+    assert view.tolist() == [[2, 14], [6, 18], [10, 22]]
+    view[0, 0] = -1
+    assert flat[2] == -1
+    assert storage.array(make_aval((), int64)).shape == ()
+
+
+def test_sharing_with_numpy() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    storage = Storage.from_array(array)
+    assert storage.addr == array.ctypes.data
+    storage.array(make_aval((2, 3), float32))[1, 1] = 9.0
+    assert array[1, 1] == 9.0
+    addr = storage.addr
+    del array, storage
+    assert Storage(24).addr != addr
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=np.float32)[::2],
+        np.arange(12, dtype=np.float32).reshape(3, 4).T,
+        np.broadcast_to(np.float32(2.0), (3, 4)),
+        np.frombuffer(b"\0" * 9, np.uint8)[1:].view(np.float32),
+    ],
+)
+def test_sharing_odd_layouts(array: np.ndarray) -> None:
+    storage = Storage.from_array(array)
+    assert storage.addr == array.__array_interface__["data"][0]
+    strides = tuple(s // 4 for s in array.strides)
+    assert np.array_equal(storage.array(make_aval(array.shape, float32, strides)), array)
+
+
+def test_sharing_an_empty_array() -> None:
+    storage = Storage.from_array(np.zeros((0, 3), np.float32))
+    assert storage.nbytes == 0 and not storage.is_pending
+    assert storage.array(make_aval((0, 3), float32)).shape == (0, 3)
+
+
+def test_pending_storages() -> None:
+    storage = Storage.pending()
+    assert storage.is_pending
+    storage.materialize(400)
+    assert not storage.is_pending and storage.addr % 64 == 0
+    shared = Storage.pending()
+    shared.adopt(storage)
+    addr = storage.addr
+    del storage
+    assert Storage(400).addr != addr
+    shared.array(make_aval((100,), float32))[:] = 1.0
+    del shared
+    assert Storage(400).addr == addr
+
+
+def test_impossible_sizes_raise() -> None:
+    for nbytes in (1 << 62, 1 << 80):
+        with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate"):
+            Storage(nbytes)
+
+
+def test_the_free_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.release_cached()
+    for size in range(3 << 20, (3 << 20) + 200):
+        Storage(size)
+    assert memory.cached_nbytes() <= memory.CACHE_LIMIT_NBYTES
+    memory.release_cached()
+    assert memory.cached_nbytes() == 0
+
+
+def test_a_new_size_finds_room_among_stale_ones() -> None:
+    memory.release_cached()
+    for size in range(8 << 20, (8 << 20) + 40):
+        Storage(size)
+    storage = Storage(50 << 20)
+    addr = storage.addr
+    del storage
+    assert Storage(50 << 20).addr == addr
+    memory.release_cached()
+
+
+def test_threads() -> None:
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        for round_ in range(300):
+            storages = [Storage(4 * (64 + i % 7)) for i in range(20)]
+            arrays = [s.array(make_aval((64,), float32)) for s in storages]
+            for i, array in enumerate(arrays):
+                array[:] = seed * 100 + i
+            del storages
+            for i, array in enumerate(arrays):
+                if not (array == seed * 100 + i).all():
+                    failures.append(f"thread {seed}, round {round_}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
