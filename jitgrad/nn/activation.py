@@ -1,0 +1,221 @@
+"""Activations as modules: each holds its arguments and calls the function of the same name.
+
+Must not know: how a function runs.
+"""
+
+from __future__ import annotations
+
+from jitgrad.nn import functional as F
+from jitgrad.nn.module import Module
+from jitgrad.tensor import Tensor
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]
+
+
+class ReLU(Module):
+    """max(x, 0). ``inplace`` is accepted and writes in place."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return input.relu_() if self.inplace else F.relu(input)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return "inplace=True" if self.inplace else ""
+
+
+class ReLU6(Module):
+    """min(max(x, 0), 6)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.relu6(input)
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.tanh(input)
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.sigmoid(input)
+
+
+class SiLU(Module):
+    """x * sigmoid(x)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.silu(input)
+
+
+class SELU(Module):
+    """Scaled ELU with its two fixed constants."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.selu(input)
+
+
+class LogSigmoid(Module):
+    """log(sigmoid(x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.logsigmoid(input)
+
+
+class Softsign(Module):
+    """x / (1 + abs(x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.softsign(input)
+
+
+class GELU(Module):
+    """x times the normal distribution function of x; ``approximate`` is "none" or "tanh"."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"approximate={self.approximate!r}"
+
+
+class ELU(Module):
+    """x above zero, alpha * (exp(x) - 1) below."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.elu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"alpha={self.alpha}"
+
+
+class LeakyReLU(Module):
+    """x above zero, negative_slope * x below."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.leaky_relu(input, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"negative_slope={self.negative_slope}"
+
+
+class Hardtanh(Module):
+    """x clamped to [min_val, max_val]."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        super().__init__()
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.hardtanh(input, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above ``threshold``."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class GLU(Module):
+    """The first half along ``dim`` times the sigmoid of the second."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Half the extent along ``dim``."""
+        return F.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"dim={self.dim}"
+
+
+class Softmax(Module):
+    """exp(x), normalised along ``dim``."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Softmax):
+    """log(softmax(x)) along ``dim``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.log_softmax(input, self.dim)

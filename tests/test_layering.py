@@ -1,0 +1,154 @@
+"""The shape of the source tree: layers, imports, sizes, Notes.
+
+The layers are those of docs/architecture.md. Everything here reads source text; nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "jitgrad"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"errors", "config", "events", "dtypes", "abi", "state", "grad_mode", "formatting"}),
+    frozenset({"ops", "tensor_base"}),
+    frozenset({"tracer"}),
+    frozenset({"runtime", "codegen"}),
+    frozenset({"compile", "tensor", "dispatch", "functions"}),
+    frozenset({"nn", "optim", "autograd", "utils"}),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+NEVER_TOGETHER = frozenset({"runtime", "codegen"})
+"""Two halves of one level that meet in ``compile.py`` only."""
+
+FORBIDDEN = frozenset({"torch", "jax", "jaxlib", "tensorflow"})
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 600, 80
+
+
+def _identify(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _unit(module: str) -> str | None:
+    """``runtime`` for ``jitgrad.runtime.engine.node``; None for the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+MODULES = {_module_name(path): path for path in FILES}
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import statement, however deep, with what it names (``from a import b``: ``a.b`` where that is a module)."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{_identify(path)}:{node.lineno}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield node, full if full in MODULES else str(node.module)
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=_identify)
+
+
+def test_every_unit_has_a_layer() -> None:
+    units = {_unit(module) for module in MODULES} - {None}
+    assert units <= set(LEVEL), f"not in any layer: {sorted(str(u) for u in units - set(LEVEL))}"
+
+
+@every_file
+def test_imports_go_down(path: Path) -> None:
+    own = _unit(_module_name(path))
+    if own is None:
+        return
+    for node, target in _imports(path):
+        if target.split(".")[0] != "jitgrad":
+            continue
+        unit = _unit(target)
+        where = f"{_identify(path)}:{node.lineno} imports {target}"
+        assert unit is not None, f"{where}: the package imports itself from above"
+        assert LEVEL[unit] <= LEVEL[own], f"{where}: level {LEVEL[own]} imports level {LEVEL[unit]}"
+        assert unit == own or not {unit, own} <= NEVER_TOGETHER, f"{where}: these two never import each other"
+
+
+@every_file
+def test_foreign_imports(path: Path) -> None:
+    own = _unit(_module_name(path))
+    for node, target in _imports(path):
+        library = target.split(".")[0]
+        where = f"{_identify(path)}:{node.lineno} imports {target}"
+        assert library not in FORBIDDEN, where
+        assert library != "numba", f"{where}: numba is imported by name, when it is used"
+        assert library != "llvmlite" or own == "codegen", f"{where}: LLVM is known to codegen only"
+
+
+@every_file
+def test_imports_are_at_the_top(path: Path) -> None:
+    top = set(_top_level(path))
+    late = [node.lineno for node, _ in _imports(path) if node not in top]
+    assert not late, f"{_identify(path)}: imports inside functions at lines {late}"
+
+
+def _top_level(path: Path) -> Iterator[ast.stmt]:
+    """Statements of the module's body; those under ``if TYPE_CHECKING`` count as well."""
+    for node in _tree(path).body:
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            yield from node.body
+
+
+def test_no_import_cycles() -> None:
+    graph = {
+        name: {t for _, t in _imports(path) if t in MODULES and t != name} for name, path in MODULES.items()
+    }
+    done: set[str] = set()
+    while True:
+        ready = {name for name in graph if name not in done and graph[name] <= done}
+        if not ready:
+            break
+        done |= ready
+    assert done == set(graph), f"modules that import each other, or depend on such: {sorted(set(graph) - done)}"
+
+
+@every_file
+def test_sizes(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_FILE_LINES, f"{_identify(path)} is too long"
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{_identify(path)}:{node.lineno} {node.name} has {length} lines"
+
+
+@every_file
+def test_modules_say_what_they_own(path: Path) -> None:
+    assert path.read_text().strip() == "" or ast.get_docstring(_tree(path)), f"{_identify(path)} has no docstring"
+
+
+def test_cited_notes_exist() -> None:
+    texts = {path: path.read_text() for path in FILES}
+    defined = {m for text in texts.values() for m in re.findall(r"^# Note \[([^\]\n]+)\]\n# ~+", text, re.M)}
+    cited = {(m, _identify(p)) for p, text in texts.items() for m in re.findall(r"Note \[([^\]\n]+)\]", text)}
+    missing = sorted((note, where) for note, where in cited if note not in defined)
+    assert not missing
