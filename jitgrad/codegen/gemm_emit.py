@@ -19,7 +19,7 @@ In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module.
 from __future__ import annotations
 
 from jitgrad.codegen.gemm_pack import emit_pack
-from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, load_arg
+from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, load_arg, vector_masks
 from jitgrad.codegen.gemm_tile import Nest, Panel, Pass, emit_tiles, looped
 from jitgrad.codegen.text import FnBuilder
 
@@ -94,7 +94,7 @@ def _emit_panels(nest: Nest, b_matrix: str, copy: str, start: str, end: str, vec
     b, arg = nest.b, nest.arg
     with b.loop(start, end, vectors * width, hint="panel") as col:
         left = nest.min(b.op(f"sub i64 {arg['n']}, {col}"), str(vectors * width))
-        panel = Panel(vectors, width, col, left, nest.masks(left, vectors))
+        panel = Panel(vectors, width, col, left, vector_masks(b, nest.spec, left, vectors))
         here = nest.at(b_matrix, col, arg["b_sn"])
         if nest.spec.copy:
             _emit_passes(nest, panel, here, copy)

@@ -7,8 +7,9 @@ In: registers of the panel. Out: a loop nest in the caller's function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from jitgrad.codegen.gemm_shuffle import concat, transpose_lanes
 from jitgrad.codegen.gemm_spec import GemmSpec, Panel, load_vector
 from jitgrad.codegen.text import FnBuilder, vector_type
 
@@ -85,8 +86,8 @@ def _transpose_block(b: FnBuilder, spec: GemmSpec, columns: list[str], k: str, t
     """One 128-bit lane of k of every column: as many rows of the copy as a lane has elements."""
     lane, width = 16 // spec.itemsize, len(columns)
     pieces = [_load_lane(b, spec, column, k, lane) for column in columns]
-    rows = [_concat(b, spec.scalar, pieces[r::lane], lane) for r in range(lane)]
-    for r, row in enumerate(_transpose_lanes(b, spec.scalar, rows, width)):
+    rows = [concat(b, spec.scalar, pieces[r::lane], lane) for r in range(lane)]
+    for r, row in enumerate(transpose_lanes(b, spec.scalar, rows, width)):
         at = _offset(b, to, r * row_nbytes)
         b.do(f"store {vector_type(width, spec.scalar)} {row}, ptr {at}, align {spec.itemsize}")
 
@@ -94,41 +95,3 @@ def _transpose_block(b: FnBuilder, spec: GemmSpec, columns: list[str], k: str, t
 def _load_lane(b: FnBuilder, spec: GemmSpec, column: str, k: str, lane: int) -> str:
     at = b.op(f"getelementptr {spec.scalar}, ptr {column}, i64 {k}")
     return b.op(f"load <{lane} x {spec.scalar}>, ptr {at}, align {spec.itemsize}")
-
-
-def _shuffle(b: FnBuilder, scalar: str, x: str, y: str, width: int, order: Sequence[int]) -> str:
-    vec = vector_type(width, scalar)
-    index = ", ".join(f"i32 {i}" for i in order)
-    return b.op(f"shufflevector {vec} {x}, {vec} {y}, <{len(order)} x i32> <{index}>")
-
-
-def _concat(b: FnBuilder, scalar: str, pieces: Sequence[str], width: int) -> str:
-    """One vector of the pieces, in order; their number is a power of two."""
-    while len(pieces) > 1:
-        pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [_shuffle(b, scalar, x, y, width, range(2 * width)) for x, y in pairs]
-        width *= 2
-    return pieces[0]
-
-
-# In-lane transposes as rounds of two-source shuffles: (first source, second source, pick), where pick below ``lane``
-# takes from the first and above from the second, the same in every 128-bit lane.
-_ROUNDS = {
-    2: (((0, 1, (0, 2)), (0, 1, (1, 3))),),
-    4: (
-        ((0, 1, (0, 4, 1, 5)), (0, 1, (2, 6, 3, 7)), (2, 3, (0, 4, 1, 5)), (2, 3, (2, 6, 3, 7))),
-        ((0, 2, (0, 1, 4, 5)), (0, 2, (2, 3, 6, 7)), (1, 3, (0, 1, 4, 5)), (1, 3, (2, 3, 6, 7))),
-    ),
-}
-
-
-def _transpose_lanes(b: FnBuilder, scalar: str, rows: list[str], width: int) -> list[str]:
-    """Transpose each 128-bit lane across the rows (as many rows as a lane has elements)."""
-    lane = len(rows)
-    for turn in _ROUNDS[lane]:
-        rows = [_shuffle(b, scalar, rows[x], rows[y], width, _spread(pick, lane, width)) for x, y, pick in turn]
-    return rows
-
-
-def _spread(pick: tuple[int, ...], lane: int, width: int) -> list[int]:
-    return [base + (p if p < lane else p - lane + width) for base in range(0, width, lane) for p in pick]

@@ -22,8 +22,9 @@ _TILES_32 = ((8, 1), (4, 2), (2, 4), (1, 8), (1, 1), (2, 1), (4, 1))
 _TILES_16 = ((6, 2), (4, 2), (2, 2), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
 _TILES_SCALAR = ((4, 1), (1, 1))
 _LARGE_TILE_32 = (8, 3)
+_DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _LARGE = 40e6  # multiply-adds
-_CHAINS = 8  # independent accumulators that hide the latency of a multiply-add
+_LATENCY = 5  # cycles of a multiply-add, about
 _COPY_NBYTES = 256 << 10
 _PACK_ROWS = 256  # rows that share one copy of B's panel
 _UNIT_FLOP = 2e6  # at most (about), unless a copy has to pay off
@@ -50,9 +51,9 @@ def _ceil(x: int, step: int) -> int:
 
 
 def _tile_cost(m: int, n: int, rows: int, vectors: int, width: int) -> float:
-    """Multiply-adds with padding, and what waits for too few chains or too many loads: to compare tiles."""
-    cells = rows * vectors
-    return _ceil(m, rows) * _ceil(n, vectors * width) * max(1.0, _CHAINS / cells) * (1 + 0.1 * vectors / cells)
+    """Cycles per k with padding, to compare tiles: multiply-adds, or loads (B's vectors straddle two cache lines)."""
+    cycles = max(rows * vectors, 2 * vectors + 0.5 * rows, _LATENCY)
+    return _ceil(m, rows) // rows * (_ceil(n, vectors * width) // (vectors * width)) * (cycles + 0.5)
 
 
 def choose_spec(
@@ -77,6 +78,8 @@ def choose_spec(
     """
     width = max(1, target.width // 2) if dtype is float64 else target.width
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
+    if b_unit == "k" and m <= _DOT_ROWS and a_strides[2] == 1 and target.has_masks:
+        return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
     rows, vectors = _tile(m, n, k, b_unit, width, target)
     copy = b_unit != "n" or _copy_pays(m, k, abs(b_strides[1]) * dtype.itemsize)
     return GemmSpec(

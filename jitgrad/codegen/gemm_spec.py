@@ -196,3 +196,25 @@ def store_vector(b: FnBuilder, scalar: str, width: int, value: str, at: str, mas
     suffix = f"v{width}f{8 * itemsize}.p0"
     b.declare(f"declare void @llvm.masked.store.{suffix}({vec}, ptr, i32 immarg, <{width} x i1>)")
     b.do(f"call void @llvm.masked.store.{suffix}({vec} {value}, ptr {at}, i32 {itemsize}, <{width} x i1> {mask})")
+
+
+def vector_masks(b: FnBuilder, spec: GemmSpec, left: str, vectors: int) -> list[str | None]:
+    """Lanes below the count ``left`` (at most 2**31), per vector; None where the target has no masks."""
+    width = spec.width
+    if not spec.masks:
+        return [None] * vectors
+    counts = b.splat(b.op(f"trunc i64 {left} to i32"), "i32", width)
+    lanes = [", ".join(f"i32 {v * width + i}" for i in range(width)) for v in range(vectors)]
+    return [b.op(f"icmp sgt <{width} x i32> {counts}, <{row}>") for row in lanes]
+
+
+def fma(b: FnBuilder, spec: GemmSpec, width: int, x: str, y: str, z: str) -> None:
+    """Define ``{z}n`` = x * y + z, rounded once if the spec says so. ``z`` is a register that a phi defines."""
+    vec = vector_type(width, spec.scalar)
+    if not spec.fma:
+        b.do(f"{z}n = fadd {vec} {b.op(f'fmul {vec} {x}, {y}')}, {z}")
+        return
+    kind = f"f{8 * spec.itemsize}"
+    name = "llvm.fma." + (f"v{width}{kind}" if width > 1 else kind)
+    b.declare(f"declare {vec} @{name}({vec}, {vec}, {vec})")
+    b.do(f"{z}n = call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")

@@ -8,13 +8,15 @@ In: the registers. Out: text in the function being written.
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # Every element of C is one chain of multiply-adds over k = 0, 1, ... K-1, whatever the tile, the unit, the pass over K
 # or the lane. So a result depends neither on the number of threads nor on where in the matrix it stands.
+# The dot form (``gemm_dot``) has an order of its own, with the same properties.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, Panel, load_vector
+from jitgrad.codegen.gemm_dot import emit_dot
+from jitgrad.codegen.gemm_spec import Epilogue, GemmSpec, Panel, fma, load_vector, vector_masks
 from jitgrad.codegen.text import FnBuilder, vector_type
 
 __all__ = ["UNROLL_COST", "Nest", "Panel", "Pass", "emit_tiles", "looped"]
@@ -64,15 +66,6 @@ class Nest:
     def min(self, x: str, y: str) -> str:
         return self.b.call("i64", "llvm.smin.i64", f"i64 {x}", f"i64 {y}")
 
-    def masks(self, left: str, vectors: int) -> list[str | None]:
-        """Lanes below the number of columns ``left``, per vector; None where the target has no masks."""
-        width = self.spec.width
-        if not self.spec.masks:
-            return [None] * vectors
-        counts = self.b.splat(self.b.op(f"trunc i64 {left} to i32"), "i32", width)
-        lanes = [", ".join(f"i32 {v * width + i}" for i in range(width)) for v in range(vectors)]
-        return [self.b.op(f"icmp sgt <{width} x i32> {counts}, <{row}>") for row in lanes]
-
 
 def emit_tiles(nest: Nest, panel: Panel, at: Pass) -> None:
     """All rows of the unit, for one panel and one pass."""
@@ -88,7 +81,10 @@ def _emit_tile(nest: Nest, panel: Panel, at: Pass, row: str) -> None:
     sums = nest.sums
     if at.first:
         sums = nest.at(sums, nest.b.op(f"sub i64 {row}, {nest.row_start}"), nest.arg["sums_stride"])
-    acc = _accumulate(nest, panel, at, a_rows, sums)
+    if nest.spec.a_unit == "k":
+        acc = [[emit_dot(nest.b, nest.spec, panel, a_rows[0], at.b, nest.arg["b_sn"], at.depth)]]
+    else:
+        acc = _accumulate(nest, panel, at, a_rows, sums)
     if looped(nest.epilogue):
         _save(nest, panel, acc, sums)
         if not at.last:
@@ -186,23 +182,11 @@ def _multiply(
         one = b.op(f"load {spec.scalar}, ptr {nest.offset(a_row, a_off)}, align {spec.itemsize}")
         wide = b.splat(one, spec.scalar, panel.width)
         for column in columns:
-            _fma(nest, panel.width, wide, column, next(cells))
+            fma(b, spec, panel.width, wide, column, next(cells))
     b.do(f"{a_off}n = add i64 {a_off}, {nest.arg['a_sk']}")
     b.do(f"{b_at}n = getelementptr i8, ptr {b_at}, i64 {at.b_stride}")
     b.do(f"{k}n = sub i64 {k}, 1")
     return f"{k}n"
-
-
-def _fma(nest: Nest, width: int, x: str, y: str, z: str) -> None:
-    """``zn = x * y + z``, rounded once if the spec says so."""
-    b, vec = nest.b, vector_type(width, nest.spec.scalar)
-    if not nest.spec.fma:
-        b.do(f"{z}n = fadd {vec} {b.op(f'fmul {vec} {x}, {y}')}, {z}")
-        return
-    kind = f"f{8 * nest.spec.itemsize}"
-    name = "llvm.fma." + (f"v{width}{kind}" if width > 1 else kind)
-    b.declare(f"declare {vec} @{name}({vec}, {vec}, {vec})")
-    b.do(f"{z}n = call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
 
 
 # epilogues
@@ -239,5 +223,5 @@ def _looped_epilogue(nest: Nest, panel: Panel, row: str, sums: str) -> None:
             return
         with b.loop("0", panel.left, panel.width, hint="ecol") as j:
             acc = b.op(f"load {vec}, ptr {nest.at(line, j, spec.itemsize)}, align {spec.itemsize}")
-            mask = nest.masks(b.op(f"sub i64 {panel.left}, {j}"), 1)[0]
+            mask = vector_masks(nest.b, nest.spec, b.op(f"sub i64 {panel.left}, {j}"), 1)[0]
             nest.epilogue(b, acc, panel.width, nest.batch, here, b.op(f"add i64 {panel.col}, {j}"), mask)
