@@ -13,7 +13,7 @@ _DEFAULT_DTYPES = ("float32", "int64", "bool")
 
 def format_tensor(tensor: Any, array: Any) -> str:
     """``tensor([1., 2.], requires_grad=True)``, summarised beyond 1000 elements."""
-    options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "suppress_small": False}
+    options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80, "suppress_small": None}
     body = np.array2string(array, separator=", ", prefix="tensor(", **options)  # type: ignore[call-overload]
     suffix = ""
     if array.size == 0 and array.ndim != 1:

@@ -6,7 +6,7 @@ Must not know: LLVM, buffers, Tensor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.ops.aval import Aval
@@ -40,6 +40,7 @@ class Instr:
         avals: of the outputs, same order.
         input_avals: of the inputs at recording time; None for numbers.
         requires_grad: whether the outputs join the graph.
+        needs: which inputs needed a gradient when it was recorded.
         where: ``file:line`` of the user's statement (empty inside a backward).
     """
 
@@ -50,6 +51,7 @@ class Instr:
     avals: tuple[Aval, ...]
     input_avals: tuple[Aval | None, ...]
     requires_grad: bool = False
+    needs: tuple[bool, ...] = ()
     where: str = ""
 
 
@@ -70,10 +72,11 @@ class Segment:
         outputs: value ids to be stored into fresh row-major buffers.
         writes: (value id, target input id): store the value into that input's storage, through the input's layout,
             after every read of the old contents.
+        write_log: the same for every write that was recorded, in order; ``writes`` has only each input's last.
     """
 
     instrs: list[Instr]
     inputs: dict[int, Aval]
     outputs: tuple[int, ...]
     writes: tuple[tuple[int, int], ...] = ()
-    notes: list[str] = field(default_factory=list)
+    write_log: tuple[tuple[int, int], ...] = ()

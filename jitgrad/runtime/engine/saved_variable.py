@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jitgrad.state import state
 from jitgrad.tensor_base import new_tensor
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _detached(tensor: Any) -> Any:
     """``tensor.detach()`` without the dispatcher: this is the eager hot path, and no event of a trace."""
     alias = new_tensor(tensor._aval, tensor._storage, tensor._array)
     alias._vc = tensor._vc
-    if state.recorder is not None:
+    if tensor._tid:
         alias._tid, alias._vid = tensor._tid, tensor._vid
     return alias
 

@@ -1,0 +1,136 @@
+"""``@jitgrad.compile``.
+
+Owns: the decorator, the life of one recorded call, ``eager()``.
+In: a function of tensors and anything else. Out: a function that means the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, overload
+
+from jitgrad.compiled.backend import backend
+from jitgrad.config import config
+from jitgrad.events import bump
+from jitgrad.grad_mode import set_grad_mode
+from jitgrad.state import state
+from jitgrad.tracer.recorder import Recorder
+from jitgrad.tracer.trie import Trie
+
+__all__ = ["CompiledFunction", "compile", "eager"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Eager(threading.local):
+    depth: int = 0
+
+
+_eager = _Eager()
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Run compiled functions eagerly inside the block, on this thread; also inside a step that is being recorded."""
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.flush()
+    _eager.depth += 1
+    state.recorder = None
+    try:
+        yield
+    finally:
+        state.recorder = recorder
+        _eager.depth -= 1
+
+
+class CompiledFunction:
+    """A function whose every call is recorded and run as compiled segments.
+
+    Attributes:
+        fn: the function as written; call it to run eagerly.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self._trie = Trie(config.max_trie_nodes)
+        self._last: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.recorder is not None or config.eager or _eager.depth:
+            return self.fn(*args, **kwargs)
+        recorder = Recorder(self._trie, backend, config.max_segment_ops)
+        grad_mode = state.grad_enabled
+        state.recorder = recorder
+        try:
+            result = self.fn(*args, **kwargs)
+            recorder.flush()
+        except BaseException:
+            self._settle(recorder)
+            raise
+        finally:
+            state.recorder = None
+            if state.grad_enabled is not grad_mode:
+                set_grad_mode(grad_mode)
+            self._finish(recorder)
+        return result
+
+    @staticmethod
+    def _settle(recorder: Recorder) -> None:
+        """An exception leaves the step: what was recorded before it has happened, as in eager mode."""
+        recorder.flush()
+
+    def _finish(self, recorder: Recorder) -> None:
+        """Count, and let go of what the call held."""
+        recorder.graph.close()
+        self._last = recorder.node
+        self._trie.end_of_call(recorder.node)
+        count_call(recorder)
+
+    def last_path(self) -> list[Any]:
+        """The events of the call that ended last, on any thread; for ``explain``."""
+        path = []
+        node = self._last
+        while node is not None:
+            path.append(node.event)
+            node = node.parent
+        return path[::-1]
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Methods: one trie for all instances, whose tensors are inputs like any other."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitgrad.compile of {getattr(self.fn, '__qualname__', self.fn)!r}>"
+
+
+def count_call(recorder: Recorder) -> None:
+    """Add one call to the counters."""
+    bump("traces")
+    if recorder.misses:
+        bump("misses", recorder.misses)
+
+
+@overload
+def compile(fn: F) -> F: ...
+
+
+@overload
+def compile(fn: None = None) -> Callable[[F], F]: ...
+
+
+def compile(fn: Any = None) -> Any:
+    """Decorate a training step, or any function of tensors: with or without parentheses.
+
+    The function runs in Python at every call, so branches, loops, prints and closures mean what they always mean; what
+    it does to tensors is recorded and runs as fused native code. Reading a value (``.item()``, ``bool()``, ``print``)
+    runs what has been recorded so far.
+
+    Returns:
+        A callable of the same signature. Calls inside another compiled function are recorded by that one.
+    """
+    return CompiledFunction(fn) if fn is not None else CompiledFunction

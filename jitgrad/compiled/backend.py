@@ -1,0 +1,84 @@
+"""The backend of the recorder: where the tracer, codegen and the runtime meet.
+
+Owns: ``backend``, the one object that does for recorders what their level must not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.codegen import driver, pipeline
+from jitgrad.compiled.backward import record_backward
+from jitgrad.compiled.graph_nodes import saved_vids
+from jitgrad.compiled.run import LoadedProgram, run_end
+from jitgrad.compiled.trace_graph import TraceGraph
+from jitgrad.dtypes import DType
+from jitgrad.events import bump
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import OPS, Op
+from jitgrad.runtime import executor
+from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
+from jitgrad.state import state
+from jitgrad.tracer.graph import Instr, Segment
+
+__all__ = ["backend"]
+
+
+class _Backend:
+    """See ``tracer.recorder.Backend``."""
+
+    __slots__ = ("_is_installed",)
+
+    def __init__(self) -> None:
+        self._is_installed = False
+
+    def compile_end(self, segment: Segment) -> LoadedProgram:
+        """Plan and compile a segment; the native driver comes with the first one."""
+        if not self._is_installed:
+            install_driver()
+            self._is_installed = True
+        bump("plans")
+        return LoadedProgram(pipeline.compile_segment(segment), segment)
+
+    @staticmethod
+    def cast_after(instr: Instr, dtype: DType) -> tuple[tuple[Instr, ...], Instr]:
+        """The instruction, then a cast of its output to ``dtype``; (both, the cast)."""
+        aval = instr.avals[0]
+        out = make_aval(aval.shape, dtype)
+        cast = Instr(OPS["_to_copy"], instr.outputs, (dtype,), (instr.outputs[-1] + 1,), (out,), (aval,),
+                     instr.requires_grad, (instr.requires_grad,), instr.where)  # fmt: skip
+        return (instr, cast), cast
+
+    @staticmethod
+    def alias_instr(vid: int, fresh: int, aval: Aval) -> Instr:
+        """A second value id for a value."""
+        return Instr(OPS["detach"], (vid,), (), (fresh,), (aval,), (aval,))
+
+    @staticmethod
+    def inplace_eagerly(op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None:
+        """Outside the trace, on the real memory."""
+        recorder, state.recorder = state.recorder, None
+        try:
+            inputs, params = split_args(op, args)
+            apply_inplace_eager(op, targets, inputs, params)
+        finally:
+            state.recorder = recorder
+
+    run = staticmethod(run_end)
+    pending_storage = staticmethod(Storage.pending)
+    new_graph = staticmethod(TraceGraph)
+    check_inplace = staticmethod(check_inplace)
+    check_writable_leaf = staticmethod(check_writable_leaf)
+    split_args = staticmethod(split_args)
+    saved_vids = staticmethod(saved_vids)
+    record_backward = staticmethod(record_backward)
+
+
+def install_driver() -> None:
+    """Give the runtime its native driver and worker loop."""
+    native = driver.load()
+    executor.install(native.driver, native.worker, native)
+
+
+backend = _Backend()

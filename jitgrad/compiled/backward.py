@@ -1,0 +1,253 @@
+"""A backward inside a compiled step.
+
+Owns: when a backward can be recorded, its one event, and what the event does on a hit.
+Must not know: LLVM, the trie's insides.
+
+# Note [Recorded backward]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# The first time, Nodes are built for the recorded instructions and the real engine runs over them, with rules whose
+# operations are recorded (``InnerRecorder``). What the engine did to the leaves becomes one event: on a hit, no Node is
+# made and no rule runs; the leaves' ``.grad`` are set to handles of the recorded values. The key has two parts, because
+# which leaves are reached is known only to the event: first the call itself, then what ``.grad`` each leaf has.
+# Whatever cannot be recorded - hooks, graphs that began outside the trace, rules that read values - ends the segment,
+# and the engine runs eagerly over the same Nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from jitgrad.compiled.graph_nodes import ancestors, build_nodes, fresh_handle
+from jitgrad.compiled.inner_recorder import InnerRecorder, symbolic_number
+from jitgrad.events import bump, log
+from jitgrad.runtime.engine.request import BackwardRequest, execute_request
+from jitgrad.state import state
+from jitgrad.tracer.history import BackwardEvent, History
+from jitgrad.tracer.recorder import EXTERNAL, HOOKED, input_kind
+
+__all__ = ["record_backward"]
+
+
+@dataclass(slots=True, eq=False)
+class _Reach:
+    """First half of the event: the leaves that the backward reaches; or why it cannot be recorded."""
+
+    leaves: tuple[int, ...]
+    refusal: str = ""
+
+    def replay(self, history: History) -> None:
+        """Nothing was computed yet."""
+
+
+def record_backward(recorder: Any, request: BackwardRequest) -> Any:
+    """Do a backward as an event of the trace; returns what ``execute_request`` would."""
+    if not _is_plain(recorder, request):
+        return _run_eagerly(recorder, request, "unusual arguments")
+    reach = _reach(recorder, request)
+    if reach.refusal:
+        return _run_eagerly(recorder, request, reach.refusal)
+    leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
+    if any(leaf._grad is not None for leaf in leaves):
+        olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
+        if recorder._rebinds(olds) is None:
+            return _run_eagerly(recorder, request, "another window looks at a .grad")
+    states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
+    key = ("<grads>", states)
+    node = recorder.node.children.get(key)
+    if node is None:
+        grown = _grow(recorder, request, leaves, key)
+        return _run_eagerly(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
+    recorder.node = node
+    return _repeat(recorder, node.event)
+
+
+def _is_plain(recorder: Any, request: BackwardRequest) -> bool:
+    """Requests whose checks would fail, or whose graph began elsewhere, are left to the engine itself."""
+    tensors = [*request.roots, *(g for g in request.grads if g is not None), *_inputs_of(request)]
+    if not all(hasattr(t, "_aval") for t in tensors) or len(request.roots) != len(request.grads):
+        return False
+    if any(g is None and r._aval.numel != 1 for r, g in zip(request.roots, request.grads, strict=True)):
+        return False
+    for root in request.roots:
+        if not root._requires_grad or root._tid != recorder.tid or root._grad_fn is not None or root._hooks:
+            return False
+    for t in _inputs_of(request):
+        if not t._requires_grad or t._hooks or (request.accumulate and not t.is_leaf):
+            return False
+        if not t.is_leaf and (t._tid != recorder.tid or t._grad_fn is not None):
+            return False
+    return True
+
+
+def _inputs_of(request: BackwardRequest) -> tuple[Any, ...]:
+    if request.inputs is None:
+        return ()
+    return tuple(request.inputs) if isinstance(request.inputs, tuple | list) else (request.inputs,)
+
+
+def _ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int | None, ...]:
+    tid = recorder.tid
+    return tuple([None if t is None else t._vid if t._tid == tid else recorder.enter(t) for t in tensors])
+
+
+def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
+    """Move to the first half of the event."""
+    roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
+    inputs = None if request.inputs is None else _ids(recorder, _inputs_of(request))
+    key = ("<backward>", roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
+           request.allow_unused)  # fmt: skip
+    node = recorder.node.children.get(key)
+    if node is None:
+        event = _find_leaves(recorder, request, [v for v in (*roots, *(inputs or ())) if v is not None])
+        node = recorder._publish(recorder.trie.grow(recorder.node, key, event), event)
+    recorder.node = node
+    return node.event
+
+
+def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _Reach:
+    history = recorder._live()
+    needed = [
+        v
+        for instr in ancestors(history, roots)
+        for v, need in zip(instr.inputs, instr.needs, strict=True)
+        if need and v not in history.defs or v in history.leaves
+    ] + [v for v in roots if v in history.leaves or v not in history.defs]
+    leaves = dict.fromkeys(history.leaves.get(v, v) for v in needed if isinstance(v, int))
+    for vid in leaves:
+        tensor = recorder.inputs[vid]
+        if not tensor._requires_grad:
+            continue
+        kind = input_kind(tensor)
+        if kind in (EXTERNAL, HOOKED):
+            return _Reach((), "a hooked leaf" if kind == HOOKED else "a graph that began outside the step")
+    if _has_hooked_values(recorder):
+        return _Reach((), "a hooked value")
+    if request.inputs is not None:
+        chosen = _ids(recorder, _inputs_of(request))
+        leaves = {history.leaves[v]: None for v in chosen if v in history.leaves}  # type: ignore[misc,index]
+    return _Reach(tuple(v for v in leaves if recorder.inputs[v]._requires_grad))
+
+
+def _has_hooked_values(recorder: Any) -> bool:
+    return any(h._hooks or h._retains_grad for h in recorder.handles)
+
+
+def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) -> Any:
+    """Run the engine over freshly built Nodes, recording; None if a rule could not be recorded."""
+    before = [(leaf, leaf._grad, leaf._grad._vid if leaf._grad is not None else -1) for leaf in leaves]
+    nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
+    inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
+    state.recorder = inner
+    try:
+        results = execute_request(request)
+    except Exception as error:
+        # whatever it was, eager execution will meet it too, and leave the leaves as eager execution does
+        log("record", "backward not recorded: %r", error)
+        _undo(before)
+        return None
+    finally:
+        state.recorder = recorder
+    event = _event(recorder, inner, nodes, before, results)
+    node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
+    recorder._publish(node, event)
+    recorder.node = node
+    _adopt(recorder, event, before, results)
+    return node, results
+
+
+def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
+    history = recorder._live()
+    numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
+    state.recorder = None
+    try:
+        return build_nodes(
+            history,
+            roots,
+            lambda v: fresh_handle(history.aval_of(v), None, recorder.tid, v),
+            recorder.inputs.__getitem__,
+            numbers,
+        )
+    finally:
+        state.recorder = recorder
+
+
+def _undo(before: list[tuple[Any, Any, int]]) -> None:
+    """Take back what a recording that failed did to the leaves."""
+    for leaf, grad, vid in before:
+        if grad is not None and grad._vid != vid:
+            grad._vid = vid
+            grad._vc[0] -= 1
+        leaf._grad = grad
+
+
+def _event(
+    recorder: Any, inner: InnerRecorder, nodes: dict[int, Any], before: list[tuple[Any, Any, int]], results: Any
+) -> BackwardEvent:
+    history = recorder._live()
+    sets, adds, writes, overwritten = [], [], [], []
+    for leaf, old, old_vid in before:
+        new = leaf._grad
+        source = history.leaves[leaf._vid]
+        if new is None or (new is old and new._vid == old_vid):
+            continue
+        if new is not old:
+            sets.append((source, new._vid, new._aval, new._requires_grad))
+            continue
+        adds.append((source, new._vid))
+        overwritten.append(old_vid)
+        if new._storage is not None and new._storage.addr:
+            writes.append((recorder.owner_of(new, old_vid), new._vid))
+    released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
+    returned = tuple(None if r is None else (r._vid, r._aval, r._requires_grad) for r in results)
+    return BackwardEvent(
+        tuple(inner.instrs), tuple(sets), tuple(adds), returned, released, tuple(inner.consts), tuple(overwritten),
+        tuple(writes),
+    )  # fmt: skip
+
+
+def _adopt(recorder: Any, event: BackwardEvent, before: list[tuple[Any, Any, int]], results: Any) -> None:
+    """The recording call's own handles are the ones a hit would make."""
+    for vid, tensor in event.consts:
+        recorder.inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
+    fresh = {id(r): r for r in results if r is not None and r._storage is None}
+    for leaf, old, _ in before:
+        new = leaf._grad
+        if new is not None and new is not old:
+            fresh[id(new)] = new
+        elif old is not None and old._storage is not None:
+            recorder._dirty.add(id(old._storage))
+    known = {id(h) for h in recorder.handles}
+    recorder.handles.extend(h for key, h in fresh.items() if key not in known)
+
+
+def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
+    """A hit: what the engine did, without the engine."""
+    inputs = recorder.inputs
+    for vid, tensor in event.consts:
+        inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
+    handle = recorder._handle
+    for leaf, vid, aval, requires_grad in event.sets:
+        inputs[leaf]._grad = handle(vid, aval, requires_grad)
+    for leaf, vid in event.adds:
+        grad = inputs[leaf]._grad
+        grad._vid = vid
+        grad._vc[0] += 1
+        if grad._storage is not None:
+            recorder._dirty.add(id(grad._storage))
+    return tuple([None if r is None else handle(*r) for r in event.results])
+
+
+def _run_eagerly(recorder: Any, request: BackwardRequest, reason: str) -> tuple[Any, ...]:
+    """End the segment; the engine runs over the trace's Nodes as it does eagerly."""
+    bump("fallbacks")
+    log("fusion", "backward runs eagerly: %s", reason)
+    roots = request.roots  # keep the roots' graph: they are alive here
+    recorder.flush()
+    state.recorder = None
+    try:
+        return execute_request(request)
+    finally:
+        state.recorder = recorder
+        del roots

@@ -1,0 +1,88 @@
+"""``explain``: what a compiled function did with one call.
+
+Owns: ``Explanation`` and how it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jitgrad.events import stats
+from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.history import EndEvent
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """One native call.
+
+    Attributes:
+        segment: the recorded operations.
+        kernels: names of the kernels it runs, in order.
+        notes: why steps were not fused, and which operations run eagerly.
+    """
+
+    segment: Segment
+    kernels: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"  {instr_text(i)}" for i in self.segment.instrs]
+        lines.append(f"  outputs {list(self.segment.outputs)}, writes {list(self.segment.writes)}")
+        lines += [f"  kernel {name}" for name in self.kernels]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What ``explain`` returns: values whose ``str()`` is readable.
+
+    Attributes:
+        result: what the function returned.
+        segments: one report per segment, in order.
+        counters: how much each counter of ``jitgrad.stats()`` rose.
+    """
+
+    result: Any
+    segments: list[SegmentReport]
+    counters: dict[str, int]
+
+    def __str__(self) -> str:
+        parts = [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
+        parts.append("counters " + ", ".join(f"{k}={v}" for k, v in self.counters.items() if v))
+        return "\n".join(parts)
+
+
+def instr_text(instr: Any) -> str:
+    """One line of SSA."""
+    outs = ", ".join(f"%{v}:{a!r}" for v, a in zip(instr.outputs, instr.avals, strict=True))
+    ins = ", ".join(f"%{v}" if isinstance(v, int) else repr(v) for v in instr.inputs)
+    params = f" {instr.params}" if instr.params else ""
+    where = f"  # {instr.where}" if instr.where else ""
+    return f"{outs} = {instr.op.name}({ins}){params}{where}"
+
+
+def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Call a compiled function once and tell what it ran.
+
+    Args:
+        fn: what ``jitgrad.compile`` returned.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if not hasattr(fn, "last_path"):
+        raise TypeError(f"explain() takes a function decorated with jitgrad.compile, not {fn!r}")
+    before = stats()
+    result = fn(*args, **kwargs)
+    counters = {name: value - before[name] for name, value in stats().items()}
+    reports = []
+    for event in fn.last_path():
+        if isinstance(event, EndEvent) and event.program is not None:
+            program = event.program.program
+            reports.append(SegmentReport(event.segment, program.kernel_names, program.notes))
+    return Explanation(result, reports, counters)

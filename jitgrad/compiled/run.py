@@ -1,0 +1,169 @@
+"""Running a compiled segment.
+
+Owns: buffers of one run, eager steps inside programs, and what happens when a kernel reports an error.
+In: an ``EndEvent`` and the recorder's buffers. Out: survivors with storages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.abi import EagerStep, NativeStep, Program
+from jitgrad.errors import JitgradError
+from jitgrad.events import bump
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.eager import run_numpy
+from jitgrad.runtime.executor import LoadedStep
+from jitgrad.tracer.flush import FRESH, PENDING, VIEW
+from jitgrad.tracer.graph import Const, Instr, Segment
+from jitgrad.tracer.history import EndEvent
+
+__all__ = ["LoadedProgram", "run_end"]
+
+
+class LoadedProgram:
+    """A program ready to run.
+
+    Attributes:
+        program: as codegen made it.
+        steps: ``LoadedStep`` for native ones, ``EagerStep`` as they are.
+        temporaries: value ids that only carry data between steps.
+    """
+
+    __slots__ = ("launches", "program", "segment", "steps", "temporaries")
+
+    def __init__(self, program: Program, segment: Segment) -> None:
+        self.program = program
+        self.segment = segment
+        self.steps = [LoadedStep(s) if isinstance(s, NativeStep) else s for s in program.steps]
+        kept = {vid for vid, _ in program.outputs}
+        made = {vid for s in program.steps if isinstance(s, NativeStep) for vid, _ in s.outputs}
+        made |= {vid for s in program.steps if isinstance(s, EagerStep) for vid in s.instr.outputs}
+        self.temporaries = tuple(made - kept)
+        native = [s for s in program.steps if isinstance(s, NativeStep)]
+        self.launches = sum(len(stage) for s in native for stage in s.stages)
+
+
+def run_end(recorder: Any, event: EndEvent, alive: list[Any]) -> None:
+    """Run a segment's program and hand out the storages."""
+    buffers = recorder.buffers
+    for handle, how in zip(alive, event.assign, strict=True):
+        if how == PENDING:
+            handle._storage.materialize(max(handle._aval.nbytes, 1))
+            buffers[handle._vid] = handle._storage
+    loaded = event.program
+    if loaded is not None:
+        _run(loaded, buffers, recorder.scalars)
+    for handle, how in zip(alive, event.assign, strict=True):
+        if how == FRESH:
+            handle._storage = buffers[handle._vid]
+        elif how == VIEW:
+            buffers[handle._vid] = handle._storage
+    for vid, owner in event.written:
+        buffers[vid] = buffers[owner]
+
+
+def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    for step in loaded.steps:
+        if type(step) is LoadedStep:
+            native = step.step
+            outputs = []
+            for vid, nbytes in native.outputs:
+                storage = buffers.get(vid)
+                if storage is None:
+                    storage = buffers[vid] = Storage(nbytes or 1)
+                outputs.append(storage.addr)
+            values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
+            if step.run([buffers[v].addr for v in native.inputs], outputs, values):
+                _replay_error(loaded, buffers, scalars)
+        else:
+            _run_eager(step.instr, loaded.segment, buffers, scalars)
+    for vid in loaded.temporaries:
+        buffers.pop(vid, None)
+
+
+def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    """An operation without a lowering, by its NumPy rule."""
+    bump("fallbacks")
+    arrays = [
+        _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
+    ]
+    try:
+        results = compute(instr, arrays)
+    except Exception as error:
+        error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
+        raise
+    for vid, result in zip(instr.outputs, results, strict=True):
+        storage = buffers.get(vid)
+        if storage is None:
+            storage = buffers[vid] = Storage(max(result.nbytes, 1))
+        np.copyto(storage.array(_row_major(result, instr)), result)
+
+
+def _row_major(result: Any, instr: Instr) -> Aval:
+    from_shape = {a.shape: a for a in instr.avals}
+    aval = from_shape[result.shape]
+    return aval if aval.is_contiguous and not aval.offset else type_aval(aval)
+
+
+def type_aval(aval: Aval) -> Aval:
+    """The row-major aval of the same shape and dtype."""
+    return make_aval(aval.shape, aval.dtype)
+
+
+def compute(instr: Instr, arrays: list[Any]) -> list[Any]:
+    """The NumPy rule, or for a view operation a copy of the window."""
+    op = instr.op
+    if op.numpy is not None:
+        return run_numpy(op, arrays, instr.params, instr.avals)
+    source, base = arrays[0], instr.input_avals[0]
+    assert base is not None and base.is_contiguous
+    flat = np.ascontiguousarray(source).reshape(-1)
+    return [
+        np.lib.stride_tricks.as_strided(
+            flat[a.offset - base.offset :], a.shape, tuple(s * a.dtype.itemsize for s in a.stride)
+        ).copy()
+        for a in instr.avals
+    ]
+
+
+def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> Any:
+    if isinstance(x, Const):
+        return x.value
+    if not isinstance(x, int):
+        return scalars[x.slot]
+    stored = segment.inputs.get(x)
+    if stored is None:
+        assert aval is not None
+        stored = type_aval(aval)
+    return buffers[x].array(stored)
+
+
+def _replay_error(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    """A kernel found bad data (an index out of range): run the segment again, one operation at a time.
+
+    Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
+    user's line, after the writes that came before it have been done.
+    """
+    segment = loaded.segment
+    values: dict[int, Any] = {vid: buffers[vid].array(aval).copy() for vid, aval in segment.inputs.items()}
+    for instr in segment.instrs:
+        arrays = [x.value if isinstance(x, Const) else values[x] if isinstance(x, int) else scalars[x.slot]
+                  for x in instr.inputs]  # fmt: skip
+        try:
+            results = compute(instr, arrays)
+        except Exception as error:
+            _write_back(segment, values, buffers)
+            error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
+            raise
+        values.update(zip(instr.outputs, results, strict=True))
+    raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
+
+
+def _write_back(segment: Segment, values: dict[int, Any], buffers: dict[int, Any]) -> None:
+    for vid, owner in segment.write_log:
+        if vid in values:
+            np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])

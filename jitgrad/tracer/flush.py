@@ -1,0 +1,68 @@
+"""The end of a segment, seen for the first time: what must be computed, stored, written.
+
+Owns: ``build_end`` and the ways a surviving handle gets its storage.
+In: the history and the surviving handles. Out: an ``EndEvent``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.history import EndEvent, History
+
+__all__ = ["FRESH", "HAS", "PENDING", "VIEW", "build_end"]
+
+# how a surviving handle gets its storage
+FRESH = 0  # a new one
+PENDING = 1  # views hold a storage without memory already: give that one memory
+VIEW = 2  # shares the storage of its base, which survives too
+HAS = 3  # has had one from before this segment
+
+
+def build_end(history: History, backend: Any, alive: list[Any]) -> EndEvent:
+    """Decide what the open segment must leave behind, and compile it."""
+    assign = tuple(_assignment(h) for h in alive)
+    survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
+    roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
+    here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
+    saved = backend.saved_vids(history, roots) if roots else set()
+    outputs = tuple(sorted((survivors | saved) & here))
+    writes = tuple((vid, owner) for owner, vid in history.writes.items())
+    segment = _segment(history, outputs, writes)
+    program = backend.compile_end(segment) if outputs or writes else None
+    layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
+    layouts += [(vid, history.avals[owner]) for vid, owner in writes]
+    layouts += [(vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in saved & here]
+    return EndEvent(program, assign, writes, outputs, tuple(layouts), bool(roots), bool(saved), segment)
+
+
+def _assignment(handle: Any) -> int:
+    storage = handle._storage
+    if storage is None:
+        return FRESH
+    if handle._base is not None:
+        return VIEW
+    return PENDING if not storage.addr else HAS
+
+
+def _stored_aval(aval: Aval, how: int) -> Aval:
+    """Fresh memory is row-major, whatever view of it the aval once described."""
+    return aval if how in (VIEW, HAS) else make_aval(aval.shape, aval.dtype)
+
+
+def _segment(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> Segment:
+    """The instructions that the outputs and writes need, in order, with the inputs that those need."""
+    wanted = set(outputs) | {vid for vid, _ in writes}
+    instrs: list[Instr] = []
+    for instr in reversed(history.instrs[history.start :]):
+        if wanted.isdisjoint(instr.outputs):
+            continue
+        instrs.append(instr)
+        wanted.update(v for v in instr.inputs if isinstance(v, int))
+    instrs.reverse()
+    made = {vid for instr in instrs for vid in instr.outputs}
+    wanted.update(owner for _, owner in writes)
+    inputs = {vid: history.aval_of(vid) for vid in sorted(wanted - made)}
+    return Segment(instrs, inputs, outputs, writes, tuple(history.write_log))

@@ -1,0 +1,201 @@
+"""What has been recorded along a path: events, and the state they add up to.
+
+Owns: the event classes and ``History``.
+Must not know: tensors, programs' insides, the engine.
+In: trie nodes. Out: the instructions, and who is leaf, overwritten, released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitgrad.ops.aval import Aval
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.trie import TrieNode
+
+__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent"]
+
+
+@dataclass(slots=True, eq=False)
+class InputEvent:
+    """A tensor from outside was used for the first time. kind: see ``recorder.input_kind``."""
+
+    vid: int
+    aval: Aval
+    kind: int
+
+    def replay(self, history: History) -> None:
+        history.avals[self.vid] = self.aval
+        if self.kind == 1:
+            history.leaves[self.vid] = self.vid
+
+
+@dataclass(slots=True, eq=False)
+class OpEvent:
+    """An operation of the user's code.
+
+    Attributes:
+        instr: the one whose outputs the user sees.
+        instrs: all of the event; usually just that one.
+        overwritten: value ids whose storage now holds something else.
+        writes: (owner id, value id): pending write to an existing storage.
+        leaf_rebinds: (value id, input id): the value is now what this leaf holds.
+        several: the operation returns a tuple.
+        ends_segment: the segment has reached its limit.
+        param_types: types of the params, where equal params of other types would mean something else.
+    """
+
+    instr: Instr
+    instrs: tuple[Instr, ...]
+    overwritten: tuple[int, ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
+    leaf_rebinds: tuple[tuple[int, int], ...] = ()
+    several: bool = False
+    ends_segment: bool = False
+    param_types: tuple[type, ...] | None = None
+
+    def replay(self, history: History) -> None:
+        history.extend(self.instrs)
+        history.overwritten.update(dict.fromkeys(self.overwritten, self.instrs[0]))
+        history.write(self.writes)
+        history.leaves.update(self.leaf_rebinds)
+
+
+@dataclass(slots=True, eq=False)
+class LeafEvent:
+    """``requires_grad_()`` on a value of this trace: from here on it is a leaf."""
+
+    vid: int
+
+    def replay(self, history: History) -> None:
+        history.leaves[self.vid] = self.vid
+
+
+@dataclass(slots=True, eq=False)
+class BackwardEvent:
+    """A whole backward.
+
+    Attributes:
+        instrs: everything the derivative rules recorded.
+        sets: (leaf's input id, value id, aval, requires_grad): ``leaf.grad`` becomes a new tensor.
+        adds: (leaf's input id, value id): the tensor that ``leaf.grad`` already is gets this value.
+        results: what ``grad()`` returned: (value id, aval, requires_grad), or None, per input.
+        released: outputs of instructions whose saved values are gone.
+        consts: (value id, tensor): tensors that a rule made by itself.
+        overwritten, writes: as in ``OpEvent``, for accumulation in place.
+    """
+
+    instrs: tuple[Instr, ...]
+    sets: tuple[tuple[int, int, Aval, bool], ...]
+    adds: tuple[tuple[int, int], ...]
+    results: tuple[tuple[int, Aval, bool] | None, ...]
+    released: frozenset[int]
+    consts: tuple[tuple[int, Any], ...] = ()
+    overwritten: tuple[int, ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
+
+    def replay(self, history: History) -> None:
+        for vid, tensor in self.consts:
+            history.avals[vid] = tensor._aval
+        history.extend(self.instrs)
+        history.released |= self.released
+        history.write(self.writes)
+        if self.instrs:
+            history.overwritten.update(dict.fromkeys(self.overwritten, self.instrs[-1]))
+
+
+@dataclass(slots=True, eq=False)
+class EndEvent:
+    """The end of a segment.
+
+    Attributes:
+        program: what to run; None if the segment computes nothing.
+        assign: per surviving handle, how it gets its storage (``flush.FRESH`` ...).
+        written: (value id, owner id): storages that the program wrote.
+        outputs: value ids that now have buffers (survivors, and values saved for a later backward).
+        avals: of the survivors, as they lie in their storages.
+        keeps_graph: some survivor has a graph.
+        saves: that graph can still be differentiated, and needs its saved values.
+        segment: what the program computes, for ``explain`` and for replaying an error.
+    """
+
+    program: Any
+    assign: tuple[int, ...]
+    written: tuple[tuple[int, int], ...]
+    outputs: tuple[int, ...]
+    avals: tuple[tuple[int, Aval], ...]
+    keeps_graph: bool
+    saves: bool
+    segment: Any
+
+    def replay(self, history: History) -> None:
+        history.avals.update(self.avals)
+        history.start = len(history.instrs)
+        history.writes.clear()
+        history.write_log.clear()
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """The state that a path's events add up to.
+
+    Attributes:
+        tip: how far down the path this state is.
+        instrs: all of the path; those from ``start`` on belong to the open segment.
+        defs: value id -> (instruction, which output).
+        leaves: value id -> the input id of the leaf that holds the value.
+        avals: of inputs and materialised values, with their layouts.
+        overwritten: value id -> the instruction that replaced it in its storage.
+        released: see ``BackwardEvent.released``.
+        writes: owner id -> value id, pending in the open segment.
+        write_log: every (value id, owner id) of the open segment, in order.
+    """
+
+    tip: TrieNode | None = None
+    instrs: list[Instr] = field(default_factory=list)
+    start: int = 0
+    defs: dict[int, tuple[Instr, int]] = field(default_factory=dict)
+    leaves: dict[int, int] = field(default_factory=dict)
+    avals: dict[int, Aval] = field(default_factory=dict)
+    overwritten: dict[int, Instr] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    writes: dict[int, int] = field(default_factory=dict)
+    write_log: list[tuple[int, int]] = field(default_factory=list)
+
+    def write(self, pairs: tuple[tuple[int, int], ...]) -> None:
+        self.writes.update(pairs)
+        self.write_log.extend((vid, owner) for owner, vid in pairs)
+
+    def extend(self, instrs: tuple[Instr, ...]) -> None:
+        for instr in instrs:
+            self.instrs.append(instr)
+            for nr, vid in enumerate(instr.outputs):
+                self.defs[vid] = (instr, nr)
+
+    @staticmethod
+    def replay(tip: TrieNode) -> History:
+        """The history of the path that ends at ``tip``."""
+        history = History()
+        history.advance(tip)
+        return history
+
+    def advance(self, tip: TrieNode) -> None:
+        """Replay what lies between here and ``tip``, which is further down the same path."""
+        path = []
+        node: TrieNode | None = tip
+        while node is not self.tip and node is not None:
+            path.append(node.event)
+            node = node.parent
+        for event in reversed(path):
+            if event is not None:
+                event.replay(self)
+        self.tip = tip
+
+    def aval_of(self, vid: int) -> Aval:
+        """What is known of a value."""
+        found = self.avals.get(vid)
+        if found is not None:
+            return found
+        instr, nr = self.defs[vid]
+        return instr.avals[nr]

@@ -1,0 +1,155 @@
+"""Python numbers in a trace: constants at first, run-time scalars once they change.
+
+Owns: ``NumberKeys``.
+Must not know: what the numbers are for.
+
+# Note [Number promotion]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# ``x * 0.5`` is keyed by the value 0.5, so that constants fold. When the same event comes with another number, the
+# numbers that differ are promoted: the new child is keyed without them and takes them as arguments, so a schedule costs
+# one compile, however long. The promoted child starts an empty subtree; to promote *all* numbers that changed between
+# the two calls at once, ``_shadow`` walks the old subtree beside the new one: a number that differs from what the old
+# path saw at the same place is promoted the first time it is met. Exponents stay static: they choose the formula.
+# The numbers of the optimizers' update operations are promoted from the start: bias corrections change every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.events import bump, log
+from jitgrad.ops.table import Op
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.graph import Const, RuntimeScalar
+from jitgrad.tracer.trie import TrieNode
+
+__all__ = ["Mark", "NumberKeys", "is_number"]
+
+_STATIC = frozenset({"pow", "float_power"})
+_RUNTIME = "<run-time>"
+
+
+class Mark(NamedTuple):
+    """What a parent must remember of a child with numbers: its number-blind key, its numbers, which are arguments."""
+
+    blind: Any
+    numbers: tuple[Any, ...]
+    mask: tuple[bool, ...]
+
+
+def is_number(value: Any) -> bool:
+    """A Python or NumPy number."""
+    return isinstance(value, int | float | np.number | np.bool_)
+
+
+def _promotable(op: Op, value: Any) -> bool:
+    return op.name not in _STATIC and type(value) in (int, float)
+
+
+def _always(op: Op) -> bool:
+    """The optimizers' update operations, whose names begin with an underscore."""
+    return op.name.startswith("_")
+
+
+def _blind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any) -> Any:
+    """The key without the numbers' values."""
+    return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else type(x) for x in inputs]), params)
+
+
+def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
+    """The key with only the promoted numbers' values left out."""
+    pairs = zip(inputs, mask, strict=True)
+    values = [_RUNTIME if hidden else None if isinstance(x, TensorBase) else (x or repr(x)) for x, hidden in pairs]
+    return (blind, tuple(values))
+
+
+class NumberKeys:
+    """Finds and makes events whose inputs include Python numbers; one per call."""
+
+    __slots__ = ("_shadow",)
+
+    def __init__(self) -> None:
+        self._shadow: TrieNode | None = None
+
+    def promoted_hit(
+        self, recorder: Any, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any = None
+    ) -> TrieNode | None:
+        """The child whose promoted numbers take today's values, which become this call's run-time scalars."""
+        node = recorder.node
+        if not node.masks:
+            return None
+        blind = _blind(op, inputs, params, prefix)
+        mask = node.masks.get(blind)
+        if mask is None:
+            return None
+        child: TrieNode | None = node.children.get(_masked(blind, inputs, mask))
+        if child is not None:
+            recorder.scalars.extend([x for x, hidden in zip(inputs, mask, strict=True) if hidden])
+        return child
+
+    def operands(
+        self,
+        recorder: Any,
+        op: Op,
+        inputs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        ids: list[Any],
+        key: Any,
+        prefix: Any = None,
+    ) -> tuple[tuple[Any, ...], Any, list[Any], Mark | None]:
+        """(operands of the new instruction, its key, the run-time scalars it adds, what to remember)."""
+        if all(isinstance(x, TensorBase) for x in inputs):
+            return tuple(ids), key, [], None
+        blind = _blind(op, inputs, params, prefix)
+        mask = self._mask(recorder.node, op, blind, inputs)
+        fresh: list[Any] = []
+        operands: list[Any] = []
+        for x, vid, hidden in zip(inputs, ids, mask, strict=True):
+            if isinstance(x, TensorBase):
+                operands.append(vid)
+            elif hidden:
+                operands.append(RuntimeScalar(recorder.node.next_scalar + len(fresh), isinstance(x, float)))
+                fresh.append(x)
+            else:
+                operands.append(Const(x))
+        numbers = tuple(None if isinstance(x, TensorBase) else x for x in inputs)
+        if fresh:
+            key = _masked(blind, inputs, mask)
+        return tuple(operands), key, fresh, Mark(blind, numbers, mask)
+
+    def _mask(self, node: TrieNode, op: Op, blind: Any, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
+        """Which numbers differ from what was seen here, or at the same place of the old path."""
+        mask = [_always(op) and not isinstance(x, TensorBase) for x in inputs]
+        for source in (node, self._shadow):
+            seen = source.seen.get(blind) if source is not None else None
+            if source is None or seen is None:
+                continue
+            for i, (x, old) in enumerate(zip(inputs, seen[0], strict=True)):
+                if not isinstance(x, TensorBase) and _promotable(op, x) and repr(x) != repr(old):
+                    mask[i] = True
+            mask = [a or b for a, b in zip(mask, source.masks.get(blind, (False,) * len(mask)), strict=True)]
+        return tuple(mask)
+
+    def follow(self, child: TrieNode, mark: Mark | None) -> None:
+        """A child was recorded: remember its numbers, and move the shadow along."""
+        parent, shadow = child.parent, self._shadow
+        assert parent is not None
+        if mark is None:
+            self._shadow = shadow.children.get(child.key) if shadow is not None else None
+            return
+        self._shadow = _last_child(parent, mark.blind)
+        if self._shadow is None and shadow is not None:
+            self._shadow = _last_child(shadow, mark.blind)
+        if any(mark.mask):
+            bump("promotions")
+            log("recompiles", "a number changed and is an argument now: %s", mark)
+            parent.masks[mark.blind] = mark.mask
+        parent.seen[mark.blind] = (mark.numbers, child.key)
+
+
+def _last_child(node: TrieNode, blind: Any) -> TrieNode | None:
+    """Where the numbers last recorded at ``node`` led."""
+    seen = node.seen.get(blind)
+    return node.children.get(seen[1]) if seen is not None else None

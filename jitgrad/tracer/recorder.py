@@ -1,0 +1,589 @@
+"""The recorder: turns the operations of one call into a path of the trie.
+
+Owns: ``Recorder`` - stamps, hits, misses, in-place writes and aliases of one call.
+Must not know: LLVM, the engine, NumPy. What it needs from above comes in through ``Backend``.
+In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the backend; handles, handed to the user.
+
+# Note [Aliases in a trace]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# Values are immutable; storages are not. ``_slots`` lists, per storage, the handles of this call that look at it.
+# A write to a storage that one handle (or several with the very same window) looks at is recorded: the handles move
+# on to the new value, and the segment's end writes it into the storage, once. A write while a *different* live window
+# looks on is not worth modelling: the segment ends there and the write is done eagerly, on the real memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jitgrad.dtypes import get_default_dtype
+from jitgrad.errors import JitgradError
+from jitgrad.events import bump, log
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, tensor_class
+from jitgrad.tracer.flush import build_end
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.history import EndEvent, History, InputEvent, LeafEvent, OpEvent
+from jitgrad.tracer.numbers import NumberKeys, is_number
+from jitgrad.tracer.rules import out_avals_of, user_line
+from jitgrad.tracer.trie import Trie, TrieNode
+
+__all__ = ["EXTERNAL", "Backend", "Recorder", "Slot", "input_kind"]
+
+_END, _IN, _ALIAS, _GRAD, _LEAF, _HOOKS, _WRITE, _OUTSIDE = (
+    f"<{n}>" for n in ("end", "in", "alias", "grad", "leaf", "hooks", "write", "outside")
+)
+PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
+_tids = itertools.count(1)
+_getrefcount = sys.getrefcount
+
+
+class Backend(Protocol):
+    """What the levels above do for a recorder."""
+
+    def compile_end(self, segment: Any) -> Any: ...
+    def run(self, recorder: Recorder, event: EndEvent, alive: list[Any]) -> None: ...
+    def pending_storage(self) -> Any: ...
+    def inplace_eagerly(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None: ...
+    def new_graph(self, recorder: Recorder) -> Any: ...
+    def check_inplace(self, op: Op, target: Any, aval: Aval) -> None: ...
+    def check_writable_leaf(self, target: Any) -> None: ...
+    def split_args(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]: ...
+    def saved_vids(self, history: History, roots: list[int]) -> set[int]: ...
+    def record_backward(self, recorder: Recorder, request: Any) -> Any: ...
+    def alias_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
+    def cast_after(self, instr: Instr, dtype: Any) -> tuple[tuple[Instr, ...], Instr]: ...
+
+
+def input_kind(tensor: Any) -> int:
+    """PLAIN: outside any graph. LEAF. HOOKED: Python wants to see its gradient. EXTERNAL: its graph began elsewhere."""
+    if not tensor._requires_grad:
+        return PLAIN
+    if not tensor.is_leaf:
+        return EXTERNAL
+    return HOOKED if tensor._hooks or tensor._post_accumulate_hooks else LEAF
+
+
+class Slot:
+    """The handles that look at one storage. ``owner`` is the value id that has it in ``buffers``."""
+
+    __slots__ = ("handles", "owner")
+
+    def __init__(self, tensor: Any, owner: int) -> None:
+        self.handles = [tensor]
+        self.owner = owner
+
+
+class Recorder:
+    """State of one call.
+
+    Attributes:
+        tid: stamps of this call carry it.
+        node: where the path has got to.
+        handles: results since the last segment's end, in order; see ``flush``.
+        inputs: value id -> tensor, for what came from outside (and leaves made inside).
+        buffers: value id -> storage, for what has memory.
+        scalars: run-time scalars so far.
+        history: what the path has recorded, or None while every event was a hit.
+        graph: what escaping results hold on to.
+    """
+
+    __slots__ = (
+        "_cls",
+        "_dirty",
+        "_new",
+        "_numbers",
+        "_slots",
+        "backend",
+        "buffers",
+        "graph",
+        "handles",
+        "history",
+        "inputs",
+        "misses",
+        "node",
+        "scalars",
+        "segment_limit",
+        "tid",
+        "trie",
+    )
+
+    def __init__(self, trie: Trie, backend: Backend, segment_limit: int) -> None:
+        self.trie = trie
+        self.backend = backend
+        self.tid = next(_tids)
+        self.node: TrieNode = trie.root((state.grad_enabled, get_default_dtype()))
+        self.handles: list[Any] = []
+        self.inputs: dict[int, Any] = {}
+        self.buffers: dict[int, Any] = {}
+        self.scalars: list[int | float] = []
+        self.history: History | None = None
+        self.misses = 0
+        self.segment_limit = segment_limit
+        self._slots: dict[int, Slot] = {}
+        self._dirty: set[int] = set()
+        self._numbers = NumberKeys()
+        self._cls = tensor_class()
+        self._new = self._cls.__new__
+        self.graph = backend.new_graph(self)
+
+    # ---- hits ------------------------------------------------------------------------------------------------
+
+    def binary(self, op: Op, a: Any, b: Any) -> Any:
+        """``a op b`` from an operator of Tensor: the shortest path of a hit."""
+        tid = self.tid
+        ia = a._vid if a._tid == tid else self.enter(a)
+        if isinstance(b, TensorBase):
+            key: Any = (op, ia, b._vid if b._tid == tid else self.enter(b))
+        elif type(b) is float or type(b) is int:
+            key = (op, ia, (b or repr(b), type(b)))
+        else:
+            return self._odd_operand(op, a, b)
+        node = self.node.children.get(key)
+        if node is None or node.special:
+            return self.apply(op, (a, b))
+        self.node = node
+        out = self._new(self._cls)
+        out._tid = tid
+        out._vid = node.vid
+        out._aval = node.aval
+        if node.requires_grad:
+            out._requires_grad = True
+            out._graph = self.graph
+        else:
+            out._requires_grad = False
+        self.handles.append(out)
+        return out
+
+    def _odd_operand(self, op: Op, a: Any, b: Any) -> Any:
+        """NumPy scalars become Python numbers; bool is a number; anything else is not ours."""
+        if is_number(b):
+            return self.apply(op, (a, b.item() if hasattr(b, "item") else b))
+        return NotImplemented
+
+    def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Any operation: inputs, then static params."""
+        inputs, params = self.backend.split_args(op, args)
+        tid = self.tid
+        ids: list[Any] = []
+        numeric = False
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                ids.append(x._vid if x._tid == tid else self.enter(x))
+            else:
+                ids.append((x or repr(x), type(x)))
+                numeric = True
+        key = (op, tuple(ids), params)
+        if op.num_inputs == 2 and not params:
+            key = (op, ids[0], ids[1])
+        node = self.node.children.get(key)
+        if node is None:
+            if numeric:
+                node = self._numbers.promoted_hit(self, op, inputs, params)
+            if node is None:
+                return self._grow(op, inputs, params, ids, key)
+        elif node.event.param_types is not None and node.event.param_types != tuple(map(type, params)):
+            return self._typed(op, inputs, params, ids, (key, tuple(map(type, params))))
+        self.node = node
+        return self._results(node, inputs)
+
+    def _typed(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
+        """Params that compare equal but differ in type (1, 1.0, True) are different events."""
+        node = self.node.children.get(key)
+        if node is None:
+            return self._grow(op, inputs, params, ids, key)
+        self.node = node
+        return self._results(node, inputs)
+
+    def _results(self, node: TrieNode, inputs: tuple[Any, ...]) -> Any:
+        """Handles for a node's results."""
+        event = node.event
+        instr = event.instr
+        outs = []
+        for nr, (vid, aval) in enumerate(zip(instr.outputs, instr.avals, strict=True)):
+            out = self._handle(vid, aval, instr.requires_grad and aval.dtype.category == 2)
+            if nr:
+                out._output_nr = nr
+            if instr.op.is_view:
+                self._link_view(out, inputs[0])
+            outs.append(out)
+        if event.ends_segment:
+            self.flush()
+        return tuple(outs) if event.several else outs[0]
+
+    def _handle(self, vid: int, aval: Aval, requires_grad: bool) -> Any:
+        out = self._new(self._cls)
+        out._tid = self.tid
+        out._vid = vid
+        out._aval = aval
+        out._requires_grad = requires_grad
+        if requires_grad:
+            out._graph = self.graph
+        self.handles.append(out)
+        return out
+
+    def _link_view(self, out: Any, source: Any) -> None:
+        """Let a view share its source's storage, be it pending, and version."""
+        storage = source._storage
+        if storage is None:
+            storage = source._storage = self.backend.pending_storage()
+            self._slots[id(storage)] = Slot(source, source._vid)
+        out._storage = storage
+        out._base = source if source._base is None else source._base
+        out._vc = source._vc
+        slot = self._slots.get(id(storage))
+        if slot is None:
+            slot = self._slots[id(storage)] = Slot(source, source._vid)
+        slot.handles.append(out)
+
+    # ---- inputs ----------------------------------------------------------------------------------------------
+
+    def enter(self, tensor: Any) -> int:
+        """Stamp a tensor that this call has not seen (under this stamp); returns its value id."""
+        storage = tensor._storage
+        if storage is None:
+            raise JitgradError("this tensor belongs to a compiled step that another thread is still recording")
+        kind = input_kind(tensor) if tensor._requires_grad else PLAIN
+        if kind == EXTERNAL:
+            tensor.grad_fn  # noqa: B018 - binds the graph of an earlier call before its stamp is overwritten
+        slot = self._slots.get(id(storage))
+        if slot is not None:
+            return self._enter_alias(tensor, storage, slot, kind)
+        vid = self._input(tensor, storage, (_IN, tensor._aval, kind), kind)
+        self._slots[id(storage)] = Slot(tensor, vid)
+        return vid
+
+    def _input(self, tensor: Any, storage: Any, key: Any, kind: int) -> int:
+        node = self.node.children.get(key)
+        if node is None:
+            event = InputEvent(self.node.next_vid, tensor._aval, kind)
+            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node.vid = event.vid
+        self.node = node
+        vid = node.vid
+        tensor._tid = self.tid
+        tensor._vid = vid
+        self.inputs[vid] = tensor
+        self.buffers[vid] = storage
+        return vid
+
+    def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
+        """A second handle on a storage: the same value if the window is the same, else one more input."""
+        for other in slot.handles:
+            if other._aval is tensor._aval and other._tid == self.tid:
+                vid = self._same_value(tensor, other._vid, kind)
+                break
+        else:
+            if id(storage) in self._dirty:
+                self.flush()
+            vid = self._input(tensor, storage, (_IN, tensor._aval, kind), kind)
+        slot.handles.append(tensor)
+        return vid
+
+    def _same_value(self, tensor: Any, vid: int, kind: int) -> int:
+        """The value id for another handle on a known value; a leaf of its own needs an id of its own."""
+        tensor._tid = self.tid
+        if kind == PLAIN:
+            tensor._vid = vid
+            return vid
+        key = (_ALIAS, vid, kind)
+        node = self.node.children.get(key)
+        if node is None:
+            event = self._alias_event(vid, kind)
+            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node.vid = event.instr.outputs[0]
+        self.node = node
+        tensor._vid = node.vid
+        self.inputs[node.vid] = tensor
+        return node.vid
+
+    def _alias_event(self, vid: int, kind: int) -> OpEvent:
+        history = self._live()
+        aval = history.aval_of(vid)
+        fresh = self.node.next_vid
+        instr = self.backend.alias_instr(vid, fresh, aval)
+        rebinds = ((fresh, fresh),) if kind == LEAF else ()
+        return OpEvent(instr, (instr,), leaf_rebinds=rebinds)
+
+    # ---- misses ----------------------------------------------------------------------------------------------
+
+    def _live(self) -> History:
+        """The history of the path so far. Hits leave it behind; it catches up here."""
+        if self.history is None:
+            self.history = History()
+        if self.history.tip is not self.node:
+            self.history.advance(self.node)
+        return self.history
+
+    def _publish(self, node: TrieNode, event: Any, mark: Any = None) -> TrieNode:
+        """Make a new event findable and part of the history."""
+        history = self._live()
+        if event is not None:
+            event.replay(history)
+        history.tip = node
+        self.misses += 1
+        self._numbers.follow(node, mark)
+        log("record", "miss: %s", node.key)
+        return Trie.publish(node)
+
+    def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
+        """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
+        self._live()
+        operands, key, fresh_scalars, mark = self._numbers.operands(self, op, inputs, params, ids, key)
+        instr, several = self._instr(op, inputs, params, operands)
+        event = OpEvent(instr, (instr,), several=several)
+        event.param_types = tuple(map(type, params)) if any(type(p) in (float, bool) for p in params) else None
+        vids, scalars = len(instr.outputs), len(fresh_scalars)
+        node = self.trie.grow(self.node, key, event, vids=vids, scalars=scalars)
+        node.vid, node.aval = instr.outputs[0], instr.avals[0]
+        node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category == 2
+        history = self._live()
+        event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
+        node.special = bool(op.is_view or several or event.ends_segment or scalars or event.param_types is not None)
+        self._publish(node, event, mark)
+        self.scalars.extend(fresh_scalars)
+        self.node = node
+        return self._results(node, inputs)
+
+    def _instr(
+        self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], operands: tuple[Any, ...]
+    ) -> tuple[Instr, bool]:
+        """Shape rule and graph membership of a new operation."""
+        avals, several = out_avals_of(op, inputs, params)
+        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        joins = state.grad_enabled and bool(op.vjps) and any(needs)
+        first = self.node.next_vid
+        instr = Instr(
+            op,
+            operands,
+            params,
+            tuple(range(first, first + len(avals))),
+            avals,
+            tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs),
+            joins,
+            needs,
+            user_line(),
+        )
+        return instr, several
+
+    # ---- in place --------------------------------------------------------------------------------------------
+
+    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
+        inputs, params = self.backend.split_args(op, args)
+        tid = self.tid
+        ids: list[Any] = []
+        numeric = False
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                ids.append(x._vid if x._tid == tid else self.enter(x))
+            else:
+                ids.append((x or repr(x), type(x)))
+                numeric = True
+        rebinds = self._rebinds(targets)
+        if rebinds is None:
+            return self._write_outside(op, targets, args)
+        target_ids = tuple([t._vid for t in targets])
+        key = (_WRITE, op, target_ids, tuple(ids), params)
+        node = self.node.children.get(key)
+        if node is None and numeric:
+            node = self._numbers.promoted_hit(self, op, inputs, params, (_WRITE, target_ids))
+        if node is None:
+            node = self._grow_inplace(op, targets, inputs, params, ids, key)
+        self.node = node
+        self._rebind(node, targets, rebinds)
+        if node.event.ends_segment:
+            self.flush()
+        return targets
+
+    def _rebinds(self, targets: tuple[Any, ...]) -> list[Any] | None:
+        """Other handles that look at the targets through the same window; None if a different window looks on."""
+        same: list[Any] = []
+        for nr, target in enumerate(targets):
+            if target._tid != self.tid:
+                self.enter(target)
+            storage = target._storage
+            if storage is None:
+                continue
+            slot = self._slots.get(id(storage))
+            if slot is None or len(slot.handles) == 1:
+                continue
+            if not self._others(target, slot, nr, same):
+                return None
+        return same
+
+    def _others(self, target: Any, slot: Slot, nr: int, same: list[Any]) -> bool:
+        """Sort the other live handles of a slot; drop the dead ones."""
+        # a dead handle is held by: the slot's list, maybe self.handles, the loop variable, the call's argument
+        pending = {id(h) for h in self.handles}
+        kept = []
+        ok = True
+        for other in slot.handles:
+            if other is not target and _getrefcount(other) <= 3 + (id(other) in pending):
+                continue
+            kept.append(other)
+            if other is target:
+                continue
+            if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
+                same.append((nr, other))
+            else:
+                ok = False
+        slot.handles = kept
+        return ok
+
+    def _rebind(self, node: TrieNode, targets: tuple[Any, ...], rebinds: list[Any]) -> None:
+        """Move the targets, and whoever shares their window, on to the written values."""
+        event = node.event
+        instr = event.instr
+        joins = instr.requires_grad
+        for target, vid in zip(targets, instr.outputs, strict=True):
+            target._vid = vid
+            target._vc[0] += 1
+            if joins and not target._requires_grad:
+                target._requires_grad = True
+            if joins:
+                target._graph, target._grad_fn = self.graph, None
+            storage = target._storage
+            if storage is not None:
+                self._dirty.add(id(storage))
+        for nr, other in rebinds:
+            other._vid = instr.outputs[nr]
+
+    def _grow_inplace(
+        self,
+        op: Op,
+        targets: tuple[Any, ...],
+        inputs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        ids: list[Any],
+        key: Any,
+    ) -> TrieNode:
+        history = self._live()
+        operands, key, fresh_scalars, mark = self._numbers.operands(
+            self, op, inputs, params, ids, key, (_WRITE, tuple(t._vid for t in targets))
+        )
+        instr, _ = self._instr(op, inputs, params, operands)
+        for target, aval in zip(targets, instr.avals, strict=True):
+            self.backend.check_inplace(op, target, aval)
+            self.backend.check_writable_leaf(target)
+        instrs, final = self._as_targets(instr, targets)
+        writes, leaves = [], []
+        for target, vid in zip(targets, final.outputs, strict=True):
+            storage = target._storage
+            if storage is not None and storage.addr:
+                writes.append((self.owner_of(target, target._vid), vid))
+            for handle in self._slots[id(storage)].handles if storage is not None else (target,):
+                if handle._vid in history.leaves and handle._requires_grad:
+                    leaves.append((vid, history.leaves[handle._vid]))
+        event = OpEvent(final, instrs, tuple(t._vid for t in targets), tuple(writes), tuple(leaves))
+        event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
+        count = sum(len(i.outputs) for i in instrs)
+        node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
+        self._publish(node, event, mark)
+        self.scalars.extend(fresh_scalars)
+        return node
+
+    def _as_targets(self, instr: Instr, targets: tuple[Any, ...]) -> tuple[tuple[Instr, ...], Instr]:
+        """Append a cast where the result's dtype is not the target's."""
+        if len(targets) != 1 or instr.avals[0].dtype is targets[0]._aval.dtype:
+            return (instr,), instr
+        return self.backend.cast_after(instr, targets[0]._aval.dtype)
+
+    def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """End the segment and write eagerly; what looked at the storage is looked at afresh."""
+        self.flush()
+        bump("fallbacks")
+        log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
+        self.backend.inplace_eagerly(op, targets, args)
+        for target in targets:
+            self.forget(target)
+        return targets
+
+    def owner_of(self, tensor: Any, vid: int) -> int:
+        """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
+        return self._slots.setdefault(id(tensor._storage), Slot(tensor, vid)).owner
+
+    def forget(self, tensor: Any) -> None:
+        """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
+        slot = self._slots.pop(id(tensor._storage), None)
+        for handle in slot.handles if slot is not None else ():
+            handle._tid = 0
+        tensor._tid = 0
+
+    # ---- modes, leaves, hooks --------------------------------------------------------------------------------
+
+    def _mark(self, key: Any, event: Any = None, make: Callable[[], Any] | None = None) -> TrieNode:
+        """An event without results."""
+        node = self.node.children.get(key)
+        if node is None:
+            self._live()
+            event = make() if make is not None else event
+            node = self._publish(self.trie.grow(self.node, key, event), event)
+        self.node = node
+        return node
+
+    def set_grad_mode(self, enabled: bool) -> None:
+        """Grad mode is part of the path, so no operation has to carry it."""
+        node = self.node.children.get(enabled)
+        self.node = node if node is not None else self._mark(enabled)
+
+    def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
+        """A value of the trace becomes a leaf, or leaves the graph."""
+        if tensor._tid != self.tid:
+            return
+        self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
+        self.inputs[tensor._vid] = tensor
+
+    def add_hooks(self, tensor: Any) -> None:
+        """A value of the trace got a hook: from here on the path is another one."""
+        if tensor._tid != self.tid:
+            self.enter(tensor)
+        self._mark((_HOOKS, tensor._vid))
+
+    def read(self, tensor: Any) -> None:
+        """Python wants to see a value: run what it depends on."""
+        storage = tensor._storage
+        if storage is None or not storage.addr:
+            if tensor._tid == self.tid:
+                self.flush()
+        elif id(storage) in self._dirty:
+            self.flush()
+
+    def grad_fn_of(self, tensor: Any) -> Any:
+        """The Node of a value of this trace, built on demand."""
+        return self.graph.node_of(tensor)
+
+    def record_backward(self, request: Any) -> Any:
+        """A whole backward is one event; the engine belongs to the levels above."""
+        return self.backend.record_backward(self, request)
+
+    # ---- the end of a segment --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """End the segment: run it, and give every handle that somebody still holds its storage.
+
+        Who still holds a handle is exact: the list, the loop variable and the argument are three references.
+        """
+        alive = [h for h in self.handles if _getrefcount(h) > 3]
+        key = (_END, *[h._vid for h in alive])
+        node = self.node.children.get(key)
+        if node is None:
+            node = self._grow_end(key, alive)
+        self.node = node
+        self.handles = []
+        event = node.event
+        self.backend.run(self, event, alive)
+        if event.keeps_graph:
+            self.graph.keep(node, alive, event.saves)
+        self._dirty.clear()
+
+    def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
+        history = self._live()
+        event = build_end(history, self.backend, alive)
+        node = self.trie.grow(self.node, key, event)
+        return self._publish(node, event)

@@ -1,0 +1,140 @@
+"""The trie of recorded events.
+
+Owns: ``TrieNode``, ``Trie`` and its bound.
+Must not know: what events mean (``events``), tensors, programs.
+
+# Note [Trace trie]
+# ~~~~~~~~~~~~~~~~~
+# A trace is a path. Each node is one event after its parent's; the key says everything that could make the event
+# different (design: operation, operand ids, static params, layouts, grad mode by position, ...). A hit moves down with
+# one dict look-up and builds nothing but a handle. A miss adds a child; before the first miss of a call, the history
+# of the path so far is rebuilt from the nodes' own events (``history.History.replay``), so nothing is run twice.
+# Value ids are numbered along the path: every call that takes the path gives the same value the same id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.events import bump
+from jitgrad.ops.aval import Aval
+
+__all__ = ["Trie", "TrieNode"]
+
+
+class TrieNode:
+    """One recorded event.
+
+    Attributes:
+        children: key -> next event.
+        parent: the event before; None at a root.
+        key: under which the parent holds this node.
+        event: what happened, for replays.
+        vid, aval, requires_grad: of the (first) result, for events that make one.
+        special: the fast path of ``Recorder.binary`` must not finish this node by itself.
+        next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
+        masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
+        seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
+        tick: when a call last ended here.
+    """
+
+    __slots__ = (
+        "aval",
+        "children",
+        "event",
+        "key",
+        "masks",
+        "next_scalar",
+        "next_vid",
+        "parent",
+        "requires_grad",
+        "seen",
+        "special",
+        "tick",
+        "vid",
+    )
+
+    def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
+        self.children: dict[Any, TrieNode] = {}
+        self.parent = parent
+        self.key = key
+        self.event = event
+        self.vid = -1
+        self.aval: Aval | None = None
+        self.requires_grad = False
+        self.special = False
+        self.next_vid = next_vid
+        self.next_scalar = next_scalar
+        self.masks: dict[Any, tuple[bool, ...]] = {}
+        self.seen: dict[Any, tuple[Any, ...]] = {}
+        self.tick = 0
+
+
+class Trie:
+    """All paths of one compiled function.
+
+    Attributes:
+        roots: one per state that a call can start in (grad mode, default dtype).
+        size: number of nodes.
+        clock: calls so far; stamps the ends of paths for the LRU.
+    """
+
+    __slots__ = ("clock", "limit", "roots", "size")
+
+    def __init__(self, limit: int) -> None:
+        self.roots: dict[Any, TrieNode] = {}
+        self.size = 0
+        self.clock = 0
+        self.limit = limit
+
+    def root(self, start: Any) -> TrieNode:
+        """The root for calls that start in the given state."""
+        found = self.roots.get(start)
+        return found if found is not None else self.roots.setdefault(start, TrieNode(None, start, None, 0, 0))
+
+    def grow(self, parent: TrieNode, key: Any, event: Any, vids: int = 0, scalars: int = 0) -> TrieNode:
+        """Add a child; it becomes visible to other threads only when it is complete (``publish``)."""
+        self.size += 1
+        return TrieNode(parent, key, event, parent.next_vid + vids, parent.next_scalar + scalars)
+
+    @staticmethod
+    def publish(node: TrieNode) -> TrieNode:
+        """Let calls find ``node`` from now on."""
+        assert node.parent is not None
+        node.parent.children[node.key] = node
+        return node
+
+    def end_of_call(self, node: TrieNode) -> None:
+        """Note that a call ended at ``node``, and keep the trie within its bound."""
+        self.clock += 1
+        node.tick = self.clock
+        if self.size > self.limit:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drop the least recently used half of the paths."""
+        ends = self._ends()
+        ends.sort(key=lambda n: n.tick)
+        for end in ends[: max(1, len(ends) // 2)]:
+            self._prune(end)
+        bump("evictions", max(1, len(ends) // 2))
+
+    def _ends(self) -> list[TrieNode]:
+        """The leaves of the trie."""
+        ends = []
+        stack = list(self.roots.values())
+        while stack:
+            node = stack.pop()
+            children = list(node.children.values())
+            stack.extend(children)
+            if not children and node.parent is not None:
+                ends.append(node)
+        return ends
+
+    def _prune(self, node: TrieNode) -> None:
+        """Remove a leaf, and its ancestors as far as nothing else hangs on them."""
+        current: TrieNode | None = node
+        while current is not None and current.parent is not None and not current.children:
+            current.parent.children.pop(current.key, None)
+            self.size -= 1
+            current = current.parent
