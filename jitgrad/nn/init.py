@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.functions import from_numpy
+from jitgrad.generator import stream
 from jitgrad.grad_mode import no_grad
 from jitgrad.tensor import Tensor
-from jitgrad.utils import rng
 
 __all__ = [
     "calculate_gain",
@@ -73,20 +73,24 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform in [a, b)."""
-    return _fill(tensor, rng.uniform(tuple(tensor.shape), a, b))
+    return _fill(tensor, stream(lambda g: g.uniform(a, b, tensor.shape)))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal."""
-    return _fill(tensor, rng.normal(tuple(tensor.shape), mean, std))
+    return _fill(tensor, stream(lambda g: g.normal(mean, std, tensor.shape)))
+
+
+def _normals(count: int, mean: float, std: float) -> Any:
+    return stream(lambda g: g.normal(mean, std, count))
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
     """Normal, drawn again wherever it falls outside [a, b]."""
-    values = np.asarray(rng.normal(tuple(tensor.shape), mean, std))
+    values = np.asarray(stream(lambda g: g.normal(mean, std, tensor.shape)))
     outside = (values < a) | (values > b)
     while outside.any():
-        values[outside] = rng.normal((int(outside.sum()),), mean, std)
+        values[outside] = _normals(int(outside.sum()), mean, std)
         outside = (values < a) | (values > b)
     return _fill(tensor, values)
 
@@ -149,7 +153,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     rows = tensor.shape[0]
-    flat = rng.normal((rows, tensor.numel() // rows))
+    flat = stream(lambda g: g.standard_normal((rows, tensor.numel() // rows)))
     wide = flat.shape[0] < flat.shape[1]
     q, r = np.linalg.qr(flat.T if wide else flat)
     # a QR with a positive diagonal of r is unique, which makes q uniformly distributed

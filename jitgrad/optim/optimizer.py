@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitgrad.functions import zeros_like
+import numpy as np
+
+from jitgrad.functions.creation import from_array_copy
 from jitgrad.grad_mode import enable_grad, no_grad
 from jitgrad.state import state as thread_state
 from jitgrad.tensor import Tensor
@@ -109,8 +111,10 @@ class Optimizer:
     def _update_group(self, group: Group) -> None:
         raise NotImplementedError
 
-    def _zeros(self, p: Tensor) -> Tensor:
-        return zeros_like(p.detach())
+    def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:
+        """State of the parameter's shape. It is memory at once, also in a trace: what the first step records must be
+        what every later step records."""
+        return from_array_copy(np.full(p.shape, value, p.dtype.np))  # type: ignore[no-any-return]
 
     # state dictionaries, in PyTorch's form: parameters are numbered through all groups
     def _numbers(self) -> dict[Tensor, int]:
