@@ -3,8 +3,8 @@
 Owns: erf.
 Must not know: kernels.
 
-Method: x + x p(x^2) below 1; above, 1 - exp(-q(x)) with q a polynomial for -log(erfc(x)), which is smooth and whose error
-counts only in proportion to erfc (the idea is N. Juffa's, for CUDA's erff).
+Method: x + x p(x^2) below 1; above, 1 - exp(-q(x)) with q a polynomial for -log(erfc(x)), which is smooth and whose
+error counts only in proportion to erfc (the idea is N. Juffa's, for CUDA's erff).
 """
 
 from __future__ import annotations

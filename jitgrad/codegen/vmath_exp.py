@@ -52,13 +52,19 @@ def nearest_int(x: Lanes) -> tuple[Lanes, Lanes]:
     return shifted - magic, shifted.bits()
 
 
-def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
-    """x = n ln 2 + high - low: (n, n in the low bits of an integer, high, low), with |high - low| <= ln 2 / 2."""
+def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """x = n ln 2 + r, |r| <= ln 2 / 2: (n in the low bits of an integer, high, tail) with expm1(r) = high + tail.
+
+    ``high`` = x - n ln2_hi is exact, and n ln2_lo goes to the tail with the polynomial: r itself, which is rounded, is
+    only the polynomial's argument.
+    """
     limits = RANGES[x.scalar]
     magic = x.fmt.round_magic
     shifted = x.mad(1 / math.log(2), magic)
     n = shifted - magic
-    return n, shifted.bits(), n.mad(-limits.ln2_hi, x), n * limits.ln2_lo
+    high, low = n.mad(-limits.ln2_hi, x), n * -limits.ln2_lo
+    r = high + low
+    return shifted.bits(), high, (r * r).mad(r.poly(COEFS["EXP", x.scalar]), low)
 
 
 def power_of_two(n_bits: Lanes) -> Lanes:
@@ -79,10 +85,8 @@ def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
 
 def exp_unscaled(x: Lanes) -> tuple[Lanes, Lanes]:
     """(exp(r), n as an integer in low bits) with exp(x) = exp(r) 2^n; x within the range that does not overflow n."""
-    _, n_bits, high, low = _reduce(x)
-    r = high - low
-    tail = r * r * r.poly(COEFS["EXP", x.scalar])
-    return (r + tail) + 1.0, n_bits
+    n_bits, high, tail = _reduce(x)
+    return (high + tail) + 1.0, n_bits
 
 
 def _clamped(x: Lanes) -> Lanes:
@@ -106,14 +110,11 @@ def exp2(x: Lanes) -> Lanes:
 def _expm1_half(x: Lanes) -> Lanes:
     """expm1(x) / 2 for x in [-saturate, overflow]: the half keeps 2^n finite. Wrong for subnormal x.
 
-    2^n (1 + r + tail) - 1 is summed as (2^n - 1 + 2^n r) + 2^n tail, where ``tail`` carries r's rounding error too.
+    2^n (1 + high + tail) - 1 is summed as (2^n - 1 + 2^n high) + 2^n tail.
     """
-    _, n_bits, high, low = _reduce(x)
-    r = high - low
-    error = (high - r) - low
-    tail = (r * r).mad(r.poly(COEFS["EXP", x.scalar]), error.mad(r, error))
+    n_bits, high, tail = _reduce(x)
     scale = power_of_two(n_bits - 1)
-    return scale.mad(tail, scale.mad(r, scale - 0.5))
+    return scale.mad(tail, scale.mad(high, scale - 0.5))
 
 
 def expm1(x: Lanes) -> Lanes:
@@ -123,18 +124,33 @@ def expm1(x: Lanes) -> Lanes:
     return select(tiny, x, half + half)
 
 
+def _logistic(numerator: Lanes, e: Lanes, may_be_large: bool) -> Lanes:
+    """numerator / (1 + e), corrected for the rounding of 1 + e and of the quotient.
+
+    With D = 1 + e rounded and d its error, q is off by (numerator - q D - q d) / (1 + e). The factor 1 / (1 + e) is 1 - q
+    for the numerator e; for the numerator 1 it is q, at least as large, and the correction goes only part of the way.
+    d is exact for e < 2^mantissa, and not needed for large e.
+    """
+    whole = e + 1.0
+    error = e - (whole - 1.0)
+    if may_be_large:
+        error = select(e < math.ldexp(1.0, e.fmt.mantissa - 3), error, 0.0)
+    q = numerator / whole
+    rest = (-q).mad(error, (-q).fma(whole, numerator))
+    return rest.mad(1.0 - q, q)
+
+
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + e) for x >= 0 and e / (1 + e) below, with e = exp(-|x|): small results keep their precision."""
     e = scale_by_power(*exp_unscaled((-x.abs()).at_least(RANGES[x.scalar].underflow)))
-    return select(x < 0.0, e, 1.0) / (e + 1.0)
+    return _logistic(select(x < 0.0, e, 1.0), e, may_be_large=False)
 
 
 def tanh(x: Lanes) -> Lanes:
     """h / (h + 1) with h = expm1(2|x|) / 2."""
     size = x.abs()
-    twice = (size + size).at_most(2.0 * RANGES[x.scalar].saturate)
-    h = _expm1_half(twice)
-    return (h / (h + 1.0)).copysign(x)
+    h = _expm1_half((size + size).at_most(2.0 * RANGES[x.scalar].saturate))
+    return _logistic(h, h, may_be_large=True).copysign(x)
 
 
 def _half_exp(size: Lanes) -> Lanes:

@@ -3,9 +3,9 @@
 Owns: log, log1p, log2, log10, pow.
 Must not know: kernels.
 
-Method: x = 2^k m. float32 takes m in [2/3, 4/3) and a polynomial in f = m - 1; float64 takes m in [sqrt(1/2), sqrt(2))
-and 2 atanh(s), s = f / (2 + f), as in FDLIBM's e_log.c (Sun Microsystems, 1993). k comes from subtracting the bits of the
-lower end of m's interval, so that no comparison is needed.
+Method: x = 2^k m. float32 takes m in [2/3, 4/3) and a polynomial in f = m - 1; float64 takes m in
+[sqrt(1/2), sqrt(2)) and 2 atanh(s), s = f / (2 + f), as in FDLIBM's e_log.c (Sun Microsystems, 1993). k comes from
+subtracting the bits of the lower end of m's interval, so that no comparison is needed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def _log_of(k: Lanes, f: Lanes) -> Lanes:
     return k.mad(ln2_hi, f - (half_square - s.mad(half_square + series, k * ln2_lo)))
 
 
-def _with_poles(x: Lanes, result: Lanes, at_zero: Lanes | float) -> Lanes:
-    """log's special values, given ``at_zero`` = x's distance from the pole: 0 -> -inf, below -> NaN, inf and NaN kept."""
-    distance = x if at_zero is x else x.like(at_zero)
+def _with_poles(x: Lanes, result: Lanes, distance: Lanes) -> Lanes:
+    """log's special values, by the distance from the pole: 0 -> -inf, below -> NaN; inf and NaN of x are kept."""
     special = select(distance < 0.0, x.const(math.nan), select(distance.eq(0.0), x.const(-math.inf), x))
     normal = (distance > 0.0) & (x < math.inf)
     return select(normal, result, special)

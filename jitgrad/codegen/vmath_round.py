@@ -43,9 +43,9 @@ _ROUND = {
 def fmod(x: Lanes, y: Lanes) -> Lanes:
     """The exact remainder, with x's sign.
 
-    While some lane has |r| >= |y|: r -= trunc(r / y) y. The rounded quotient may be one too large, or lack its low bits,
-    but the subtraction is exact with fma: its result is a multiple of ulp(y) ulp(q), and at most |y| ulp(q). So r
-    shrinks by 2^mantissa a turn, and ends one correction away.
+    While some lane has |r| >= |y|: r -= trunc(r / y) y. The rounded quotient may be one too large, or lack its low
+    bits, but the subtraction is exact with fma: its result is a multiple of ulp(y) ulp(q), and at most |y| ulp(q). So
+    r shrinks by 2^mantissa a turn, and ends one correction away.
     """
     b, size = x.b, y.abs()
     valid = (x.abs() < math.inf) & (size > 0.0)

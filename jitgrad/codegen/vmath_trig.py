@@ -3,8 +3,8 @@
 Owns: sin, cos, tan, asin, acos, atan, atan2.
 Must not know: kernels. The reduction of the argument is in ``vmath_reduce``.
 
-Kernels on [-pi/4, pi/4] in the form of FDLIBM (k_sin.c, k_cos.c; Sun Microsystems, 1993), with the reduced argument as a
-pair where that is needed for its relative error.
+Kernels on [-pi/4, pi/4] in the form of FDLIBM (k_sin.c, k_cos.c; Sun Microsystems, 1993), with the reduced argument
+as a pair where that is needed for its relative error.
 """
 
 from __future__ import annotations
