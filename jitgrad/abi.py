@@ -23,8 +23,11 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # ~~~~~~~~~~~~~~~~~
 # The words that the driver and the workers share, see ``POOL_*``; words written by different threads are on different
 # cache lines. EPOCH, DONE, RANGES (a line per party): codegen/driver.py, Note [Fork and join]. BUFS, TASKS, ABORT,
-# PARTIES: of the published stage. BUSY: a program has the pool. SLEEPERS: workers in a futex wait on WAKE. WANTED: how many workers there should be.
-# SYSCALL, USLEEP, CLOCK: addresses of libc's syscall, usleep and clock_gettime; 0 where there is none.
+# PARTIES, CALLER_CORE (the core that the caller is on): of the published stage. BUSY: a program has the pool. REST: run
+# alone until the cycle counter reaches this. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE. WANTED: how
+# many workers there should be.
+# SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
+# sched_getcpu; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
 """
 
@@ -39,13 +42,16 @@ __all__ = [
     "POOL_ABORT",
     "POOL_BUFS",
     "POOL_BUSY",
+    "POOL_CALLER_CORE",
     "POOL_CLOCK",
     "POOL_DONE",
     "POOL_EPOCH",
     "POOL_FUTEX_NUMBER",
+    "POOL_GETCPU",
     "POOL_LINE",
     "POOL_PARTIES",
     "POOL_RANGES",
+    "POOL_REST",
     "POOL_SLEEPERS",
     "POOL_SYSCALL",
     "POOL_TASKS",
@@ -53,6 +59,7 @@ __all__ = [
     "POOL_WAKE",
     "POOL_WANTED",
     "POOL_WORDS",
+    "POOL_YIELD",
     "RECORD_WORDS",
     "STAGE_SHARE",
     "STAGE_WAKE",
@@ -75,11 +82,11 @@ MAX_PARTIES = 256
 POOL_LINE = 8  # words per cache line
 POOL_EPOCH = 0
 POOL_DONE = 8
-POOL_BUFS, POOL_TASKS, POOL_ABORT, POOL_PARTIES = 16, 17, 18, 19
-POOL_BUSY = 24
+POOL_BUFS, POOL_TASKS, POOL_ABORT, POOL_PARTIES, POOL_CALLER_CORE = 16, 17, 18, 19, 20
+POOL_BUSY, POOL_REST = 24, 25
 POOL_SLEEPERS, POOL_WAKE = 32, 33
 POOL_WANTED = 40
-POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK = 48, 49, 50, 51
+POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK, POOL_YIELD, POOL_GETCPU = 48, 49, 50, 51, 52, 53
 POOL_RANGES = 64
 POOL_WORDS = POOL_RANGES + POOL_LINE * MAX_PARTIES
 

@@ -17,6 +17,13 @@ In: a program record, Note [Program ABI]; a pool block, Note [Pool block]. Out: 
 # Waking sleepers is therefore an optimisation, and a wake-up that gets lost costs speed only.
 # Workers spin for a while after their last task, because in a training loop the next one is a few microseconds away,
 # then sleep on a futex. The spin budget doubles when a sleep turns out to have been short, and halves after a long one.
+
+# Note [Resting]
+# ~~~~~~~~~~~~~~
+# When other processes use the cores, a worker may lose its core in the middle of a task, and the caller then waits for
+# the rest of a scheduler's time slice: sharing makes things slower. It shows as a join that takes longer than the
+# caller's whole part of the stage did. The caller then runs its stages alone for 32 times as long as it waited.
+# A worker on the caller's own core would only take time from it: it claims nothing and gives the core back.
 """
 
 from __future__ import annotations
@@ -24,34 +31,39 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from jitgrad.abi import (
     POOL_ABORT,
     POOL_BUFS,
     POOL_BUSY,
+    POOL_CALLER_CORE,
     POOL_CLOCK,
     POOL_DONE,
     POOL_EPOCH,
     POOL_FUTEX_NUMBER,
+    POOL_GETCPU,
     POOL_LINE,
     POOL_PARTIES,
     POOL_RANGES,
+    POOL_REST,
     POOL_SLEEPERS,
     POOL_SYSCALL,
     POOL_TASKS,
     POOL_USLEEP,
     POOL_WAKE,
     POOL_WANTED,
+    POOL_YIELD,
     STAGE_SHARE,
     STAGE_WAKE,
     STAGE_WORDS,
     TASK_WORDS,
 )
-from jitgrad.codegen.jit import KernelSource
-from jitgrad.codegen.target import Target
+from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.target import Target, host_target
 from jitgrad.codegen.text import FnBuilder
 
-__all__ = ["driver_source", "worker_source"]
+__all__ = ["NativeLoops", "driver_source", "load", "worker_source"]
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _EVERYBODY = 2**31 - 1
@@ -60,6 +72,8 @@ _SPINS_PER_LOOK = 64
 _SPINS_BEFORE_SLEEP = 20_000  # where there is no clock
 _CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 _SPINS_BEFORE_YIELD = 4096
+_LONG_WAIT_CYCLES = 500_000
+_REST_FACTOR = 32
 
 
 def _at(b: FnBuilder, base: str, index: str | int) -> str:
@@ -86,6 +100,25 @@ def _branch(b: FnBuilder, cond: str, yes: str, no: str) -> None:
     b.do(f"br i1 {cond}, label %{yes}, label %{no}")
 
 
+def _has(b: FnBuilder, pool: str, word: int) -> str:
+    return b.op(f"icmp ne i64 {_load(b, pool, word)}, 0")
+
+
+def _call_libc(b: FnBuilder, pool: str, word: int, args: str = "") -> None:
+    """Call a libc function by its address in the pool block, if there is one."""
+    with b.when(_has(b, pool, word)):
+        b.op(f"call i32 {_load(b, pool, word, 'ptr')}({args})")
+
+
+def _core(b: FnBuilder, pool: str, unknown: str) -> str:
+    """The number of the core this thread is on."""
+    b.do(f"store i64 {unknown}, ptr %core")
+    with b.when(_has(b, pool, POOL_GETCPU)):
+        number = b.op(f"call i32 {_load(b, pool, POOL_GETCPU, 'ptr')}()")
+        b.do(f"store i64 {b.op(f'zext i32 {number} to i64')}, ptr %core")
+    return b.op("load i64, ptr %core")
+
+
 @contextmanager
 def _forever(b: FnBuilder) -> Iterator[tuple[str, str]]:
     """An endless loop; yields the labels of its head and of the block after it."""
@@ -97,13 +130,16 @@ def _forever(b: FnBuilder) -> Iterator[tuple[str, str]]:
     b.start(done)
 
 
+def _is_x86(target: Target) -> bool:
+    return target.triple.startswith(("x86_64", "amd64"))
+
+
 def _pause(b: FnBuilder, target: Target) -> None:
     """Tell the core that this is a spin loop."""
-    arch = target.triple.split("-", 1)[0]
-    if arch in ("x86_64", "amd64", "i686"):
+    if _is_x86(target):
         b.declare("declare void @llvm.x86.sse2.pause()")
         b.do("call void @llvm.x86.sse2.pause()")
-    elif arch in ("aarch64", "arm64"):
+    elif target.triple.startswith(("aarch64", "arm64")):
         b.declare("declare void @llvm.aarch64.hint(i32)")
         b.do("call void @llvm.aarch64.hint(i32 1)")
 
@@ -159,15 +195,22 @@ def _futex(b: FnBuilder, pool: str, operation: int, value: str) -> None:
 
 
 def _wake_sleepers(b: FnBuilder, pool: str) -> None:
-    sleepers = _atomic_load(b, pool, POOL_SLEEPERS, "seq_cst")
+    sleepers = b.op(f"atomicrmw xchg ptr {_at(b, pool, POOL_SLEEPERS)}, i64 0 seq_cst, align 8")
     with b.when(b.op(f"icmp ne i64 {sleepers}, 0")):
         b.op(f"atomicrmw add ptr {_at(b, pool, POOL_WAKE)}, i32 1 seq_cst, align 8")
         _futex(b, pool, _FUTEX_WAKE_PRIVATE, str(_EVERYBODY))
 
 
-def _join(b: FnBuilder, pool: str, count: str, target: Target) -> None:
-    """Wait until ``count`` tasks were done by others; give the core away if that takes long."""
+def _cycles(b: FnBuilder, target: Target) -> str:
+    """The time-stamp counter; constant on targets where user code may not read it, which turns resting off."""
+    return b.call("i64", "llvm.readcyclecounter") if _is_x86(target) else "0"
+
+
+def _join(b: FnBuilder, pool: str, count: str, published: str, target: Target) -> None:
+    """Wait until ``count`` tasks were done by others. While that takes long, give the core away, Note [Resting]."""
     b.do("store i64 0, ptr %spins")
+    joined = _cycles(b, target)
+    fair = _minmax(b, "umax", b.op(f"shl i64 {b.op(f'sub i64 {joined}, {published}')}, 1"), _LONG_WAIT_CYCLES)
     with _forever(b) as (_, done):
         wait = b.label("wait")
         _branch(b, b.op(f"icmp eq i64 {_atomic_load(b, pool, POOL_DONE)}, {count}"), done, wait)
@@ -175,11 +218,18 @@ def _join(b: FnBuilder, pool: str, count: str, target: Target) -> None:
         _pause(b, target)
         spun = b.op(f"add i64 {b.op('load i64, ptr %spins')}, 1")
         b.do(f"store i64 {spun}, ptr %spins")
-        usleep = _load(b, pool, POOL_USLEEP, "ptr")
-        tired = b.op(f"icmp ugt i64 {spun}, {_SPINS_BEFORE_YIELD}")
-        with b.when(b.op(f"and i1 {tired}, {b.op(f'icmp ne ptr {usleep}, null')}")):
-            b.op(f"call i32 {usleep}(i32 0)")
+        with b.when(b.op(f"icmp ugt i64 {spun}, {_SPINS_BEFORE_YIELD}")):
             b.do("store i64 0, ptr %spins")
+            _rest_if_late(b, pool, joined, fair, target)
+            _call_libc(b, pool, POOL_USLEEP, "i32 0")
+
+
+def _rest_if_late(b: FnBuilder, pool: str, joined: str, fair: str, target: Target) -> None:
+    now = _cycles(b, target)
+    waited = b.op(f"sub i64 {now}, {joined}")
+    with b.when(b.op(f"icmp ugt i64 {waited}, {fair}")):
+        until = b.op(f"add i64 {now}, {b.op(f'mul i64 {waited}, {_REST_FACTOR}')}")
+        _atomic_store(b, until, pool, POOL_REST, "monotonic")
 
 
 def _share_stage(b: FnBuilder, pool: str, bufs: str, tasks: str, abort: str, stage: str, target: Target) -> None:
@@ -191,17 +241,19 @@ def _share_stage(b: FnBuilder, pool: str, bufs: str, tasks: str, abort: str, sta
     _atomic_store(b, rows, pool, POOL_TASKS, "monotonic", "ptr")
     _atomic_store(b, abort, pool, POOL_ABORT, "monotonic", "ptr")
     _atomic_store(b, "0", pool, POOL_DONE, "monotonic")
+    published = _cycles(b, target)
     _publish(b, pool, count)
     with b.when(b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_WAKE}')}, 0")):
         _wake_sleepers(b, pool)
     own = _claim_and_run(b, pool, "0")
-    _join(b, pool, b.op(f"sub i64 {count}, {own}"), target)
+    _join(b, pool, b.op(f"sub i64 {count}, {own}"), published, target)
 
 
 def _publish(b: FnBuilder, pool: str, count: str) -> None:
     """Split the tasks into ranges, then announce the new epoch."""
     parties = b.op(f"add i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 1")
     _atomic_store(b, parties, pool, POOL_PARTIES, "monotonic")
+    _atomic_store(b, _core(b, pool, "-2"), pool, POOL_CALLER_CORE, "monotonic")
     epoch = b.op(f"add i64 {_atomic_load(b, pool, POOL_EPOCH, 'monotonic')}, 1")
     high = b.op(f"shl i64 {epoch}, 32")
     with b.loop("0", parties) as party:
@@ -221,8 +273,8 @@ def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> N
 
 def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
-    b.do("%ran = alloca i64")
-    b.do("%spins = alloca i64")
+    for slot in ("%ran", "%spins", "%core"):
+        b.do(f"{slot} = alloca i64")
     bufs, tasks, stages = (_load(b, "%record", i, "ptr") for i in range(3))
     count, pool, abort = _load(b, "%record", 3), _load(b, "%record", 4, "ptr"), _load(b, "%record", 5, "ptr")
     b.do(f"store i64 0, ptr {bufs}")
@@ -232,7 +284,9 @@ def _driver_text(target: Target) -> str:
         flags = _load(b, stage, 2)
         _branch(b, b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_SHARE}')}, 0"), ask, alone)
         b.start(ask)
-        _branch(b, b.op(f"icmp ne i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 0"), take, alone)
+        workers = b.op(f"icmp ne i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 0")
+        rested = b.op(f"icmp uge i64 {_cycles(b, target)}, {_atomic_load(b, pool, POOL_REST, 'monotonic')}")
+        _branch(b, b.op(f"and i1 {workers}, {rested}"), take, alone)
         b.start(take)  # one program at a time has the pool; others run alone meanwhile
         swap = b.op(f"cmpxchg ptr {_at(b, pool, POOL_BUSY)}, i64 0, i64 1 acquire monotonic, align 8")
         _branch(b, b.op(f"extractvalue {{ i64, i1 }} {swap}, 1"), share, alone)
@@ -263,7 +317,7 @@ def _sleep(b: FnBuilder, pool: str) -> None:
     """Sleep until woken; then adapt the spin budget to how long that was."""
     asleep, unfit, awake = b.label("asleep"), b.label("stay"), b.label("awake")
     seen = _atomic_load(b, pool, POOL_WAKE, "acquire", "i32")
-    b.op(f"atomicrmw add ptr {_at(b, pool, POOL_SLEEPERS)}, i64 1 seq_cst, align 8")
+    _atomic_store(b, "1", pool, POOL_SLEEPERS, "seq_cst")
     epoch = _atomic_load(b, pool, POOL_EPOCH, "seq_cst")
     work = b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")
     leave = b.op(f"icmp sge i64 %index, {_atomic_load(b, pool, POOL_WANTED, 'seq_cst')}")
@@ -281,7 +335,6 @@ def _sleep(b: FnBuilder, pool: str) -> None:
     b.start(unfit)
     _jump(b, awake)
     b.start(awake)
-    b.op(f"atomicrmw sub ptr {_at(b, pool, POOL_SLEEPERS)}, i64 1 seq_cst, align 8")
     b.do("store i64 0, ptr %spins")
 
 
@@ -301,25 +354,22 @@ def _rest(b: FnBuilder, pool: str, target: Target) -> None:
     b.start(futex)
     look = b.op(f"icmp eq i64 {b.op(f'and i64 {spins}, {_SPINS_PER_LOOK - 1}')}, {_SPINS_PER_LOOK - 1}")
     with b.when(look):
+        _call_libc(b, pool, POOL_YIELD)
         idle = b.op(f"sub i64 {_now(b, pool)}, {b.op('load i64, ptr %since')}")
         with b.when(b.op(f"icmp ugt i64 {idle}, {b.op('load i64, ptr %budget')}")):
             _sleep(b, pool)
     _jump(b, end)
     b.start(nap)
     tired = b.op(f"icmp ugt i64 {spins}, {_SPINS_BEFORE_SLEEP}")
-    with b.when(b.op(f"and i1 {tired}, {_has(b, pool, POOL_USLEEP)}")):
-        b.op(f"call i32 {_load(b, pool, POOL_USLEEP, 'ptr')}(i32 1000)")
+    with b.when(tired):
+        _call_libc(b, pool, POOL_USLEEP, "i32 1000")
     _jump(b, end)
     b.start(end)
 
 
-def _has(b: FnBuilder, pool: str, word: int) -> str:
-    return b.op(f"icmp ne i64 {_load(b, pool, word)}, 0")
-
-
 def _worker_text(target: Target) -> str:
     b = FnBuilder("jitgrad_worker", "ptr %pool, i64 %index")
-    for slot in ("%spins", "%since", "%budget", "%epoch", "%ran"):
+    for slot in ("%spins", "%since", "%budget", "%epoch", "%ran", "%core"):
         b.do(f"{slot} = alloca i64")
         b.do(f"store i64 0, ptr {slot}")
     party = b.op("add i64 %index, 1")
@@ -330,9 +380,15 @@ def _worker_text(target: Target) -> str:
         with b.when(b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")):
             b.do(f"store i64 {epoch}, ptr %epoch")
             b.do("store i64 0, ptr %spins")
+            work, idle = b.label("work"), b.label("idle")
+            caller = _atomic_load(b, "%pool", POOL_CALLER_CORE, "monotonic")
+            _branch(b, b.op(f"icmp eq i64 {_core(b, '%pool', '-1')}, {caller}"), idle, work)
+            b.start(work)
             ran = _claim_and_run(b, "%pool", party)
             with b.when(b.op(f"icmp ne i64 {ran}, 0")):
                 b.op(f"atomicrmw add ptr {_at(b, '%pool', POOL_DONE)}, i64 {ran} release, align 8")
+            _jump(b, idle)
+            b.start(idle)
         stay = b.label("stay")
         wanted = _atomic_load(b, "%pool", POOL_WANTED, "monotonic")
         _branch(b, b.op(f"icmp slt i64 %index, {wanted}"), stay, done)
@@ -349,3 +405,18 @@ def driver_source(target: Target) -> KernelSource:
 def worker_source(target: Target) -> KernelSource:
     """``i64 jitgrad_worker(ptr pool, i64 index)``: runs tasks until ``index`` is no longer wanted."""
     return KernelSource("jitgrad_worker", "worker", lambda: _worker_text(target))
+
+
+class NativeLoops(NamedTuple):
+    """The compiled driver and worker loop, for ``runtime.executor.install``. Keep it as long as they may run."""
+
+    driver: int
+    worker: int
+    code: tuple[Kernel, ...]
+
+
+def load() -> NativeLoops:
+    """Compile the driver and the worker loop, or find them in the cache."""
+    target = host_target()
+    driver, worker = compile_kernels([driver_source(target), worker_source(target)])
+    return NativeLoops(driver.address, worker.address, (driver, worker))

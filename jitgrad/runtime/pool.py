@@ -23,11 +23,13 @@ from jitgrad.abi import (
     MAX_PARTIES,
     POOL_CLOCK,
     POOL_FUTEX_NUMBER,
+    POOL_GETCPU,
     POOL_SYSCALL,
     POOL_USLEEP,
     POOL_WAKE,
     POOL_WANTED,
     POOL_WORDS,
+    POOL_YIELD,
 )
 from jitgrad.config import config
 
@@ -74,6 +76,7 @@ class Pool:
         if number and syscall and clock:
             self._words[POOL_SYSCALL], self._words[POOL_FUTEX_NUMBER] = syscall, number
         self._words[POOL_CLOCK], self._words[POOL_USLEEP] = clock, _libc_address("usleep")
+        self._words[POOL_YIELD], self._words[POOL_GETCPU] = _libc_address("sched_yield"), _libc_address("sched_getcpu")
 
     def install(self, worker_address: int, keep_alive: Any) -> None:
         """Set the native worker loop. ``keep_alive`` owns its code."""
