@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.functions import creation, joining, linalg, pointwise, reduction, views
+from jitgrad.functions import creation, indexing, joining, linalg, pointwise, reduction, views
 from jitgrad.functions.creation import *  # noqa: F403
+from jitgrad.functions.indexing import *  # noqa: F403
+from jitgrad.functions.indexing import INPLACE_INDEXING
 from jitgrad.functions.inplace import INPLACE_METHODS
 from jitgrad.functions.joining import *  # noqa: F403
 from jitgrad.functions.linalg import *  # noqa: F403
@@ -17,7 +19,7 @@ from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
 from jitgrad.functions.views import *  # noqa: F403
 
-_MODULES = (pointwise, reduction, views, linalg, joining, creation)
+_MODULES = (pointwise, reduction, views, linalg, joining, creation, indexing)
 
 _METHOD_NAMES = {
     pointwise: (
@@ -37,12 +39,14 @@ _METHOD_NAMES = {
         "repeat repeat_interleave tile swapaxes swapdims"
     ),
     linalg: "matmul mm bmm mv dot addmm outer trace",
+    indexing: "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril triu",
     creation: "clone contiguous to type_as new_zeros new_ones new_full new_empty",
 }
 
 METHODS: dict[str, Any] = {
     name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()
 }
+INPLACE_METHODS.update({function.__name__: function for function in INPLACE_INDEXING})
 METHODS["where"] = pointwise.where_method
 METHODS["new_tensor"] = creation.new_tensor_method
 METHODS["T"] = property(views.reverse_dims, doc="All dimensions in reverse order.")

@@ -3,8 +3,8 @@
 Owns: ``strided_select``, ``strided_scatter``, ``strided_add``, each the derivative of another.
 Must not know: Tensor, kernels.
 
-``base`` and ``view`` are two layouts of one storage. The operations work on row-major tensors of ``base``'s shape, as if
-they lay in that storage: select reads what the view sees, scatter replaces it, add puts it into zeros.
+``base`` and ``view`` are two layouts of one storage. The operations work on row-major tensors of ``base``'s shape, as
+if they lay in that storage: select reads what the view sees, scatter replaces it, add puts it into zeros.
 """
 
 from __future__ import annotations

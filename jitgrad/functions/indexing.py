@@ -1,0 +1,309 @@
+"""Indexing: ``x[...]``, ``x[...] = v``, gather, select, masks.
+
+Owns: what an index expression means: which views, then which one gather.
+Must not know: how either is computed.
+
+An index is read from left to right: integers, slices, None and Ellipsis become views; tensors, lists and masks are
+collected and become one ``index`` operation over the view (PyTorch's ``applySlicing`` and ``dispatch_index``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.dtypes import bool_
+from jitgrad.functions.creation import full, tensor
+from jitgrad.functions.views import expand, reshape
+from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
+
+__all__ = [
+    "argwhere",
+    "gather",
+    "getitem",
+    "index_add",
+    "index_put",
+    "index_select",
+    "masked_fill",
+    "masked_select",
+    "nonzero",
+    "scatter_add",
+    "setitem",
+    "take_along_dim",
+    "tril",
+    "triu",
+]
+
+_SELECT, _SLICE, _UNSQUEEZE, _ALIAS = OPS["select"], OPS["slice"], OPS["unsqueeze"], OPS["alias"]
+_INDEX = (None, *(OPS[f"index{k}"] for k in range(1, MAX_INDICES + 1)))
+_PUT = (None, *(OPS[f"index_put{k}"] for k in range(1, MAX_INDICES + 1)))
+_PUT_ADD = (None, *(OPS[f"index_put_accumulate{k}"] for k in range(1, MAX_INDICES + 1)))
+_GATHER, _SCATTER_ADD, _INDEX_SELECT = OPS["gather"], OPS["scatter_add"], OPS["index_select"]
+_MASKED_FILL, _TRIL, _TRIU, _COPY = OPS["masked_fill"], OPS["tril"], OPS["triu"], OPS["copy"]
+
+Indexed = list[tuple[int, Any]]
+
+
+def getitem(input: Any, index: Any) -> Any:
+    """``input[index]``: a view for integers, slices, None and Ellipsis, a copy as soon as a tensor is involved."""
+    kind = type(index)
+    if kind is int:
+        return apply(_SELECT, _needs_dimension(input), 0, index)
+    if kind is slice:
+        return apply(_SLICE, input, 0, *_slice_parts(index))
+    view, indexed = _apply_views(input, index)
+    if not indexed:
+        return apply(_ALIAS, input) if view is input else view
+    dims, tensors = _split(indexed)
+    return apply(_INDEX[len(dims)], view, *tensors, dims)
+
+
+def setitem(input: Any, index: Any, value: Any) -> None:
+    """``input[index] = value``, in place."""
+    if isinstance(index, TensorBase) and index.dtype is bool_ and not isinstance(value, TensorBase):
+        if index.shape == input.shape and isinstance(value, bool | int | float):
+            apply_inplace(_MASKED_FILL, (input,), input, index, value)
+            return
+    view, indexed = _apply_views(input, index)
+    if not isinstance(value, TensorBase | bool | int | float):
+        value = tensor(value, input.dtype)
+    if not indexed:
+        _copy_into(view, value)
+        return
+    if not isinstance(value, TensorBase):
+        value = full((), value, dtype=input.dtype)
+    elif value.dtype is not input.dtype:
+        value = value.to(input.dtype)
+    dims, tensors = _split(indexed)
+    apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
+
+
+def _copy_into(view: Any, value: Any) -> None:
+    """Leading extents of 1 that the target lacks are dropped, as PyTorch does."""
+    if isinstance(value, TensorBase):
+        extra = value.ndim - view.ndim
+        if extra > 0 and all(n == 1 for n in value.shape[:extra]):
+            value = reshape(value, value.shape[extra:])
+    apply_inplace(_COPY, (view,), view, value)
+
+
+def _needs_dimension(input: Any) -> Any:
+    if not input._aval.shape:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+    return input
+
+
+def _slice_parts(index: slice) -> tuple[int | None, int | None, int]:
+    start, stop, step = index.start, index.stop, 1 if index.step is None else index.step
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    plain = (None if start is None else int(start), None if stop is None else int(stop))
+    return (*plain, int(step))
+
+
+def _as_items(index: Any) -> tuple[Any, ...]:
+    """The index as a tuple; lists, arrays and ranges become tensors."""
+    items = index if type(index) is tuple else (index,)
+    return tuple(_as_item(item) for item in items)
+
+
+def _as_item(item: Any) -> Any:
+    if isinstance(item, bool | np.bool_):
+        return tensor(bool(item))
+    if item is None or item is Ellipsis or isinstance(item, int | slice | TensorBase):
+        return item
+    if isinstance(item, np.integer):
+        return int(item)
+    if isinstance(item, list | tuple | np.ndarray | range):
+        made = tensor(list(item) if isinstance(item, range) else item)
+        return made.long() if made.numel() == 0 else made
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+        f"{type(item).__name__})"
+    )
+
+
+def _consumed(item: Any) -> int:
+    """How many dimensions of the input an item indexes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, TensorBase) and item.dtype is bool_ else 1
+
+
+def _apply_views(input: Any, index: Any) -> tuple[Any, Indexed]:
+    """The view that the basic items make, and the tensors that index it, by dimension."""
+    items = _as_items(index)
+    rank, used = input.ndim, sum(_consumed(item) for item in items)
+    if used > rank:
+        if not rank:
+            _needs_dimension(input)
+        raise IndexError(f"too many indices for tensor of dimension {rank}")
+    if sum(item is Ellipsis for item in items) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    view, dim = input, 0
+    indexed: Indexed = []
+    for item in items:
+        if item is Ellipsis:
+            dim += rank - used
+        elif item is None:
+            view = apply(_UNSQUEEZE, view, dim)
+            dim += 1
+        elif isinstance(item, TensorBase):
+            view, dim = _collect(view, dim, item, indexed)
+        elif isinstance(item, slice):
+            parts = _slice_parts(item)
+            if parts != (None, None, 1):
+                view = apply(_SLICE, view, dim, *parts)
+            dim += 1
+        else:
+            view = apply(_SELECT, view, dim, item)
+    if len(indexed) > MAX_INDICES:
+        raise IndexError(f"more than {MAX_INDICES} tensors in one index are not supported")
+    return view, indexed
+
+
+def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int]:
+    """Note a tensor as the index of ``dim``; a mask indexes as many dimensions as it has."""
+    if item.dtype is not bool_:
+        if not item.ndim and item.dtype.category == 1:
+            # an index without dimensions selects, so it takes no part in the placement of the others
+            return apply(_INDEX[1], view, item, (dim,)), dim
+        indexed.append((dim, item))
+        return view, dim + 1
+    if item.ndim == 0:
+        view = apply(_UNSQUEEZE, view, dim)
+        item = reshape(item, (1,))
+    for k, (n, m) in enumerate(zip(item.shape, view.shape[dim : dim + item.ndim], strict=True)):
+        if n != m:
+            raise IndexError(
+                f"The shape of the mask {list(item.shape)} at index {k} does not match the shape of the indexed tensor "
+                f"{list(view.shape)} at index {dim + k}"
+            )
+    indexed.extend((dim + k, position) for k, position in enumerate(nonzero(item, as_tuple=True)))
+    return view, dim + item.ndim
+
+
+def _split(indexed: Indexed) -> tuple[tuple[int, ...], list[Any]]:
+    return tuple(d for d, _ in indexed), [t for _, t in indexed]
+
+
+# --- named functions ---
+
+
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+    """Positions of nonzero elements: [count, ndim], or one vector per dimension. Reads the values."""
+    found = np.nonzero(np.atleast_1d(input._ndarray()))
+    if as_tuple:
+        return tuple(tensor(positions) for positions in found)
+    return tensor(np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0), np.int64))
+
+
+argwhere = nonzero
+
+
+def masked_select(input: Any, mask: Any) -> Any:
+    """The elements where ``mask`` holds, in a vector. Reads the mask."""
+    shape = np.broadcast_shapes(input.shape, mask.shape)
+    return getitem(expand(input, shape), expand(mask, shape))
+
+
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """Rows of ``dim`` by a vector of positions."""
+    return apply(_INDEX_SELECT, input, index, dim)
+
+
+def gather(input: Any, dim: int, index: Any) -> Any:
+    """``out[i][j] = input[i][index[i][j]]`` for dim 1, and so on. RuntimeError for positions out of bounds."""
+    return apply(_GATHER, input, index, dim)
+
+
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """As ``gather``, the other dimensions broadcasting; without ``dim``, over the flattened input."""
+    if dim is None:
+        return apply(_GATHER, reshape(input, (-1,)), reshape(indices, (-1,)), 0)
+    d = dim % input.ndim
+    one = [tuple(1 if k == d else n for k, n in enumerate(x.shape)) for x in (input, indices)]
+    common = np.broadcast_shapes(*one)
+    x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
+    return apply(_GATHER, x, expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :])), d)
+
+
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """``out = input; out[index[i][j]][j] += src[i][j]`` for dim 0, and so on."""
+    return apply(_SCATTER_ADD, input, index, src, dim)
+
+
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """Add rows of ``source`` to the rows of ``dim`` that ``index`` names."""
+    return apply(_PUT_ADD[1], input, source if alpha == 1 else source * alpha, index, (dim % input.ndim,))
+
+
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """A copy with ``values`` written (or added) where the index tensors point."""
+    items = tuple(indices)
+    view, indexed = _apply_views(input, items)
+    dims, tensors = _split(indexed)
+    return apply((_PUT_ADD if accumulate else _PUT)[len(dims)], view, values, *tensors, dims)
+
+
+def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+    """``value`` where the mask holds, the input elsewhere."""
+    return apply(_MASKED_FILL, input, mask, value)
+
+
+def tril(input: Any, diagonal: int = 0) -> Any:
+    """Zeros above the diagonal."""
+    return apply(_TRIL, input, diagonal)
+
+
+def triu(input: Any, diagonal: int = 0) -> Any:
+    """Zeros below the diagonal."""
+    return apply(_TRIU, input, diagonal)
+
+
+def _write(op: Any, self: Any, *args: Any) -> Any:
+    apply_inplace(op, (self,), self, *args)
+    return self
+
+
+def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+    """In-place ``masked_fill``."""
+    return _write(_MASKED_FILL, self, mask, value)
+
+
+def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """In-place ``scatter_add``."""
+    return _write(_SCATTER_ADD, self, index, src, dim)
+
+
+def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    """In-place ``index_add``."""
+    return _write(_PUT_ADD[1], self, source if alpha == 1 else source * alpha, index, (dim % self.ndim,))
+
+
+def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """In-place ``index_put``."""
+    view, indexed = _apply_views(self, tuple(indices))
+    dims, tensors = _split(indexed)
+    _write((_PUT_ADD if accumulate else _PUT)[len(dims)], view, values, *tensors, dims)
+    return self
+
+
+def tril_(self: Any, diagonal: int = 0) -> Any:
+    """In-place ``tril``."""
+    return _write(_TRIL, self, diagonal)
+
+
+def triu_(self: Any, diagonal: int = 0) -> Any:
+    """In-place ``triu``."""
+    return _write(_TRIU, self, diagonal)
+
+
+INPLACE_INDEXING = (masked_fill_, scatter_add_, index_add_, index_put_, tril_, triu_)

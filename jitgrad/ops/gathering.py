@@ -1,0 +1,293 @@
+"""Gathering along one dimension, embeddings, masks.
+
+Owns: gather, scatter_add, index_select, embedding, masked_fill, tril, triu.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import int64
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.indexing import out_of_bounds
+from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, operand, result_dtype, torch_dtype_name, wrap_dim
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+# --- gather(x, index | dim), scatter_add(x, index, src | dim) ---
+
+
+def _check_gather(name: str, x: Aval, index: Aval, dim: int) -> int:
+    if index.dtype.category != 1:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if x.ndim != index.ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    d = wrap_dim(dim, x.ndim)
+    for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
+        if k != d and n > m:
+            raise RuntimeError(
+                f"Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than self "
+                f"{list(x.shape)} apart from dimension {d}"
+            )
+    return d
+
+
+def _gather_aval(x: Aval, index: Aval, dim: int) -> Aval:
+    _check_gather("gather", x, index, dim)
+    return make_aval(index.shape, x.dtype)
+
+
+def _grid(index: Any, dim: int) -> tuple[Any, ...]:
+    """Positions of ``x.gather(dim, index)`` as one index per dimension."""
+    grid = list(np.indices(index.shape, sparse=True))
+    grid[dim] = index
+    return tuple(grid)
+
+
+def _check_positions(index: Any, extent: int, dim: int) -> None:
+    """torch.gather, unlike indexing, takes no negative positions."""
+    wrong = (index < 0) | (index >= extent)
+    if wrong.any():
+        raise RuntimeError(f"index {int(index[wrong].flat[0])} is out of bounds for dimension {dim} with size {extent}")
+
+
+def _np_gather(x: Any, index: Any, dim: int) -> Any:
+    if not x.ndim:
+        return x.copy()
+    d = wrap_dim(dim, x.ndim)
+    _check_positions(index, x.shape[d], d)
+    return x[_grid(index, d)]
+
+
+def _lower_grid(b: Any, index: Any, dim: int) -> list[Any]:
+    shape = index.shape
+    return [b.cast(index, int64) if d == dim else b.iota(shape, d) for d in range(len(shape))]
+
+
+def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
+    if not x.shape:
+        return x
+    return b.gather(x, _lower_grid(b, index, wrap_dim(dim, len(x.shape))))
+
+
+def _gather_rule(c: RuleContext, g: Any, index: Any) -> Any:
+    assert c.avals[0] is not None
+    zeros = call("full", 0, c.avals[0].shape, c.avals[0].dtype)
+    return call("scatter_add", zeros, index, g, c.params[0])
+
+
+define(
+    "gather",
+    aval=_gather_aval,
+    numpy=_np_gather,
+    lower=_lower_gather,
+    vjps=[Vjp(_gather_rule, (1,)), None],
+    num_inputs=2,
+)
+
+
+def _scatter_aval(x: Aval, index: Aval, src: Aval, dim: int) -> Aval:
+    d = _check_gather("scatter_add", x, index, dim)
+    if x.dtype is not src.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {d} and to "
+            f"be no larger than src {list(src.shape)}"
+        )
+    return make_aval(x.shape, x.dtype)
+
+
+def _np_scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
+    out = x.copy()
+    if not x.ndim:
+        return out + src
+    d = wrap_dim(dim, x.ndim)
+    _check_positions(index, x.shape[d], d)
+    np.add.at(out, _grid(index, d), src[tuple(slice(n) for n in index.shape)])
+    return out
+
+
+def _lower_scatter_add(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
+    if not x.shape:
+        return b.add(x, src)
+    used = b.slice(src, [0] * len(src.shape), index.shape, [1] * len(src.shape))
+    return b.add(x, b.scatter_add(x.shape, _lower_grid(b, index, wrap_dim(dim, len(x.shape))), used))
+
+
+def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
+    src, at = c.avals[2], c.avals[1]
+    assert src is not None and at is not None
+    taken = call("gather", g, index, c.params[0])
+    if src.shape == at.shape:
+        return taken
+    widths = tuple(n - m for n, m in zip(src.shape, at.shape, strict=True))
+    return call("constant_pad", taken, (0,) * src.ndim, widths, 0.0)
+
+
+define(
+    "scatter_add",
+    aval=_scatter_aval,
+    numpy=_np_scatter_add,
+    lower=_lower_scatter_add,
+    vjps=[Vjp(lambda c, g: g), None, Vjp(_scatter_src_rule, (1,))],
+    num_inputs=3,
+)
+
+
+# --- index_select(x, index | dim), embedding(weight, index | padding_idx) ---
+
+
+def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
+    if index.dtype.category != 1:
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    d = wrap_dim(dim, x.ndim)
+    count = index.shape[0] if index.ndim else 1
+    return make_aval((*x.shape[:d], count, *x.shape[d + 1 :]) if x.ndim else (), x.dtype)
+
+
+def _np_index_select(x: Any, index: Any, dim: int) -> Any:
+    flat = index.reshape(-1)
+    extent = x.shape[dim] if x.ndim else 1
+    if ((flat < 0) | (flat >= extent)).any():
+        raise IndexError("index out of range in self")
+    return np.take(x, flat, axis=dim) if x.ndim else x.copy()
+
+
+def _lower_index_select(b: Any, x: Any, index: Any, dim: int) -> Any:
+    rank = len(x.shape)
+    if not rank:
+        return x
+    d = wrap_dim(dim, rank)
+    flat = b.reshape(b.cast(index, int64), (index.shape[0] if index.shape else 1,))
+    taken = b.gather(b.permute(x, (d, *(k for k in range(rank) if k != d))), [flat])
+    return b.permute(taken, (*range(1, d + 1), 0, *range(d + 1, rank)))
+
+
+def _index_select_rule(c: RuleContext, g: Any, index: Any) -> Any:
+    aval = c.avals[0]
+    assert aval is not None
+    if not aval.ndim:
+        return g
+    return call("index_backward1", g, index.reshape((-1,)), aval.shape, (wrap_dim(c.params[0], aval.ndim),))
+
+
+define(
+    "index_select",
+    aval=_select_aval,
+    numpy=_np_index_select,
+    lower=_lower_index_select,
+    vjps=[Vjp(_index_select_rule, (1,)), None],
+    num_inputs=2,
+)
+
+
+def _embedding_aval(weight: Aval, index: Aval, padding_idx: int) -> Aval:
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if index.dtype.category != 1:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{torch_dtype_name(index.dtype)} instead (while checking arguments for embedding)"
+        )
+    return make_aval((*index.shape, weight.shape[1]), weight.dtype)
+
+
+def _np_embedding(weight: Any, index: Any, padding_idx: int) -> Any:
+    if ((index < 0) | (index >= weight.shape[0])).any():
+        raise IndexError("index out of range in self")
+    try:
+        return weight[index]
+    except IndexError as error:
+        raise out_of_bounds(error) from None
+
+
+def _embedding_rule(c: RuleContext, g: Any, index: Any) -> Any:
+    """Rows add up; the padding row stays as it is."""
+    assert c.avals[0] is not None
+    padding = c.params[0]
+    if padding >= 0:
+        g = call("where", call("eq", index, padding).unsqueeze(-1), 0.0, g)
+    return call("index_backward1", g, index, c.avals[0].shape, (0,))
+
+
+define(
+    "embedding",
+    aval=_embedding_aval,
+    numpy=_np_embedding,
+    lower=lambda b, weight, index, padding_idx: b.gather(weight, [b.cast(index, int64)]),
+    vjps=[Vjp(_embedding_rule, (1,)), None],
+    num_inputs=2,
+)
+
+
+# --- masks ---
+
+
+def _masked_fill_aval(x: Aval, mask: Aval, value: Any) -> Aval:
+    if mask.dtype.category != 0:
+        raise RuntimeError(
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {torch_dtype_name(mask.dtype)}"
+        )
+    if getattr(value, "shape", ()):
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+    if dtype_of(value).category > x.dtype.category:
+        raise RuntimeError(
+            f"value cannot be converted to type {torch_dtype_name(x.dtype)} without overflow"
+            if not hasattr(value, "shape")
+            else f"result type {torch_dtype_name(result_dtype(x, value))} can't be cast to {torch_dtype_name(x.dtype)}"
+        )
+    return make_aval(broadcast("masked_fill", x.shape, mask.shape), x.dtype)
+
+
+def _np_masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    return np.where(mask, np_operand(value, dtype_of(x)), x)
+
+
+define(
+    "masked_fill",
+    aval=_masked_fill_aval,
+    numpy=_np_masked_fill,
+    lower=lambda b, x, mask, value: b.where(mask, operand(b, value, x.dtype), x),
+    vjps=[
+        Vjp(lambda c, g, mask: call("where", mask, 0.0, g), (1,)),
+        None,
+        Vjp(lambda c, g, mask: call("where", mask, g, 0.0), (1,)),
+    ],
+    num_inputs=3,
+)
+
+
+def _define_triangle(name: str, np_function: Any, comparison: str) -> None:
+    def aval(x: Aval, diagonal: int) -> Aval:
+        if x.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return make_aval(x.shape, x.dtype)
+
+    def lower(b: Any, x: Any, diagonal: int) -> Any:
+        rank = len(x.shape)
+        rows, columns = b.iota(x.shape, rank - 2), b.iota(x.shape, rank - 1)
+        keep = b.pointwise(comparison, columns, b.add(rows, diagonal))
+        return b.where(keep, x, operand(b, 0, x.dtype))
+
+    define(
+        name,
+        aval=aval,
+        numpy=lambda x, diagonal: np_function(x, diagonal),
+        lower=lower,
+        vjps=[Vjp(lambda c, g: call(name, g, c.params[0]))],
+    )
+
+
+_define_triangle("tril", np.tril, "le")
+_define_triangle("triu", np.triu, "ge")
