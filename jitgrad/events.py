@@ -7,11 +7,12 @@ Must not know: anything above level 0.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["COUNTERS", "bump", "count", "log", "reset_stats", "stats"]
+__all__ = ["COUNTERS", "bump", "bump_call", "count", "log", "reset_stats", "stats"]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -31,12 +32,24 @@ COUNTERS: dict[str, str] = {
 _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 _lock = threading.Lock()
 logger = logging.getLogger("jitgrad")
+if hasattr(os, "register_at_fork"):  # a child forked while another thread counts would wait for ever
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def bump(name: str, by: int = 1) -> None:
     """Add to a counter. Cheap enough for once a call, not for once an operation: sum up first."""
     with _lock:
         _values[name] += by
+
+
+def bump_call(events: int, misses: int, segments: int, launches: int) -> None:
+    """Count one call of a compiled function, under one lock."""
+    with _lock:
+        _values["traces"] += 1
+        _values["hits"] += events - misses
+        _values["misses"] += misses
+        _values["segments"] += segments
+        _values["launches"] += launches
 
 
 def stats() -> dict[str, int]:

@@ -22,7 +22,7 @@ In: a program record, Note [Program ABI]; a pool block, Note [Pool block]. Out: 
 # ~~~~~~~~~~~~~~
 # When other processes use the cores, a worker may lose its core in the middle of a task, and the caller then waits for
 # the rest of a scheduler's time slice: sharing makes things slower. It shows as a join that takes longer than the
-# caller's whole part of the stage did. The caller then runs its stages alone for 32 times as long as it waited.
+# caller's whole part of the stage did. The caller then runs its stages alone for 8 times as long as it waited.
 # A worker on the caller's own core would only take time from it: it claims nothing and gives the core back.
 """
 
@@ -73,7 +73,7 @@ _SPINS_BEFORE_SLEEP = 20_000  # where there is no clock
 _CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 _SPINS_BEFORE_YIELD = 4096
 _LONG_WAIT_CYCLES = 500_000
-_REST_FACTOR = 32
+_REST_FACTOR = 8
 
 
 def _at(b: FnBuilder, base: str, index: str | int) -> str:

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -174,3 +175,8 @@ def _build(source: KernelSource, digest: bytes) -> Kernel:
     if cache and cache.store(digest, obj):
         bump("cache_writes")
     return session.load(source.name, obj)
+
+
+# A child must not be forked while another thread compiles: it would wait for ever for a lock that nobody releases.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

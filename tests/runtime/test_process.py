@@ -1,0 +1,190 @@
+"""Signals, fork and the interpreter's exit, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import ctypes, os, sys, threading, time
+import numpy as np
+from native_kernels import counter, install, spin, step_of
+from jitgrad.dtypes import int64
+from jitgrad.ops.aval import make_aval
+from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.executor import LoadedStep
+from jitgrad.runtime.pool import pool, set_num_threads
+
+install()
+set_num_threads(2)
+storage = Storage(8 * 512)
+counts = storage.array(make_aval((512,), int64))
+counts[:] = 0
+shared = LoadedStep(step_of(counter(), (1,), 512, 4, 1e6, stages=8))
+
+
+def use(loaded=shared):
+    counts[:] = 0
+    assert loaded.run([storage.addr], []) == 0
+    assert (counts == 8).all()
+"""
+
+posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def start(body: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-X", "faulthandler", "-c", HEAD + body]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(body: str, timeout: float = 60.0) -> str:
+    process = start(body)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert err == ""
+    return out
+
+
+LONG = """
+# 512 tasks of some ten milliseconds each: seconds in all
+long = LoadedStep(step_of(spin(), (20_000_000, 1), 512, 1, 30e9))
+counts[:] = 0
+print("ready", flush=True)
+try:
+    long.run([storage.addr], [])
+except KeyboardInterrupt:
+    done = int(counts.sum())
+    assert 0 < done < 512, done
+    time.sleep(0.1)
+    assert int(counts.sum()) == done, "still running"
+    use()
+    print("interrupted", flush=True)
+"""
+
+
+@posix_only
+@pytest.mark.parametrize("signals", [1, 3])
+def test_ctrl_c_stops_a_long_step(signals: int) -> None:
+    process = start(LONG)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        began = time.monotonic()
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    if signals == 1:
+        assert (out, err) == ("interrupted\n", "")
+        assert process.returncode == 0
+    assert time.monotonic() - began < 5.0
+
+
+@posix_only
+def test_a_forked_child_works_and_so_does_the_parent() -> None:
+    body = """
+for _ in range(50):
+    use()
+for _ in range(5):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(50):
+            use()
+        assert len(pool._threads) == 1
+        set_num_threads(3)
+        use()
+        os._exit(0)
+    use()
+    assert os.waitpid(pid, 0)[1] == 0
+use()
+print("ok")
+"""
+    assert run(body) == "ok\n"
+
+
+@posix_only
+def test_a_child_forked_while_other_threads_run_steps() -> None:
+    body = """
+stop = threading.Event()
+def busy():
+    mine = Storage(8 * 512)
+    while not stop.is_set():
+        shared.run([mine.addr], [])
+threads = [threading.Thread(target=busy) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(10):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(20):
+            use()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+stop.set()
+for thread in threads:
+    thread.join()
+use()
+print("ok")
+"""
+    assert run(body) == "ok\n"
+
+
+@posix_only
+def test_multiprocessing_children_exit() -> None:
+    body = """
+import multiprocessing
+use()
+children = [multiprocessing.get_context("fork").Process(target=use) for _ in range(3)]
+for child in children:
+    child.start()
+for child in children:
+    child.join(30)
+assert [child.exitcode for child in children] == [0, 0, 0]
+print("ok")
+"""
+    assert run(body) == "ok\n"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",
+        "time.sleep(0.02)",  # the worker sleeps
+        "sys.exit(0)",
+        "os._exit(0)",
+        "globals().clear()",
+        "threading.Thread(target=lambda: [use() for _ in range(100)], daemon=True).start()",
+        "threading.Thread(target=lambda: [use() for _ in range(100)]).start()",
+        "import gc; del shared; gc.collect()",
+    ],
+)
+def test_the_interpreter_exits(ending: str) -> None:
+    began = time.monotonic()
+    run("for _ in range(20): use()\n" + ending, timeout=30)
+    assert time.monotonic() - began < 15
+
+
+def test_exit_during_a_long_step_of_a_daemon_thread() -> None:
+    body = """
+long = LoadedStep(step_of(spin(), (20_000_000, 1), 512, 1, 30e9))
+threading.Thread(target=lambda: long.run([storage.addr], []), daemon=True).start()
+time.sleep(0.3)
+"""
+    began = time.monotonic()
+    run(body, timeout=30)
+    assert time.monotonic() - began < 10
