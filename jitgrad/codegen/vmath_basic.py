@@ -50,18 +50,18 @@ def isnan(x: Lanes) -> Lanes:
 
 
 def maximum(x: Lanes, y: Lanes) -> Lanes:
-    """The larger; NaN if either is. Of two zeros the first."""
-    return _extreme(x, y, {"i1": "or"}, "smax", "uge")
+    """The larger; NaN if either is; of two zeros the second, as ``torch.maximum``."""
+    return _extreme(x, y, "or", "smax", "ugt")
 
 
 def minimum(x: Lanes, y: Lanes) -> Lanes:
-    """The smaller; NaN if either is. Of two zeros the first."""
-    return _extreme(x, y, {"i1": "and"}, "smin", "ule")
+    """The smaller; NaN if either is; of two zeros the second, as ``torch.minimum``."""
+    return _extreme(x, y, "and", "smin", "ult")
 
 
-def _extreme(x: Lanes, y: Lanes, for_bool: dict[str, str], for_int: str, for_float: str) -> Lanes:
+def _extreme(x: Lanes, y: Lanes, for_bool: str, for_int: str, for_float: str) -> Lanes:
     if x.scalar == "i1":
-        return x._binary(for_bool["i1"], y)
+        return x._binary(for_bool, y)
     if not x.is_float:
         return x._intrinsic(for_int, y)
     keep = x.cmp(for_float, y)  # unordered or x wins: x, unless the NaN is y's

@@ -127,8 +127,8 @@ def expm1(x: Lanes) -> Lanes:
 def _logistic(numerator: Lanes, e: Lanes, may_be_large: bool) -> Lanes:
     """numerator / (1 + e), corrected for the rounding of 1 + e and of the quotient.
 
-    With D = 1 + e rounded and d its error, q is off by (numerator - q D - q d) / (1 + e). The factor 1 / (1 + e) is 1 - q
-    for the numerator e; for the numerator 1 it is q, at least as large, and the correction goes only part of the way.
+    With D = 1 + e rounded and d its error, q is off by (numerator - q D - q d) / (1 + e). The factor 1 / (1 + e) is
+    1 - q for the numerator e; for the numerator 1 it is q, which is larger: the correction goes only part of the way.
     d is exact for e < 2^mantissa, and not needed for large e.
     """
     whole = e + 1.0

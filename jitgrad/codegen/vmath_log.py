@@ -127,8 +127,8 @@ def _pow64(x: Lanes, y: Lanes) -> Lanes:
 
     log m = 2s + (2/3) s^3 + ..., where s = f / (2 + f), s^3 and 2/3 are pairs; only later terms are rounded once.
     """
-    k, f = _split(x)
-    log_hi, log_lo = _log_as_pair(k, f)
+    y = y.at_most(2.0**80).at_least(-(2.0**80))  # a larger one changes no result, but overflows products
+    log_hi, log_lo = _log_as_pair(*_split(x))
     high, low = two_product(y, log_hi)
     low = y.mad(log_lo, low)
     clamped = high.at_most(720.0).at_least(-760.0)

@@ -68,10 +68,10 @@ def fmod(x: Lanes, y: Lanes) -> Lanes:
 
 def _fmod_step(rest: Lanes, size: Lanes) -> Lanes:
     """rest - trunc(rest / size) size, by a multiple of ``size`` where the quotient would overflow."""
-    limit = math.ldexp(1.0, 7 - rest.fmt.bias)
-    step = math.ldexp(1.0, (rest.fmt.bias - 7) * 3 // 4)
-    for _ in range(2):  # the largest ratio of all has 2.2 times the exponent range
-        size = select(rest.abs() * limit > size, size * step, size)
+    limit = rest.fmt.bias * 7 // 8
+    for _ in range(2):  # the largest ratio of all has 2.2 times the bias as its exponent
+        too_small = rest.abs() * math.ldexp(1.0, -limit) > size
+        size = select(too_small, size * math.ldexp(1.0, limit * 3 // 4), size)
     return (-round_mode(rest / size, "trunc")).fma(size, rest)
 
 
