@@ -107,7 +107,7 @@ class Panel:
 
 
 class Epilogue(Protocol):
-    """What happens to a finished vector of C.
+    """What happens to a finished vector of C. Subclass it: the defaults are right, if not the fastest.
 
     Attributes:
         cost: rough instructions per vector. Cheap ones are unrolled over the register tile, long ones are printed once,
@@ -116,11 +116,11 @@ class Epilogue(Protocol):
             an unrolled one needs no branches for the rows past the end.
     """
 
-    cost: int
-    repeatable: bool
+    cost: int = 100
+    repeatable: bool = False
 
     def prepare(self, b: FnBuilder) -> None:
-        """Called once, in the kernel's entry block: load argument words here. May be called once per kernel emitted."""
+        """Called once, in the kernel's entry block: the place to load argument words."""
 
     def __call__(self, b: FnBuilder, acc: str, width: int, batch: str, row: str, col: str, mask: str | None) -> None:
         """Store what is made of ``acc`` = C[batch, row, col : col + width].
@@ -132,7 +132,7 @@ class Epilogue(Protocol):
         """
 
 
-class StoreEpilogue:
+class StoreEpilogue(Epilogue):
     """Store C as it is, or add it to what is there. Arguments: ``StoreEpilogue.args``.
 
     C's column stride is 1.

@@ -1,0 +1,263 @@
+"""Matrix multiplication kernels against NumPy, on every CPU level this machine can run."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import mmap
+import sys
+
+import numpy as np
+import pytest
+from gemm_jit import call, load, multiply, spec_for, targets
+
+from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, choose_spec, emit_gemm, load_arg, load_vector, store_vector
+from jitgrad.codegen.target import Target
+from jitgrad.codegen.text import FnBuilder, vector_type
+from jitgrad.dtypes import float32
+
+_SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 64, 70, 100, 130, 300]
+_LAYOUTS = ["rows", "columns", "strided", "broadcast", "window"]
+
+each_target = pytest.mark.parametrize("target", targets(), ids=lambda t: t.cpu)
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+
+
+def _matrix(rng: np.random.Generator, shape: tuple[int, int, int], dtype: type, layout: str) -> np.ndarray:
+    batch, rows, columns = shape
+    if layout == "columns":
+        return rng.standard_normal((batch, columns, rows)).astype(dtype).transpose(0, 2, 1)
+    if layout == "strided":
+        return rng.standard_normal((batch, rows * 2, columns * 3)).astype(dtype)[:, ::-2, ::3]
+    if layout == "broadcast":
+        return np.broadcast_to(rng.standard_normal((1, rows, 1)).astype(dtype), shape)
+    if layout == "window":
+        return rng.standard_normal((batch + 1, rows + 2, columns + 5)).astype(dtype)[1:, 1:-1, 2 : 2 + columns]
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def _check(got: np.ndarray, a: np.ndarray, b: np.ndarray, start: np.ndarray | float = 0.0) -> None:
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    k = a.shape[2]
+    bound = np.finfo(a.dtype).eps * (k + 2) * (np.abs(wide_a) @ np.abs(wide_b) + np.abs(start))
+    error = np.abs(got - (wide_a @ wide_b + start))
+    assert (error <= bound).all(), (a.shape, b.shape, a.strides, b.strides, error.max())
+
+
+@each_target
+@each_dtype
+def test_random_shapes_and_layouts(target: Target, dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(120):
+        batch = int(rng.integers(1, 4))
+        m, n, k = (int(rng.choice(_SIZES)) for _ in range(3))
+        a = _matrix(rng, (batch, m, k), dtype, str(rng.choice(_LAYOUTS)))
+        b = _matrix(rng, (batch, k, n), dtype, str(rng.choice(_LAYOUTS)))
+        out = np.full((batch, m + 1, n + 3), 7.0, dtype)
+        multiply(a, b, out[:, :m, :n], target, cost=int(rng.choice([1, 100])))
+        _check(out[:, :m, :n], a, b)
+        assert (out[:, m:] == 7.0).all() and (out[:, :, n:] == 7.0).all()
+
+
+@each_target
+@pytest.mark.parametrize("m,n,k", [(1, 40, 2000), (3, 20, 2500), (70, 50, 2100), (700, 20, 30), (66, 130, 1100)])
+@pytest.mark.parametrize("layout", ["rows", "columns", "strided"])
+def test_long_products(target: Target, m: int, n: int, k: int, layout: str) -> None:
+    """Several passes over K, several blocks of rows."""
+    rng = np.random.default_rng(1)
+    a, b = _matrix(rng, (1, m, k), np.float32, "rows"), _matrix(rng, (1, k, n), np.float32, layout)
+    for cost in (1, 100):
+        out = np.full((1, m, n), np.nan, np.float32)
+        multiply(a, b, out, target, cost=cost)
+        _check(out, a, b)
+
+
+@each_target
+def test_copied_rows_of_a_large_product(target: Target) -> None:
+    rng = np.random.default_rng(2)
+    a, b = _matrix(rng, (1, 75, 1300), np.float32, "rows"), _matrix(rng, (1, 1300, 520), np.float32, "window")
+    assert spec_for(a, b, target).copy
+    out = np.full((1, 75, 520), np.nan, np.float32)
+    multiply(a, b, out, target)
+    _check(out, a, b)
+
+
+@each_target
+@each_dtype
+def test_every_tile_serves_every_shape(target: Target, dtype: type) -> None:
+    """The spec is a matter of speed: one chosen for another shape is as right."""
+    rng = np.random.default_rng(3)
+    shapes = [(1, 9, 4), (5, 40, 20), (64, 64, 64), (20, 3, 1100), (512, 512, 512)]
+    for m, n, k in shapes:
+        for layout in ("rows", "columns", "strided"):
+            other = _matrix(rng, (1, 3, 4), dtype, layout)
+            shaped = spec_for(np.empty((1, m, k), dtype), np.empty((1, k, n), dtype), target)
+            spec = dataclasses.replace(shaped, b_unit=spec_for(np.empty((1, 9, 3), dtype), other, target).b_unit)
+            spec = dataclasses.replace(spec, copy=spec.copy or spec.b_unit != "n")
+            a, b = _matrix(rng, (2, 37, 29), dtype, "rows"), _matrix(rng, (2, 29, 53), dtype, layout)
+            out = np.empty((2, 37, 53), dtype)
+            multiply(a, b, out, target, spec=spec)
+            _check(out, a, b)
+
+
+@each_target
+@pytest.mark.parametrize("cost", [1, 100])
+def test_accumulate_touches_each_element_once(target: Target, cost: int) -> None:
+    rng = np.random.default_rng(4)
+    for m, n, k in [(1, 1, 1), (9, 17, 5), (13, 70, 40), (70, 33, 0)]:
+        for layout in ("rows", "columns"):
+            a, b = _matrix(rng, (2, m, k), np.float32, "rows"), _matrix(rng, (2, k, n), np.float32, layout)
+            start = rng.standard_normal((2, m, n)).astype(np.float32)
+            out = start.copy()
+            multiply(a, b, out, target, accumulate=True, cost=cost)
+            _check(out, a, b, start.astype(np.float64))
+
+
+@each_target
+@each_dtype
+def test_no_partition_of_the_units_changes_a_bit(target: Target, dtype: type) -> None:
+    rng = np.random.default_rng(5)
+    for m, n, k, layout in [
+        (70, 90, 33, "rows"),
+        (300, 100, 64, "columns"),
+        (3, 400, 200, "columns"),
+        (512, 64, 300, "rows"),
+    ]:
+        a, b = _matrix(rng, (3, m, k), dtype, "rows"), _matrix(rng, (3, k, n), dtype, layout)
+        whole, cut = np.empty((3, m, n), dtype), np.empty((3, m, n), dtype)
+        units = multiply(a, b, whole, target)
+        assert units >= 3
+        for pieces in (2, 3, units):
+            points = sorted(rng.integers(0, units + 1, pieces - 1).tolist())
+            cut[:] = np.nan
+            multiply(a, b, cut, target, cuts=lambda units, points=points: [0, *points, units])
+            assert (whole.view(np.uint8) == cut.view(np.uint8)).all()
+
+
+@each_target
+def test_rows_do_not_depend_on_their_neighbours(target: Target) -> None:
+    """An element's value depends on its own row and column only, not on where they stand in the matrix."""
+    rng = np.random.default_rng(6)
+    a, b = _matrix(rng, (1, 50, 77), np.float32, "rows"), _matrix(rng, (1, 77, 90), np.float32, "rows")
+    whole, part = np.empty((1, 50, 90), np.float32), np.empty((1, 37, 61), np.float32)
+    multiply(a, b, whole, target)
+    multiply(a[:, 13:], b[:, :, 29:], part, target)
+    assert (whole[:, 13:, 29:] == part).all()
+
+
+def test_special_values_stay_where_they_are() -> None:
+    a, b = np.ones((1, 20, 30), np.float32), np.ones((1, 30, 40), np.float32)
+    a[0, 7, 3], b[0, 5, 11] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        expected = a @ b
+    for target in targets():
+        for right in (b, np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)):
+            out = np.empty((1, 20, 40), np.float32)
+            multiply(a, right, out, target)
+            np.testing.assert_array_equal(out, expected)
+
+
+class _BiasRelu(Epilogue):
+    """relu(C + bias[column]), with a block of its own for the column tails. Arguments: slots of C and bias, N."""
+
+    def __init__(self, cost: int) -> None:
+        self.cost = cost
+        self.repeatable = cost == 1
+
+    def prepare(self, b: FnBuilder) -> None:
+        words = [load_arg(b, GEMM_ARGS + i) for i in range(3)]
+        self.out, self.bias = (
+            b.op(f"load ptr, ptr {b.op(f'getelementptr i64, ptr %bufs, i64 {w}')}") for w in words[:2]
+        )
+        self.row_stride = words[2]
+
+    def __call__(self, b: FnBuilder, acc: str, width: int, batch: str, row: str, col: str, mask: str | None) -> None:
+        vec = vector_type(width, "float")
+        bias = load_vector(b, "float", width, b.op(f"getelementptr float, ptr {self.bias}, i64 {col}"), mask)
+        moved = b.op(f"fadd {vec} {acc}, {bias}")
+        zero = b.const(0.0, "float", width)
+        positive = b.op(f"fcmp ogt {vec} {moved}, {zero}")
+        chosen = b.op(f"select {vector_type(width, 'i1')} {positive}, {vec} {moved}, {vec} {zero}")
+        at = b.op(f"add i64 {b.op(f'mul i64 {row}, {self.row_stride}')}, {col}")
+        store_vector(b, "float", width, chosen, b.op(f"getelementptr float, ptr {self.out}, i64 {at}"), mask)
+
+
+@each_target
+@pytest.mark.parametrize("cost", [1, 50])
+def test_fused_epilogue(target: Target, cost: int) -> None:
+    rng = np.random.default_rng(7)
+    for m, n, k in [(32, 128, 64), (33, 45, 20), (500, 200, 400), (4, 10, 8), (2, 300, 1200)]:
+        for layout in ("rows", "columns"):
+            a, b = _matrix(rng, (1, m, k), np.float32, "rows"), _matrix(rng, (1, k, n), np.float32, layout)
+            bias, out, plain = (
+                rng.standard_normal(n).astype(np.float32),
+                np.empty((m, n), np.float32),
+                np.empty((1, m, n), np.float32),
+            )
+            spec = spec_for(a, b, target, "bias_relu")
+            kernel = load(emit_gemm(spec, "kernel", _BiasRelu(cost)), target)
+            call(kernel, spec, a, b, [out, bias], (3, 4, n))
+            multiply(a, b, plain, target)
+            np.testing.assert_array_equal(out, np.maximum(plain[0] + bias, 0))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@each_target
+@each_dtype
+def test_nothing_outside_the_windows_is_read_or_written(target: Target, dtype: type) -> None:
+    """Each operand ends where an unreadable page begins (or starts where one ends): a stray access kills the test."""
+    rng = np.random.default_rng(8)
+    guards = [_Guarded() for _ in range(3)]
+    for m, n, k in [(1, 1, 1), (3, 5, 7), (8, 16, 4), (9, 17, 5), (20, 33, 18), (3, 20, 33), (2, 7, 9)]:
+        for flip in range(8):
+            for low in (False, True):
+                size = np.dtype(dtype).itemsize
+                place = [g.low if low else g.high for g in guards]
+                a = place[0](m * k * size).view(dtype).reshape((k, m) if flip & 1 else (m, k))
+                b = place[1](k * n * size).view(dtype).reshape((n, k) if flip & 2 else (k, n))
+                a[:], b[:] = rng.standard_normal(a.shape), rng.standard_normal(b.shape)
+                a3, b3 = (a.T if flip & 1 else a)[None], (b.T if flip & 2 else b)[None]
+                if flip & 4:
+                    b3 = b3[:, :, ::-1]
+                out = place[2](m * n * size).view(dtype).reshape(1, m, n)
+                multiply(a3, b3, out, target)
+                _check(out, a3, b3)
+
+
+class _Guarded:
+    """Pages with an unreadable one on either side."""
+
+    PAGES = 2
+
+    def __init__(self) -> None:
+        page = mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, (self.PAGES + 2) * page)
+        self.bytes = np.frombuffer(self.memory, np.uint8)[page:-page]
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        for at in (self.bytes.ctypes.data - page, self.bytes.ctypes.data + self.PAGES * page):
+            assert libc.mprotect(at, page, 0) == 0
+
+    def high(self, nbytes: int) -> np.ndarray:
+        return self.bytes[len(self.bytes) - nbytes :]
+
+    def low(self, nbytes: int) -> np.ndarray:
+        return self.bytes[:nbytes]
+
+
+def test_few_specs_serve_many_shapes() -> None:
+    """A second size in the same place costs no compile: batch sizes from 24 on share one spec."""
+    target = targets()[0]
+    specs = {
+        choose_spec(float32, m, 128, 784, 1, (0, 784, 1), (0, 128, 1), "x", target)
+        for m in (24, 32, 48, 64, 96, 128, 256)
+    }
+    assert len(specs) <= 2
+
+
+@each_target
+def test_text_is_short(target: Target) -> None:
+    """Compile time goes with the text: about 25 us per line."""
+    for b_strides in ((0, 128, 1), (0, 1, 64)):
+        spec = choose_spec(float32, 32, 128, 64, 1, (0, 64, 1), b_strides, "x", target)
+        assert emit_gemm(spec, "kernel", _BiasRelu(1)).count("\n") < 1100
