@@ -10,7 +10,7 @@ from benchmarks.result import RowResult
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402  (after the backend is chosen)
+import matplotlib.pyplot as plt
 
 __all__ = ["save_chart"]
 

@@ -88,8 +88,9 @@ def to_markdown(results: list[RowResult]) -> str:
 def _plain(table: Table) -> str:
     title, header, rows = table
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [[header[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(header[1:], widths[1:], strict=True)]]
-    lines += [[row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)] for row in rows]
+    lines = []
+    for first, *others in [header, *rows]:
+        lines.append([first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(others, widths[1:], strict=True))])
     return "\n".join([title, *("  ".join(line) for line in lines)])
 
 

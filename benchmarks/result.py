@@ -23,7 +23,7 @@ class SubjectResult:
 
     Attributes:
         lower_quartile_us, median_us: of the time of one step, over batches of steps.
-        cold_s: process start to first loss, caches empty; ``warm_s``: the same with the disk cache that ``cold_s`` left.
+        cold_s: process start to first loss, caches empty; ``warm_s``: with the disk cache that ``cold_s`` left.
     """
 
     subject: str
@@ -107,7 +107,8 @@ def compare(row: Row, subjects: dict[str, SubjectResult]) -> list[str]:
             wrong = (i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if _differ(a, b, row.rtol))
             first = next(wrong, None)
             if first is not None:
-                found.append(f"{other.subject}: {what}[{first}] = {got[first]!r}, {reference.subject} {expected[first]!r}")
+                a, b = expected[first], got[first]
+                found.append(f"{other.subject}: {what}[{first}] = {b!r}, {reference.subject} {a!r}")
     return found
 
 

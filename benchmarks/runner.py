@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.process import WorkerError, WorkerProcess
 from benchmarks.result import RowResult, SubjectResult, compare
 from benchmarks.row import Row
-from benchmarks.subjects import SUBJECTS, Subject
+from benchmarks.subjects import Subject
 
 __all__ = ["Settings", "run_row"]
 

@@ -5,6 +5,7 @@ Must not know: any tensor library.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def _uniform(rng: np.random.Generator, low: float, high: float, *shape: int) -> 
 def layers(rng: np.random.Generator, widths: tuple[int, ...]) -> list[Array]:
     """Weight (out, in) and bias (out,) of each linear layer, in ``torch.nn.Linear``'s distribution."""
     found = []
-    for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+    for fan_in, fan_out in pairwise(widths):
         bound = fan_in**-0.5
         found += [_uniform(rng, -bound, bound, fan_out, fan_in), _uniform(rng, -bound, bound, fan_out)]
     return found

@@ -109,7 +109,8 @@ class Module:
         """Add a tensor that is state but no parameter; ``persistent`` puts it into ``state_dict()``."""
         self._check_name(name)
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)")
+            kind = type(tensor).__name__
+            raise TypeError(f"cannot assign '{kind}' object to buffer '{name}' (Tensor or None required)")
         self._file(name, tensor, "_buffers")
         (self._transient.discard if persistent else self._transient.add)(name)
 

@@ -67,7 +67,8 @@ class Optimizer:
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for member in members:
             if not isinstance(member, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(member).__name__}")
+                kind = type(member).__name__
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {kind}")
             if not (member.is_leaf or member.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
             if id(member) in known:

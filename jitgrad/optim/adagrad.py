@@ -1,0 +1,77 @@
+"""Adagrad.
+
+Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.optimizer import Group, Optimizer
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Optimizer):
+    """Steps divided by the root of all squared gradients so far.
+
+    Args:
+        params: see ``Optimizer``.
+        lr: learning rate.
+        lr_decay: the rate is divided by 1 + (steps done) * lr_decay.
+        weight_decay: L2 penalty, added to the gradient.
+        initial_accumulator_value: where the sums start.
+        eps: added to the root.
+        maximize: climb.
+        foreach, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
+
+    Raises:
+        ValueError: for a negative option.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_nonnegative(
+            {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay,
+             "initial_accumulator_value value": initial_accumulator_value, "epsilon value": eps}
+        )  # fmt: skip
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p] = {"step": 0, "sum": self._zeros(p, group["initial_accumulator_value"])}
+
+    def _update_group(self, group: Group) -> None:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            kept = self.state[p]
+            kept["step"] += 1
+            grad = -p.grad if group["maximize"] else p.grad
+            if group["weight_decay"]:
+                grad = grad + group["weight_decay"] * p
+            total = kept["sum"]
+            total.addcmul_(grad, grad)
+            rate = group["lr"] / (1 + (kept["step"] - 1) * group["lr_decay"])
+            p.addcdiv_(grad, total.sqrt() + group["eps"], value=-rate)
