@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from jitgrad.compiled.backend import backend
 from jitgrad.config import config
-from jitgrad.events import bump
+from jitgrad.events import bump_call
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.state import state
 from jitgrad.tracer.recorder import Recorder
@@ -89,7 +89,7 @@ class CompiledFunction:
         recorder.graph.close()
         self._last = recorder.node
         self._trie.end_of_call(recorder.node)
-        count_call(recorder)
+        bump_call(recorder.node.depth, recorder.misses, recorder.segments, recorder.launches)
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""
@@ -106,13 +106,6 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<jitgrad.compile of {getattr(self.fn, '__qualname__', self.fn)!r}>"
-
-
-def count_call(recorder: Recorder) -> None:
-    """Add one call to the counters."""
-    bump("traces")
-    if recorder.misses:
-        bump("misses", recorder.misses)
 
 
 @overload

@@ -57,6 +57,8 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any]) -> None:
     loaded = event.program
     if loaded is not None:
         _run(loaded, buffers, recorder.scalars)
+        recorder.segments += 1
+        recorder.launches += loaded.launches
     for handle, how in zip(alive, event.assign, strict=True):
         if how == FRESH:
             handle._storage = buffers[handle._vid]
@@ -119,14 +121,15 @@ def compute(instr: Instr, arrays: list[Any]) -> list[Any]:
     op = instr.op
     if op.numpy is not None:
         return run_numpy(op, arrays, instr.params, instr.avals)
-    source, base = arrays[0], instr.input_avals[0]
-    assert base is not None and base.is_contiguous
-    flat = np.ascontiguousarray(source).reshape(-1)
+    source = np.ascontiguousarray(arrays[0])
+    first = instr.input_avals[0]
+    assert first is not None
+    # the window over a row-major source, whatever layout the recorded one had
+    windows = op.aval(make_aval(first.shape, first.dtype), *instr.params)
+    flat = source.reshape(-1)
     return [
-        np.lib.stride_tricks.as_strided(
-            flat[a.offset - base.offset :], a.shape, tuple(s * a.dtype.itemsize for s in a.stride)
-        ).copy()
-        for a in instr.avals
+        np.lib.stride_tricks.as_strided(flat[w.offset :], w.shape, tuple(s * w.dtype.itemsize for s in w.stride)).copy()
+        for w in (windows if isinstance(windows, tuple) else (windows,))
     ]
 
 

@@ -7,7 +7,7 @@ In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the b
 # Note [Aliases in a trace]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # Values are immutable; storages are not. ``_slots`` lists, per storage, the handles of this call that look at it.
-# A write to a storage that one handle (or several with the very same window) looks at is recorded: the handles move
+# A write to a storage that one handle (or several with the very same window) looks at is recorded: those handles move
 # on to the new value, and the segment's end writes it into the storage, once. A write while a *different* live window
 # looks on is not worth modelling: the segment ends there and the write is done eagerly, on the real memory.
 """
@@ -105,10 +105,12 @@ class Recorder:
         "handles",
         "history",
         "inputs",
+        "launches",
         "misses",
         "node",
         "scalars",
         "segment_limit",
+        "segments",
         "tid",
         "trie",
     )
@@ -123,7 +125,7 @@ class Recorder:
         self.buffers: dict[int, Any] = {}
         self.scalars: list[int | float] = []
         self.history: History | None = None
-        self.misses = 0
+        self.misses = self.segments = self.launches = 0
         self.segment_limit = segment_limit
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
@@ -385,7 +387,8 @@ class Recorder:
             else:
                 ids.append((x or repr(x), type(x)))
                 numeric = True
-        rebinds = self._rebinds(targets)
+        joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        rebinds = self._rebinds(targets, joins)
         if rebinds is None:
             return self._write_outside(op, targets, args)
         target_ids = tuple([t._vid for t in targets])
@@ -401,8 +404,8 @@ class Recorder:
             self.flush()
         return targets
 
-    def _rebinds(self, targets: tuple[Any, ...]) -> list[Any] | None:
-        """Other handles that look at the targets through the same window; None if a different window looks on."""
+    def _rebinds(self, targets: tuple[Any, ...], joins: bool = False) -> list[Any] | None:
+        """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
         same: list[Any] = []
         for nr, target in enumerate(targets):
             if target._tid != self.tid:
@@ -413,28 +416,32 @@ class Recorder:
             slot = self._slots.get(id(storage))
             if slot is None or len(slot.handles) == 1:
                 continue
-            if not self._others(target, slot, nr, same):
+            if not self._others(target, slot, nr, same, joins):
                 return None
         return same
 
-    def _others(self, target: Any, slot: Slot, nr: int, same: list[Any]) -> bool:
-        """Sort the other live handles of a slot; drop the dead ones."""
+    def _others(self, target: Any, slot: Slot, nr: int, same: list[Any], joins: bool) -> bool:
+        """Sort the other live handles of a slot: same window, or a view to be looked at afresh. Drop the dead ones."""
         # a dead handle is held by: the slot's list, maybe self.handles, the loop variable, the call's argument
         pending = {id(h) for h in self.handles}
-        kept = []
-        ok = True
+        kept, stale = [], []
         for other in slot.handles:
-            if other is not target and _getrefcount(other) <= 3 + (id(other) in pending):
+            if other is target:
+                kept.append(other)
+                continue
+            if _getrefcount(other) <= 3 + (id(other) in pending):
                 continue
             kept.append(other)
-            if other is target:
-                continue
             if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
                 same.append((nr, other))
+            elif other._base is target and not joins and other._vid not in self.inputs:
+                stale.append(other)
             else:
-                ok = False
+                return False
         slot.handles = kept
-        return ok
+        for other in stale:
+            other._tid = 0
+        return True
 
     def _rebind(self, node: TrieNode, targets: tuple[Any, ...], rebinds: list[Any]) -> None:
         """Move the targets, and whoever shares their window, on to the written values."""
@@ -498,6 +505,11 @@ class Recorder:
         """End the segment and write eagerly; what looked at the storage is looked at afresh."""
         self.flush()
         bump("fallbacks")
+        for target in targets:
+            slot = self._slots.get(id(target._storage))
+            for handle in slot.handles if slot is not None else ():
+                if handle._base is not None and handle._requires_grad and handle.grad_fn is not None:
+                    handle._view_version = handle._vc[0]
         log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
         self.backend.inplace_eagerly(op, targets, args)
         for target in targets:

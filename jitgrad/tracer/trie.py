@@ -36,11 +36,13 @@ class TrieNode:
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
         tick: when a call last ended here.
+        depth: number of events on the path.
     """
 
     __slots__ = (
         "aval",
         "children",
+        "depth",
         "event",
         "key",
         "masks",
@@ -68,6 +70,7 @@ class TrieNode:
         self.masks: dict[Any, tuple[bool, ...]] = {}
         self.seen: dict[Any, tuple[Any, ...]] = {}
         self.tick = 0
+        self.depth: int = 0 if parent is None else parent.depth + 1
 
 
 class Trie:
