@@ -1,6 +1,10 @@
 """Optimizers and learning-rate schedules, under PyTorch's names."""
 
 from jitgrad.optim import lr_scheduler
+from jitgrad.optim.adagrad import Adagrad
+from jitgrad.optim.adam import Adam, AdamW
 from jitgrad.optim.optimizer import Optimizer
+from jitgrad.optim.rmsprop import RMSprop
+from jitgrad.optim.sgd import SGD
 
-__all__ = ["Optimizer", "lr_scheduler"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
