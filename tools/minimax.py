@@ -25,7 +25,7 @@ Grid = Any  # a NumPy array of mpf
 
 @dataclass
 class Target:
-    """Fit ``f(t) ~ sum c_i t^i`` on [lo, hi], minimising ``max |weight (f - p)|``. ``fixed``: the first coefficients."""
+    """Fit ``f(t) ~ sum c_i t^i`` on [lo, hi], minimising ``max |weight (f - p)|``; ``fixed``: first coefficients."""
 
     f: Fn
     weight: Fn

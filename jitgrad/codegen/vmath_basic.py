@@ -129,7 +129,7 @@ def int_pow(x: Lanes, y: Lanes) -> Lanes:
     b.do(f"br label %{head}")
     b.start(head)
     result, base, left = (
-        v.new(f"phi {v.type} [ {v.reg}, %{before} ], [ %{body}.{name}, %{body} ]")
+        v.phi((v.reg, before), (f"%{body}.{name}", body))
         for v, name in ((start, "result"), (x, "base"), (exponent, "left"))
     )
     b.do(f"br i1 {left.ne(0).any()}, label %{body}, label %{done}")

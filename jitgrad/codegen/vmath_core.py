@@ -113,6 +113,10 @@ class Lanes:
         """The result of an instruction, as lanes of ``scalar`` (own type unless given)."""
         return Lanes(self.b, scalar or self.scalar, self.width, self.b.op(text))
 
+    def phi(self, *incoming: tuple[str, str]) -> Lanes:
+        """A phi node of this type over (register, block) pairs."""
+        return self.new(f"phi {self.type} " + ", ".join(f"[ {reg}, %{block} ]" for reg, block in incoming))
+
     def const(self, value: float, scalar: str = "") -> Lanes:
         scalar = scalar or self.scalar
         return Lanes(self.b, scalar, self.width, self.b.const(value, scalar, self.width))
@@ -233,6 +237,10 @@ class Lanes:
             return self
         name = how or _CONVERSIONS[self.scalar, to]
         return self.new(f"{name} {self.typed} to {vector_type(self.width, to)}", to)
+
+    def fshl(self, low: Lanes, count: Lanes) -> Lanes:
+        """The upper half of (self : low) << count."""
+        return self._intrinsic("fshl", low, count)
 
     # -- masks
     def cmp(self, predicate: str, other: Lanes | float) -> Lanes:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
 
+from jitgrad.codegen.text import FnBuilder, Isa
 from jitgrad.codegen.vmath_core import Lanes, quick_two_sum, select, split_constant, two_product, two_sum
 from jitgrad.codegen.vmath_exp import nearest_int
 
@@ -43,14 +46,33 @@ def reduce_pi_half(x: Lanes) -> Reduced:
     before = b.block
     b.do(f"br i1 {large.any()}, label %{slow}, label %{done}")
     b.start(slow)
-    exact = tuple(select(large, e, d) for e, d in zip(_PAYNE_HANEK[x.scalar](x), direct, strict=True))
+    exact = tuple(select(large, e, d) for e, d in zip(_each_lane(x, direct), direct, strict=True))
     after = b.block
     b.do(f"br label %{done}")
     b.start(done)
-    n, r, low = (
-        d.new(f"phi {d.type} [ {d.reg}, %{before} ], [ {e.reg}, %{after} ]")
-        for d, e in zip(direct, exact, strict=True)
-    )
+    n, r, low = (d.phi((d.reg, before), (e.reg, after)) for d, e in zip(direct, exact, strict=True))
+    return n, r, low
+
+
+def _each_lane(x: Lanes, start: Reduced) -> Reduced:
+    """``_payne_hanek`` lane by lane in a loop: rare work should cost little code, for code costs compile time."""
+    if x.width == 1:
+        return _payne_hanek(x)
+    b = x.b
+    head, done = b.label("lane"), b.label("lane")
+    before = b.block
+    b.do(f"br label %{head}")
+    b.start(head)
+    lane = b.op(f"phi i64 [ 0, %{before} ], [ %{head}.next, %{head} ]")
+    carried = [v.phi((v.reg, before), (f"%{head}.{k}", head)) for k, v in enumerate(start)]
+    one = Lanes(b, x.scalar, 1, b.op(f"extractelement {x.typed}, i64 {lane}"))
+    for k, (vector, value) in enumerate(zip(carried, _payne_hanek(one), strict=True)):
+        b.do(f"%{head}.{k} = insertelement {vector.typed}, {value.typed}, i64 {lane}")
+    b.do(f"%{head}.next = add i64 {lane}, 1")
+    b.do(f"%{head}.more = icmp ult i64 %{head}.next, {x.width}")
+    b.do(f"br i1 %{head}.more, label %{head}, label %{done}")
+    b.start(done)
+    n, r, low = (Lanes(b, v.scalar, x.width, f"%{head}.{k}") for k, v in enumerate(start))
     return n, r, low
 
 
@@ -75,74 +97,74 @@ def _direct64(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
     return quick_two_sum(r, n.mad(-d, error1 + error2))
 
 
-def _payne_hanek32(x: Lanes) -> Reduced:
-    """|x| = m 2^e with a 24-bit m: m times 96 bits of 2/pi modulo 4, in 64-bit lanes."""
-    bits = x.bits().convert("i64", "zext")
-    skip = _first_bit((bits >> 23) & 0xFF, 127 + 23)
-    m = (bits & 0x7FFFFF) | 0x800000
-    index = skip >> 6
-    words = [bits.const(_signed(w)) for w in TWO_OVER_PI[:5]]
-    near = [select(index.eq(0), words[i], select(index.eq(1), words[i + 1], words[i + 2])) for i in range(3)]
-    first, second = (near[i]._intrinsic("fshl", near[i + 1], skip & 63) for i in range(2))
-    turn = m * first + (m * second.lshr(32)).lshr(32)  # in units of 2^-62 quarter turns
-    quarter = (turn + (1 << 61)).lshr(62)
-    r = ((turn << 2).convert("double") * (math.ldexp(math.pi, -65))).convert("float")
-    return _with_sign(x, quarter.convert("i32"), r, r.const(0.0))
+def _payne_hanek(x: Lanes) -> Reduced:
+    """One lane: a call of the module's one copy of ``_payne_hanek64``, cold code that would weigh on every sin."""
+    b = x.b
+    declarations, definition = _helper(b.isa)
+    for line in (*declarations, definition):
+        b.declare(line)
+    wide = x.convert("double")
+    result = b.op(f"call {HELPER_RESULT} @jg_reduce_pi_half({wide.typed})")
+    n, r, low = (
+        Lanes(b, scalar, 1, b.op(f"extractvalue {HELPER_RESULT} {result}, {k}"))
+        for k, scalar in enumerate(("i64", "double", "double"))
+    )
+    if x.scalar == "double":
+        return n, r, low
+    rounded = r.convert("float")
+    return n.convert("i32"), rounded, (r - rounded.convert("double")).convert("float")
+
+
+HELPER_RESULT = "{ i64, double, double }"
+
+
+@cache
+def _helper(isa: Isa) -> tuple[tuple[str, ...], str]:
+    """What ``jg_reduce_pi_half`` needs declared, and its definition."""
+    b = FnBuilder("jg_reduce_pi_half", "double %x", isa)
+    result = f"{HELPER_RESULT} poison"
+    for k, value in enumerate(_payne_hanek64(Lanes(b, "double", 1, "%x"))):
+        result = f"{HELPER_RESULT} " + b.op(f"insertvalue {result}, {value.typed}, {k}")
+    declarations = tuple(b.declarations)
+    b.declarations.clear()
+    return declarations, b.finish(f"ret {result}", f"private {HELPER_RESULT}").strip()
 
 
 def _payne_hanek64(x: Lanes) -> Reduced:
-    """The same with a 53-bit m and 192 bits of 2/pi, in 128-bit lanes, and the fraction as a pair."""
+    """|x| = m 2^e with a 53-bit m: m times 192 bits of 2/pi modulo 4, as a 128-bit fraction of 4."""
     bits = x.bits()
-    skip = _first_bit((bits >> 52) & 0x7FF, 1023 + 52)
+    place = ((bits >> 52) & 0x7FF) - (1023 + 52 + 2 - 64)  # the first bit of the table that is not a whole turn
+    skip = select(place > 0, place, 0)
     m = ((bits & ((1 << 52) - 1)) | (1 << 52)).convert("i128", "zext")
     words = [_load_word((skip >> 6) + i) for i in range(4)]
-    parts = [words[i]._intrinsic("fshl", words[i + 1], skip & 63).convert("i128", "zext") for i in range(3)]
+    parts = [near.fshl(far, skip & 63).convert("i128", "zext") for near, far in pairwise(words)]
     turn = ((m * parts[0]) << 64) + m * parts[1] + (m * parts[2]).lshr(64)
     quarter = (turn + (1 << 125)).lshr(126).convert("i64", "trunc")
-    fraction = turn << 2
-    upper, lower = fraction.lshr(64).convert("i64", "trunc"), fraction.convert("i64", "trunc")
-    high, error = two_sum(
-        (upper & -(1 << 32)).convert("double") * 2.0**-64, (upper & 0xFFFFFFFF).convert("double") * 2.0**-64
-    )
+    r, low = _fraction(turn << 2)
+    negative = x < 0.0
+    r = select(x.abs().eq(math.inf), math.nan, select(negative, -r, r))
+    return select(negative, -quarter, quarter), r, select(negative, -low, low)
+
+
+def _fraction(quarter_turns: Lanes) -> tuple[Lanes, Lanes]:
+    """A signed 128-bit fraction of a quarter turn as radians, in a pair. The top may cancel: all parts are exact."""
+    upper, lower = quarter_turns.lshr(64).convert("i64", "trunc"), quarter_turns.convert("i64", "trunc")
+    first = (upper & -(1 << 32)).convert("double") * 2.0**-64
+    second = (upper & 0xFFFFFFFF).convert("double") * 2.0**-64
+    high, error = two_sum(first, second)
     high, low = two_sum(high, error + lower.lshr(1).convert("double") * 2.0**-127)
     c, c_rest = split_constant(PI_HALF, 53)
     r, error = two_product(high, high.const(c))
-    r, low = quick_two_sum(r, low.mad(c, high.mad(c_rest, error)))
-    return _with_sign(x, quarter, r, low)
-
-
-def _first_bit(exponent: Lanes, bias: int) -> Lanes:
-    """The place in TWO_OVER_PI of the first bit that is not a whole number of turns; 0 for small lanes."""
-    place = exponent - (bias + 2 - 64)
-    return select(place > 0, place, 0)
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
+    return quick_two_sum(r, low.mad(c, high.mad(c_rest, error)))
 
 
 def _load_word(index: Lanes) -> Lanes:
-    """TWO_OVER_PI[index] per lane."""
-    b, width = index.b, index.width
-    table = ", ".join(f"i64 {_signed(w)}" for w in TWO_OVER_PI)
+    """TWO_OVER_PI[index]."""
+    b = index.b
+    table = ", ".join(f"i64 {w}" for w in TWO_OVER_PI)
     b.declare(f"@two_over_pi = private unnamed_addr constant [{len(TWO_OVER_PI)} x i64] [{table}]")
-    if width == 1:
-        address = b.op(f"getelementptr i64, ptr @two_over_pi, {index.typed}")
-        return index.new(f"load i64, ptr {address}")
-    result = f"{index.type} poison"
-    for lane in range(width):
-        at = b.op(f"extractelement {index.typed}, i64 {lane}")
-        address = b.op(f"getelementptr i64, ptr @two_over_pi, i64 {at}")
-        word = b.op(f"load i64, ptr {address}")
-        result = f"{index.type} " + b.op(f"insertelement {result}, i64 {word}, i64 {lane}")
-    return Lanes(b, "i64", width, result.rsplit(" ", 1)[1])
-
-
-def _with_sign(x: Lanes, n: Lanes, r: Lanes, low: Lanes) -> Reduced:
-    negative = x < 0.0
-    r = select(x.abs().eq(math.inf), math.nan, select(negative, -r, r))
-    return select(negative, -n, n), r, select(negative, -low, low)
+    address = b.op(f"getelementptr i64, ptr @two_over_pi, {index.typed}")
+    return index.new(f"load i64, ptr {address}")
 
 
 _DIRECT = {"float": _direct32, "double": _direct64}
-_PAYNE_HANEK = {"float": _payne_hanek32, "double": _payne_hanek64}

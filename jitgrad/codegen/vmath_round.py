@@ -54,7 +54,7 @@ def fmod(x: Lanes, y: Lanes) -> Lanes:
     before, latch = b.block, f"%{body}.next"
     b.do(f"br label %{head}")
     b.start(head)
-    rest = x.new(f"phi {x.type} [ {start.reg}, %{before} ], [ {latch}, %{body} ]")
+    rest = x.phi((start.reg, before), (latch, body))
     active = rest.abs() >= size
     b.do(f"br i1 {active.any()}, label %{body}, label %{done}")
     b.start(body)
