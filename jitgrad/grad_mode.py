@@ -86,7 +86,7 @@ class _GradMode:
         return type(self)()
 
 
-class no_grad(_GradMode):  # noqa: N801 (PyTorch's name)
+class no_grad(_GradMode):
     """Operations do not join the graph: ``with no_grad(): ...`` or ``@no_grad()``; also ``@no_grad``."""
 
     def __new__(cls, fn: Any = None) -> Any:
@@ -94,13 +94,13 @@ class no_grad(_GradMode):  # noqa: N801 (PyTorch's name)
         return self if fn is None else self(fn)
 
 
-class enable_grad(no_grad):  # noqa: N801 (PyTorch's name)
+class enable_grad(no_grad):
     """Operations join the graph, also inside ``no_grad``."""
 
     _mode = True
 
 
-class set_grad_enabled(_GradMode):  # noqa: N801 (PyTorch's name)
+class set_grad_enabled(_GradMode):
     """Set the mode at once; as a context manager, restore it at the end of the block."""
 
     def __init__(self, mode: bool) -> None:
@@ -122,7 +122,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801 (PyTorch's name)
         return set_grad_enabled(self._mode)
 
 
-class inference_mode(no_grad):  # noqa: N801 (PyTorch's name)
+class inference_mode(no_grad):
     """``no_grad``, as a promise that the results are never part of a graph; ``inference_mode(False)`` ends one."""
 
     def __new__(cls, mode: Any = True) -> Any:

@@ -3,8 +3,9 @@
 Owns: ``jacobian``, ``hessian``, ``vjp``, ``jvp``, ``vhp``, ``hvp``.
 Must not know: the engine; everything here is calls of ``grad``.
 
-``jvp`` and ``hvp`` differentiate a backward with respect to its own seed (the "double backward trick",
-https://j-towns.github.io/2017/06/12/A-new-trick.html): J^T u is linear in u, so its derivative in u applied to v is J v.
+``jvp`` differentiates a backward with respect to its own seed (the "double backward trick",
+https://j-towns.github.io/2017/06/12/A-new-trick.html): J^T u is linear in u, so its derivative in u applied to v is
+J v.
 """
 
 from __future__ import annotations
@@ -78,15 +79,16 @@ def _grad(
     retain_graph: bool | None = None,
 ) -> tuple[Any, ...]:
     """``grad`` with zeros for what does not depend, or with ``strict`` an error."""
-    pairs = [(y, None if seeds is None else s) for y, s in zip(outputs, seeds or outputs, strict=True) if y._requires_grad]
+    given = seeds if seeds is not None else (None,) * len(outputs)
+    pairs = [(y, s) for y, s in zip(outputs, given, strict=True) if y._requires_grad]
     if strict and len(pairs) != len(outputs):
-        raise RuntimeError("An output of the user-provided function is independent of the inputs; strict mode forbids it.")
+        raise RuntimeError("An output of the user-provided function is independent of the inputs (strict mode).")
     grads: tuple[Any, ...] = (None,) * len(inputs)
     if pairs:
         ys, ss = zip(*pairs, strict=True)
         grads = grad(ys, inputs, ss, retain_graph, create_graph, allow_unused=True)
     if strict and any(g is None for g in grads):
-        raise RuntimeError("The output of the user-provided function is independent of an input; strict mode forbids it.")
+        raise RuntimeError("The output of the user-provided function is independent of an input (strict mode).")
     return tuple(call("zeros_like", x) if g is None else g for g, x in zip(grads, inputs, strict=True))
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.engine.copy_slices import rebase_history
-from jitgrad.runtime.engine.op_node import make_op_node
+from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
+from jitgrad.runtime.engine.op_node import make_op_node, saved_inputs
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 
@@ -68,14 +68,14 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     for x in inputs:
         if isinstance(x, TensorBase):
             avals.append(x._aval)
-            needs_any = needs_any or x._requires_grad
+            needs_any = needs_any or _in_graph(x)
         else:
             avals.append(x)
     out_avals = aval_args(op, avals, params)
     several = isinstance(out_avals, tuple)
     out_avals = out_avals if several else (out_avals,)
     if op.is_view:
-        outs = tuple(_make_view(inputs[0], a) for a in out_avals)
+        outs = tuple(_make_view(inputs[0], a, bool(op.vjps)) for a in out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
         results = run_numpy(op, arrays, params, out_avals)
@@ -85,19 +85,23 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     return outs if several else outs[0]
 
 
-def _make_view(source: Any, aval: Aval) -> Any:
+def _in_graph(x: Any) -> bool:
+    """Whether a tensor requires grad; of a view, the base may have joined the graph since it was made."""
+    return x._requires_grad or (x._base is not None and view_requires_grad(x))
+
+
+def _make_view(source: Any, aval: Aval, is_differentiable: bool) -> Any:
     out = new_tensor(aval, source._storage)
     out._base = source if source._base is None else source._base
     out._vc = source._vc
+    if is_differentiable:
+        out._view_version = view_version(source)
     return out
 
 
 def _join_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Give the floating outputs a Node."""
-    needs = tuple(
-        isinstance(x, TensorBase) and x._requires_grad and (vjp is not None)
-        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
-    )
+    needs = _needs(op, inputs)
     if not any(needs):
         return
     for nr, out in enumerate(outs):
@@ -108,8 +112,14 @@ def _join_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: 
     for out in outs:
         if out._requires_grad:
             out._grad_fn = node
-            if out._base is not None:
-                out._view_version = out._vc[0]
+
+
+def _needs(op: Op, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Which inputs need a gradient."""
+    return tuple(
+        isinstance(x, TensorBase) and x._requires_grad and vjp is not None
+        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
+    )
 
 
 def _vjps_for(op: Op, count: int) -> tuple[Any, ...]:
@@ -158,8 +168,15 @@ def apply_inplace_eager(
         check_inplace(op, target, aval)
         check_writable_leaf(target)
     arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-    joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-    before = [_before_write(x) if joins and any(x is t for t in targets) else x for x in inputs]
+    joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and _in_graph(x) for x in inputs)
+    before = list(inputs)
+    if joins:
+        for target in targets:
+            check_view_writable(target)
+        kept = saved_inputs(op, _needs(op, inputs))
+        for i, x in enumerate(inputs):
+            if any(x is t for t in targets):
+                before[i] = _before_write(x, i in kept)
     if op.is_view or op.numpy is None:
         raise RuntimeError(f"{op.name} has no in-place form")
     # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
@@ -169,16 +186,16 @@ def apply_inplace_eager(
         target._vc[0] += 1
     if joins:
         _rejoin_graph(op, tuple(before), params, targets)
-    for old in before:
-        if isinstance(old, TensorBase) and old._aval is not None and not any(old is x for x in inputs):
-            old._vc[0] += 1  # what was saved of it is overwritten
     return targets
 
 
-def _before_write(target: Any) -> Any:
-    """The target as it was: what a Node saves, with a version of its own that the write makes stale."""
-    old = new_tensor(target._aval, target._storage)
-    old._vc = [target._vc[0]]
+def _before_write(target: Any, is_saved: bool) -> Any:
+    """The target as it was, to be the operation's input in the graph; a copy, if its Node saves the value."""
+    if is_saved:
+        array = target._ndarray().copy(order="C")
+        old = new_tensor(make_aval(target._aval.shape, target._aval.dtype), Storage.from_array(array), array)
+    else:
+        old = new_tensor(target._aval, target._storage)
     old._requires_grad = target._requires_grad
     old._grad_fn = target.grad_fn
     old._output_nr = target._output_nr
@@ -186,19 +203,12 @@ def _before_write(target: Any) -> Any:
 
 
 def _rejoin_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...]) -> None:
-    needs = tuple(
-        isinstance(x, TensorBase) and x._requires_grad and (vjp is not None)
-        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
-    )
+    needs = _needs(op, inputs)
     if not any(needs):
         return
-    for nr, target in enumerate(targets):
-        target._requires_grad = True
-        if target._base is None:
-            target._output_nr = nr
     node = make_op_node(op, inputs, targets, params, needs)
-    for target in targets:
-        rebase_history(target, node)
+    for nr, target in enumerate(targets):
+        rebase_history(target, node, nr)
 
 
 def scratch_aval(shape: tuple[int, ...], like: Aval) -> Aval:

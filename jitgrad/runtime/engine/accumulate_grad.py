@@ -5,9 +5,10 @@ Must not know: operations, the queue.
 
 # Note [Who owns .grad]
 # ~~~~~~~~~~~~~~~~~~~~~
-# The first gradient becomes ``.grad`` itself when nobody else can see it, and a copy otherwise: later gradients are added
-# into ``.grad`` in place, and the user may write to it. PyTorch asks for the reference count of the tensor alone; a
-# gradient whose *storage* is shared (a view of what another leaf received) would then be corrupted, so here both counts.
+# The first gradient becomes ``.grad`` itself when nobody else can see it, and a copy otherwise: later gradients are
+# added into ``.grad`` in place, and the user may write to it. PyTorch asks for the reference count of the tensor alone;
+# a gradient whose *storage* is shared (a view of what another leaf received) would then be corrupted, so here both
+# counts.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class AccumulateGrad(Node):
         with self._lock:
             old = variable._grad
             if old is None:
-                is_ours = not state.grad_enabled and sys.getrefcount(new_grad) == _LOCAL_ONLY and _owns_storage(new_grad)
-                variable._grad = new_grad if is_ours else new_grad.clone()
+                is_ours = sys.getrefcount(new_grad) == _LOCAL_ONLY and _owns_storage(new_grad)
+                variable._grad = new_grad if is_ours and not state.grad_enabled else new_grad.clone()
             elif state.grad_enabled:
                 variable._grad = old + new_grad
             else:

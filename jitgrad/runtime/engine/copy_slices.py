@@ -6,11 +6,11 @@ Must not know: how a write is done.
 # Note [In-place on views]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # A write to a view changes its base, and with it every other view. The base's ``grad_fn`` becomes a ``CopySlices``: the
-# old base with the slice replaced by the operation's result. A view notices, when its ``grad_fn`` is next asked for, that
-# the version is no longer the one that its ``grad_fn`` was right for, and takes a new one: a strided read of the base.
+# old base with the slice replaced by the operation's result. A view notices, when its ``grad_fn`` is next asked for,
+# that the version is no longer the one its ``grad_fn`` was right for, and takes a new one: a strided read of the base.
 # (PyTorch's note [View + Inplace update for base tensor], torch/csrc/autograd/variable.h.)
-# PyTorch's CopySlices writes into a copy of the gradient; here it is a function of the gradient (``ops/strided.py``), so
-# that it can be recorded and differentiated again.
+# PyTorch's CopySlices writes into a copy of the gradient; here it is a function of the gradient (``ops/strided.py``),
+# so that it can be recorded and differentiated again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,16 @@ from jitgrad.runtime.engine.node import Node, call_node
 from jitgrad.runtime.engine.op_node import make_op_node
 from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE
 from jitgrad.runtime.engine.validate import fit
+from jitgrad.state import state
 
-__all__ = ["CopySlices", "current_grad_fn", "rebase_history", "view_requires_grad"]
+__all__ = [
+    "CopySlices",
+    "check_view_writable",
+    "current_grad_fn",
+    "rebase_history",
+    "view_requires_grad",
+    "view_version",
+]
 
 class CopySlices(Node):
     """The history of a base after a write to one of its views.
@@ -83,7 +91,7 @@ def rebase_history(tensor: Any, node: Node, output_nr: int = 0) -> None:
 
     The hooks that the tensor had belong to its old value, and stay with the old node; ``retain_grad`` moves on.
     """
-    if tensor._base is None:
+    if tensor._base is None or tensor._view_version is None:
         _set_history(tensor, node, output_nr)
         return
     base = tensor._base
@@ -111,7 +119,7 @@ def _set_history(tensor: Any, node: Node, output_nr: int) -> None:
 
 def view_requires_grad(tensor: Any) -> bool:
     """Whether a view is part of the graph now: a write may have brought its base into one."""
-    if not tensor._requires_grad and current_grad_fn(tensor) is not None:
+    if tensor._base is not None and not tensor._requires_grad and current_grad_fn(tensor) is not None:
         tensor._requires_grad = True
     return tensor._requires_grad  # type: ignore[no-any-return]
 
@@ -119,11 +127,38 @@ def view_requires_grad(tensor: Any) -> bool:
 def current_grad_fn(tensor: Any) -> Node | None:
     """The ``grad_fn`` of a tensor as it is now; see Note [In-place on views]."""
     base = tensor._base
-    if base is None or tensor._view_version is None or tensor._view_version == tensor._vc[0]:
+    known = tensor._view_version
+    if base is None or known is None or known == tensor._vc[0] or known == ~tensor._vc[0]:
         return tensor._grad_fn  # type: ignore[no-any-return]
     if tensor._grad_fn is None and not base._requires_grad:
         return None
+    if known < 0:
+        raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
     return _regenerate(tensor)
+
+
+def view_version(source: Any) -> int:
+    """What a new view of ``source`` keeps as ``_view_version``: the version, inverted for a view made in no_grad mode.
+
+    A view outside the graph (``detach``) has None.
+    """
+    version: int = source._vc[0]
+    return version if state.grad_enabled else ~version
+
+
+def check_view_writable(tensor: Any) -> None:
+    """RuntimeError for a view made in no_grad mode: whether its base should notice the write is ambiguous."""
+    known = tensor._view_version
+    if known is not None and known < 0:
+        raise RuntimeError(_NO_GRAD_VIEW.format("is being modified inplace"))
+
+
+_NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and "
+    "error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside "
+    "the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be "
+    "tracked)."
+)
 
 
 def _regenerate(tensor: Any) -> Node:

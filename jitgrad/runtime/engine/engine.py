@@ -6,8 +6,8 @@ In: root edges with their gradients. Out: ``.grad`` accumulated, or captured gra
 
 # Note [Reentrant backward]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
-# A node or a hook is Python and may call backward(). The nested GraphTask runs inline, on the caller's own ReadyQueue, at
-# ``reentrant_depth + 1``: its tasks go first, and the loop that it starts returns when *its* tasks are done, leaving
+# A node or a hook is Python and may call backward(). The nested GraphTask runs inline, on the caller's own ReadyQueue,
+# at ``reentrant_depth + 1``: its tasks go first, and the loop that it starts returns when *its* tasks are done, leaving
 # those of the outer call in the queue.
 """
 
@@ -129,14 +129,10 @@ def _run_final_callbacks(task: GraphTask) -> None:
 def evaluate_function(task: GraphTask, node: Node, inputs: list[Any]) -> None:
     """Run one node and send its gradients on."""
     hooks = node.hooks
+    if task.exec_info and not _capture(task, node, inputs):
+        return
     if hooks is not None:
         hooks.run_tensor_pre(inputs)
-    if task.exec_info:
-        info = task.exec_info[node]
-        if info.captures:
-            task.capture(info, inputs)
-        if not info.needed:
-            return
     outputs = node.apply(inputs) if hooks is None else call_node(node, inputs)
     if not task.keep_graph:
         node.release_variables()
@@ -151,6 +147,20 @@ def evaluate_function(task: GraphTask, node: Node, inputs: list[Any]) -> None:
                 if grad._aval is not expected:
                     grad = fit(node, index, grad, expected)
             _send(task, grad, target, input_nr)
+
+
+def _capture(task: GraphTask, node: Node, inputs: list[Any]) -> bool:
+    """Take what ``grad()`` asked for at this node; returns whether the node also runs.
+
+    At a node that does not run, the tensor pre-hooks come first; at one that does, the captured value is the one before
+    them. So it is in PyTorch.
+    """
+    info = task.exec_info[node]
+    if not info.needed and node.hooks is not None:
+        node.hooks.run_tensor_pre(inputs)
+    if info.captures:
+        task.capture(info, inputs)
+    return info.needed
 
 
 def _send(task: GraphTask, grad: Any, target: Node, input_nr: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from jitgrad.ops.aval import Aval
 from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.node_hooks import HookDict, NodeHooks, RemovableHandle
+from jitgrad.runtime.engine.node_hooks import NodeHooks, RemovableHandle
 
 __all__ = ["ACCUMULATE_GRAD_SEQUENCE_NR", "GraphRoot", "Identity", "Node", "next_sequence_nr", "topological_nr_above"]
 

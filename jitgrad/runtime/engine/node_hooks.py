@@ -6,8 +6,8 @@ Must not know: the engine, operations.
 # Note [Order of hooks]
 # ~~~~~~~~~~~~~~~~~~~~~
 # When a node runs: its tensor pre-hooks (``Tensor.register_hook``) in order of registration, then the ``retain_grad``
-# ones, then captures of ``grad()``, then node pre-hooks, the node itself, for an accumulator the post-accumulate hooks,
-# and node post-hooks. Tensor pre-hooks and captures also happen at a node that is captured but not run.
+# ones, then node pre-hooks, the node itself, for an accumulator the post-accumulate hooks, and node post-hooks.
+# Where ``grad()`` only captures, the tensor pre-hooks run too, before the capture.
 # https://pytorch.org/docs/stable/notes/autograd.html#backward-hooks-execution
 """
 

@@ -48,12 +48,12 @@ class BackwardRequest:
         return self.create_graph if self.retain_graph is None else self.retain_graph
 
     def input_tensors(self) -> tuple[Any, ...]:
-        """``inputs`` as a tuple; RuntimeError for an empty one in ``backward()``."""
+        """``inputs`` as a tuple; RuntimeError for an empty one."""
         if self.inputs is None:
             return ()
         inputs = (self.inputs,) if isinstance(self.inputs, (TensorBase, Edge)) else tuple(self.inputs)
-        if not inputs and self.accumulate:
-            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        if not inputs:
+            raise RuntimeError(f"`inputs` argument to `{'backward' if self.accumulate else 'grad'}()` cannot be empty.")
         return inputs
 
 
@@ -116,14 +116,10 @@ def _seed(index: int, root: Any, grad: Any) -> Any:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._aval.shape != root._aval.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{index}] has a shape of {_size(grad)} and output[{index}] has a shape of "
-            f"{_size(root)}."
+            f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a shape "
+            f"of {root._aval.shape}."
         )
     return grad
-
-
-def _size(tensor: Any) -> str:
-    return f"torch.Size({list(tensor._aval.shape)})".replace("torch", "jitgrad")
 
 
 def _implicit_seed(root: Any) -> Any:

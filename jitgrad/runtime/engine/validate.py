@@ -26,9 +26,7 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
     """Undo a broadcast: sum ``grad`` over the dimensions along which ``shape`` was repeated."""
     have = grad._aval.shape
     lead = len(have) - len(shape)
-    dims = tuple(range(lead)) + tuple(
-        lead + i for i, n in enumerate(shape) if n == 1 and have[lead + i] != 1
-    )
+    dims = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(shape) if n == 1 and have[lead + i] != 1)
     if dims:
         grad = grad.sum(dims, keepdim=True)
     return grad.reshape(shape) if lead else grad
@@ -64,5 +62,6 @@ def check_count(node: Node, num_grads: int, num_edges: int) -> None:
     """RuntimeError unless a node returned one gradient per edge."""
     if num_grads != num_edges:
         raise RuntimeError(
-            f"Function {node.name()} returned an invalid number of gradients - expected {num_edges}, but got {num_grads}"
+            f"Function {node.name()} returned an invalid number of gradients - expected {num_edges}, "
+            f"but got {num_grads}"
         )

@@ -1,0 +1,187 @@
+"""Hooks of tensors and nodes: order, replacement, removal, errors."""
+
+from __future__ import annotations
+
+import pytest
+from parity import J, attempt, const, leaf, same
+
+from jitgrad.runtime.engine.hooks import register_post_accumulate_grad_hook
+
+
+def post_accumulate(lib, tensor, hook):
+    if lib is J:
+        return register_post_accumulate_grad_hook(tensor, hook)
+    return tensor.register_post_accumulate_grad_hook(hook)
+
+
+@pytest.mark.row("D12", "C27")
+def test_order_of_all_hooks():
+    def program(lib):
+        calls = []
+
+        def note(name, result=None):
+            def hook(*args):
+                calls.append(name)
+                return result(*args) if result else None
+
+            return hook
+
+        x = leaf(lib, [1.0, 2.0])
+        h = x * 2
+        accumulator = h.grad_fn.next_functions[0][0]
+        h.grad_fn.register_prehook(note("node pre"))
+        h.grad_fn.register_hook(note("node post"))
+        h.retain_grad()
+        h.register_hook(note("tensor 1", lambda g: g * 10))
+        h.register_hook(note("tensor 2"))
+        post_accumulate(lib, x, note("post accumulate"))
+        x.register_hook(note("leaf tensor"))
+        accumulator.register_hook(note("leaf node post"))
+        accumulator.register_prehook(note("leaf node pre"))
+        (h * 3).sum().backward()
+        return calls, h.grad, x.grad
+
+    same(program)
+
+
+@pytest.mark.row("D12")
+def test_a_hook_may_replace_the_gradient():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        h = x.exp()
+        seen = []
+        h.register_hook(lambda g: seen.append(g.clone()))
+        h.register_hook(lambda g: g * 2)
+        h.register_hook(lambda g: seen.append(g.clone()))
+        (h * h).sum().backward()
+        return x.grad, seen
+
+    same(program)
+
+
+def test_hooks_on_leaves_accumulate_what_they_return():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        handle = x.register_hook(lambda g: g * 5)
+        (x * 2).sum().backward()
+        handle.remove()
+        handle.remove()
+        (x * 2).sum().backward()
+        with x.register_hook(lambda g: g * 100):
+            (x * 2).sum().backward()
+        (x * 2).sum().backward()
+        return x.grad
+
+    same(program)
+
+
+def test_a_hook_registered_before_and_one_after_the_graph():
+    def program(lib):
+        x = leaf(lib, [1.0])
+        calls = []
+        x.register_hook(lambda g: calls.append(1))
+        y = x * 2
+        x.register_hook(lambda g: calls.append(2))
+        y.sum().backward()
+        return calls, x.grad
+
+    same(program)
+
+
+def test_capture_sees_tensor_hooks():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        h = x * 2
+        x.register_hook(lambda g: g + 1)
+        h.register_hook(lambda g: g * 3)
+        return lib.autograd.grad((h * h).sum(), [x, h])
+
+    same(program)
+
+
+def test_retain_grad():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        h = x * 2
+        before = h.retains_grad, x.retains_grad
+        h.retain_grad()
+        h.retain_grad()
+        x.retain_grad()
+        y = (h * h).sum()
+        y.backward(retain_graph=True)
+        first = h.grad.clone()
+        y.backward()
+        return before, h.retains_grad, first, h.grad, attempt(lambda: const(lib, [1.0]).retain_grad())
+
+    same(program)
+
+
+@pytest.mark.row("C27")
+def test_node_hooks_see_and_replace():
+    def program(lib):
+        x, y = leaf(lib, [1.0, 2.0]), const(lib, [3.0, 4.0])
+        seen = []
+        z = x * y
+        z.grad_fn.register_prehook(lambda gos: (gos[0] * 2,))
+        z.grad_fn.register_hook(lambda gis, gos: seen.append((len(gis), gis[1] is None, gos[0].clone())))
+        z.grad_fn.register_hook(lambda gis, gos: (gis[0] * 10, None))
+        z.sum().backward()
+        return x.grad, seen
+
+    same(program)
+
+
+def test_hook_errors():
+    def program(lib):
+        def run(register):
+            x = leaf(lib, [1.0, 2.0])
+            h = x * 2
+            register(x, h)
+            h.sum().backward()
+            return x.grad
+
+        return [
+            attempt(lambda: run(lambda x, h: h.register_hook(lambda g: 3))),
+            attempt(lambda: run(lambda x, h: h.register_hook(lambda g: lib.ones(5)))),
+            attempt(lambda: run(lambda x, h: h.grad_fn.register_prehook(lambda g: (None, None)))),
+            attempt(lambda: run(lambda x, h: post_accumulate(lib, h, lambda t: None))),
+            attempt(lambda: run(lambda x, h: const(lib, [1.0]).register_hook(print))),
+        ]
+
+    same(program)
+
+
+def test_post_accumulate_hooks_may_clear_the_gradient():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        seen = []
+
+        def step(p):
+            seen.append(p.grad.clone())
+            p.grad = None
+
+        post_accumulate(lib, x, step)
+        for _ in range(2):
+            (x * x).sum().backward()
+        return seen, x.grad
+
+    same(program)
+
+
+def test_node_called_by_hand():
+    x = leaf(J, [1.0, 2.0])
+    y = x * x
+    grads = y.grad_fn(const(J, [1.0, 1.0]))
+    assert [g.tolist() for g in grads] == [[1.0, 2.0], [1.0, 2.0]]
+
+
+def test_double_backward_through_hooks():
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0])
+        h = x * x
+        h.register_hook(lambda g: g * g)
+        (g,) = lib.autograd.grad((h * h).sum(), x, create_graph=True)
+        (gg,) = lib.autograd.grad(g.sum(), x)
+        return g, gg
+
+    same(program)
