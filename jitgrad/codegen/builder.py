@@ -119,9 +119,10 @@ class Builder:
     def pointwise(self, op: str, *operands: Any) -> Value:
         """Any pointwise primitive but cast; ``where`` takes its condition first."""
         values = [o for o in operands if isinstance(o, Value)]
-        typed = [v for v in (values[1:] if op == "where" and isinstance(operands[0], Value) else values)]
-        dtype = typed[0].dtype if typed else float32
-        srcs = [o if isinstance(o, Value) else self.const(o, dtype) for o in operands]
+        typed = values[1:] if op == "where" and isinstance(operands[0], Value) else values
+        tensors = [v for v in typed if v.op != "scalar"] or typed
+        dtype = tensors[0].dtype if tensors else float32
+        srcs = [self._operand(o, dtype) for o in operands]
         shape = broadcast_shape(*(s.shape for s in srcs))
         out = bool_ if op in COMPARISONS else dtype
         return self.make(op, tuple(self.expand(s, shape) for s in srcs), (), shape, out)
@@ -133,7 +134,16 @@ class Builder:
             raise AttributeError(name)
         return lambda *operands: self.pointwise(op, *operands)
 
-    def cast(self, x: Value, dtype: DType) -> Value:
+    def _operand(self, x: Any, dtype: DType) -> Value:
+        """A number or a run-time scalar in the dtype of the tensors it meets."""
+        if not isinstance(x, Value):
+            return self.const(x, dtype)
+        return self.scalar(x.params[0], dtype) if x.op == "scalar" else x
+
+    def cast(self, x: Any, dtype: DType) -> Value:
+        """``x`` as ``dtype``; a Python number or a run-time scalar becomes one of that dtype."""
+        if not isinstance(x, Value) or x.op == "scalar":
+            return self._operand(x, dtype)
         return x if x.dtype is dtype else self.make("cast", (x,), (), x.shape, dtype)
 
     # movement

@@ -143,6 +143,52 @@ class FnBuilder:
         self.start(done)
 
     @contextmanager
+    def fold(
+        self, begin: str, end: str, step: str | int, inits: list[tuple[str, str]], hint: str = "loop"
+    ) -> Iterator[tuple[str, list[str]]]:
+        """``loop`` that carries values: ``inits`` are (type, register). Yields (i, values).
+
+        The body replaces the list's items by the next values; after the loop they are the final ones.
+        """
+        head, body, done = self.label(hint), self.label(hint), self.label(hint)
+        index = f"%i{self._next}"
+        phis = [f"%p{self._next}.{n}" for n in range(len(inits))]
+        self._next += 1
+        before = self.block
+        self.do(f"br label %{head}")
+        self.start(head)
+        patch = len(self._lines)
+        self._lines.append("")
+        cond = self.op(f"icmp slt i64 {index}, {end}")
+        self.do(f"br i1 {cond}, label %{body}, label %{done}")
+        self.start(body)
+        values = list(phis)
+        yield index, values
+        following = self.op(f"add i64 {index}, {step}")
+        lines = [f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]"]
+        for phi, (kind, init), value in zip(phis, inits, values, strict=True):
+            lines.append(f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]")
+        self._lines[patch] = "\n".join(lines)
+        self.do(f"br label %{head}")
+        self.start(done)
+        values[:] = phis
+
+    @contextmanager
+    def when_fold(self, cond: str, inits: list[tuple[str, str]], hint: str = "if") -> Iterator[list[str]]:
+        """``when`` that may replace values: yields the list of registers, which afterwards holds the merged ones."""
+        body, done = self.label(hint), self.label(hint)
+        before = self.block
+        self.do(f"br i1 {cond}, label %{body}, label %{done}")
+        self.start(body)
+        values = [init for _, init in inits]
+        yield values
+        after = self.block
+        self.do(f"br label %{done}")
+        self.start(done)
+        for n, (kind, init) in enumerate(inits):
+            values[n] = self.op(f"phi {kind} [ {init}, %{before} ], [ {values[n]}, %{after} ]")
+
+    @contextmanager
     def when(self, cond: str, hint: str = "if") -> Iterator[None]:
         """Run the body only if the i1 register is true. Values leave it through memory, or not at all."""
         body, done = self.label(hint), self.label(hint)

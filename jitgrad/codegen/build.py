@@ -1,0 +1,59 @@
+"""Building: recorded operations to primitives, by each operation's own lowering.
+
+Owns: ``build``.
+Must not know: what an operation lowers to.
+In: a ``Piece`` with instructions. Out: its roots.
+
+Numbers: a ``Const`` reaches a lowering as the Python number; a ``RuntimeScalar`` as a primitive "scalar" (float64 or
+int64), which takes the dtype of the tensor it meets (``Builder.pointwise``, ``Builder.cast``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.codegen.builder import Builder, Value
+from jitgrad.codegen.piece import Piece
+from jitgrad.dtypes import float64, int64
+from jitgrad.tracer.graph import Const, RuntimeScalar
+
+__all__ = ["build"]
+
+
+def build(piece: Piece) -> None:
+    """Fill ``piece.roots``."""
+    b = piece.builder = Builder()
+    values: dict[int, Value] = {}
+
+    def operand(x: Any) -> Any:
+        if isinstance(x, Const):
+            return x.value
+        if isinstance(x, RuntimeScalar):
+            return b.scalar(x, float64 if x.is_float else int64)
+        found = values.get(x)
+        if found is None:
+            found = values[x] = b.input(x, piece.inputs[x])
+        return found
+
+    for number, instr in piece.instrs:
+        b.instr = number
+        operands = [operand(x) for x in instr.inputs]
+        lower = instr.op.lower
+        assert lower is not None
+        out = lower(b, operands, *instr.params) if instr.op.num_inputs < 0 else lower(b, *operands, *instr.params)
+        outs = out if isinstance(out, (tuple, list)) else (out,)
+        for vid, aval, value in zip(instr.outputs, instr.avals, outs, strict=True):
+            values[vid] = _exactly(b, value, aval.shape, aval.dtype)
+    piece.roots = [operand(vid) for vid in piece.outputs] + [
+        _exactly(b, operand(vid), piece.inputs[into].shape, piece.inputs[into].dtype) for vid, into in piece.writes
+    ]
+
+
+def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Value:
+    """The value with the aval's dtype and shape, which a lowering may leave to be broadcast."""
+    value = b.cast(value, dtype)
+    if value.shape == shape:
+        return value
+    if len(value.shape) <= len(shape) and all(m in (1, n) for m, n in zip(value.shape[::-1], shape[::-1], strict=False)):
+        return b.expand(value, shape)
+    return b.reshape(value, shape)

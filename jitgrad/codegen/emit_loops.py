@@ -1,0 +1,270 @@
+"""Printing loop kernels, see Note [Loop nests] in ``kernel_ir``.
+
+Owns: ``print_kernel``: units, blocks, chunks, phases, accumulators, tails.
+Must not know: values, groups, buffers; single instructions are ``emit_ops``.
+In: ``NestKey``. Out: an LLVM module as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitgrad.codegen import dtype_text as dt
+from jitgrad.codegen.emit_ops import OpPrinter, Scope
+from jitgrad.codegen.kernel_ir import NestKey, Op
+from jitgrad.codegen.target import Target
+from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
+from jitgrad.codegen.vmath import emit_pointwise
+
+__all__ = ["print_kernel"]
+
+Body = tuple[list[int], list[int]]  # the reductions and the elementwise ops of a phase
+
+_EFFECTS = frozenset({"store", "store_add", "check"})
+_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+_INT_MIN = {"int32": -(2**31), "int64": -(2**63), "bool": 0}
+_INT_MAX = {"int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}
+
+
+def print_kernel(key: NestKey, name: str, target: Target) -> str:
+    """The kernel's module."""
+    return _NestPrinter(key, name, target).print()
+
+
+class _NestPrinter:
+    def __init__(self, key: NestKey, name: str, target: Target) -> None:
+        self.key = key
+        self.b = FnBuilder(name, isa=isa_of(target.triple, target.features))
+        self.ops = OpPrinter(self.b, key.ops, key.vec, key.width)
+        self.has_fma = target.has_fma
+        seq_bits = ((1 << key.seqs) - 1) << key.units
+        vec_bit = 1 << key.vec
+        self.inner_bits = {"map": vec_bit, "row": seq_bits | vec_bit, "col": seq_bits}[key.form]
+        self.ops.find_dependencies(0 if key.form == "map" else self.inner_bits)
+        self.phase = self._phases()
+
+    # classification
+    def _phases(self) -> list[int]:
+        phase: list[int] = []
+        for op in self.key.ops:
+            own = max((phase[s] for s in op.srcs), default=0)
+            phase.append(own + 1 if _is_reduce(op) else own)
+        return phase
+
+    def _is_elem(self, n: int) -> bool:
+        """Whether op ``n`` must be done in the innermost loops (a reduction is done around them)."""
+        return not _is_reduce(self.key.ops[n]) and bool(self.ops.deps[n] & self.inner_bits)
+
+    def _loop_ops(self, phase: int) -> tuple[list[int], list[int]]:
+        """The reductions of a phase, and the elementwise ops that its loop must do."""
+        ops = self.key.ops
+        reduces = [n for n, op in enumerate(ops) if _is_reduce(op) and self.phase[n] == phase + 1]
+        effects = [n for n, op in enumerate(ops) if op.op in _EFFECTS and self._is_elem(n) and self.phase[n] == phase]
+        needed: set[int] = set()
+        stack = effects + [s for n in reduces for s in ops[n].srcs]
+        while stack:
+            n = stack.pop()
+            if n not in needed and self._is_elem(n):
+                needed.add(n)
+                stack.extend(ops[n].srcs)
+        return reduces, sorted(needed)
+
+    # structure
+    def print(self) -> str:
+        b, key = self.b, self.key
+        self.ops.load_words(key.words)
+        self.entry = Scope()
+        self.ops.base_addresses(self.entry)
+        once: set[int] = set()
+        for n, op in enumerate(key.ops):
+            constant = self.ops.deps[n] == 0 and op.op not in _EFFECTS and not _is_reduce(op)
+            if constant and once.issuperset(op.srcs):
+                once.add(n)
+                self.ops.emit(self.entry, n)
+        with b.loop("%begin", "%end", hint="unit") as unit:
+            self._unit(unit, once)
+        return b.finish()
+
+    def _decode(self, unit: str) -> tuple[dict[int, str], str]:
+        """The unit's dims' indices (the chunk number last) and its block."""
+        b, key = self.b, self.key
+        header = key.vec + 1
+        index: dict[int, str] = {}
+        block = "0"
+        if key.form != "row":
+            unit, block = self._divided(unit, header + 1, needs_quotient=bool(key.units or key.chunked))
+        if key.chunked:
+            unit, index[key.vec + 1] = self._divided(unit, header + 3, needs_quotient=bool(key.units))
+        else:
+            index[key.vec + 1] = "0"
+        for dim in range(key.units - 1, 0, -1):
+            unit, index[dim] = self._divided(unit, dim, needs_quotient=True)
+        if key.units:
+            index[0] = unit
+        return index, block
+
+    def _divided(self, number: str, word: int, needs_quotient: bool) -> tuple[str, str]:
+        if not needs_quotient:
+            return "0", number
+        by = self.ops.word(word)
+        quotient = self.b.op(f"udiv i64 {number}, {by}")
+        back = self.b.op(f"mul i64 {quotient}, {by}")
+        return quotient, self.b.op(f"sub i64 {number}, {back}")
+
+    def _unit(self, unit: str, once: set[int]) -> None:
+        key = self.key
+        index, block = self._decode(unit)
+        scope = Scope(self.entry, index)
+        if key.form == "col":
+            start = self.b.op(f"mul i64 {block}, {key.width}")
+            index[key.vec] = start
+            scope.mask = self._tail_mask(start, self.ops.word(key.vec))
+        self.ops.advance(scope)
+        row_ops = [n for n in range(len(key.ops)) if n not in once and not self._is_elem(n)]
+        for phase in range(max(self.phase, default=0) + 1):
+            for n in row_ops:
+                if self.phase[n] == phase and not _is_reduce(key.ops[n]):
+                    self.ops.emit(scope, n)
+            reduces, elems = self._loop_ops(phase)
+            if reduces or elems:
+                self._phase(scope, block, reduces, elems)
+
+    def _phase(self, scope: Scope, block: str, reduces: list[int], elems: list[int]) -> None:
+        """The loops inside a unit, around the elementwise ops of one phase."""
+        inits = [self._identity(n) for n in reduces]
+        final = self._nest(scope, {}, block, (reduces, elems), inits)
+        for n, value in zip(reduces, final, strict=True):
+            scope.regs[n] = value if self.key.form == "col" else self._across(n, value)
+
+    def _nest(self, scope: Scope, index: dict[int, str], block: str, body: Body, values: list[str]) -> list[str]:
+        """The sequential loops that are not open yet, then the body; returns the accumulators."""
+        key = self.key
+        depth = len(index)
+        if depth < key.seqs:
+            lo, hi = self._range(scope, key.units + depth, key.chunked == "seq" and depth == 0)
+            with self.b.fold(lo, hi, 1, self._typed(body, values), "seq") as (at, carried):
+                carried[:] = self._nest(scope, {**index, key.units + depth: at}, block, body, list(carried))
+            return carried
+        if key.form == "col":
+            return self._body(Scope(scope, index, scope.mask), body, values)
+        return self._vector_loop(scope, index, block, body, values)
+
+    def _typed(self, body: Body, values: list[str]) -> list[tuple[str, str]]:
+        return [(self._acc_type(n), value) for n, value in zip(body[0], values, strict=True)]
+
+    def _range(self, scope: Scope, dim: int, chunked: bool) -> tuple[str, str]:
+        """Where a loop begins and ends: the whole dim, or this unit's chunk of it."""
+        extent = self.ops.word(dim)
+        if not chunked:
+            return "0", extent
+        length = self.ops.word(self.key.vec + 3)
+        lo = self.b.op(f"mul i64 {scope.index[self.key.vec + 1]}, {length}")
+        return self._clipped(lo, length, extent)
+
+    def _clipped(self, lo: str, length: str, extent: str) -> tuple[str, str]:
+        lo = self.b.call("i64", "llvm.smin.i64", f"i64 {lo}", f"i64 {extent}")
+        end = self.b.op(f"add i64 {lo}, {length}")
+        return lo, self.b.call("i64", "llvm.smin.i64", f"i64 {end}", f"i64 {extent}")
+
+    def _vector_range(self, scope: Scope, block: str) -> tuple[str, str]:
+        key = self.key
+        if key.form == "row":
+            return self._range(scope, key.vec, key.chunked == "vec")
+        length = self.ops.word(key.vec + 1)
+        lo = self.b.op(f"mul i64 {block}, {length}")
+        return self._clipped(lo, length, self.ops.word(key.vec))
+
+    def _vector_loop(
+        self, scope: Scope, index: dict[int, str], block: str, body: Body, values: list[str]
+    ) -> list[str]:
+        """Full vectors, then one masked vector for the rest."""
+        b, key = self.b, self.key
+        lo, hi = self._vector_range(scope, block)
+        length = b.op(f"sub i64 {hi}, {lo}")
+        whole = b.op(f"and i64 {length}, {-key.width}")
+        full = b.op(f"add i64 {lo}, {whole}")
+        with b.fold(lo, full, key.width, self._typed(body, values), "vec") as (at, carried):
+            carried[:] = self._body(Scope(scope, {**index, key.vec: at}), body, carried)
+        if key.width == 1:
+            return carried
+        more = b.op(f"icmp slt i64 {full}, {hi}")
+        with b.when_fold(more, self._typed(body, carried), "tail") as last:
+            mask = self._tail_mask(full, hi)
+            last[:] = self._body(Scope(scope, {**index, key.vec: full}, mask), body, last)
+        return last
+
+    def _tail_mask(self, start: str, end: str) -> str:
+        """Lanes whose index is below ``end``, compared in 32 bits: half the registers of 64."""
+        b, width = self.b, self.key.width
+        if width == 1:
+            return "true"
+        rest = b.op(f"sub i64 {end}, {start}")
+        rest = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {width}")
+        short = b.op(f"trunc i64 {rest} to i32")
+        lanes = "<" + ", ".join(f"i32 {n}" for n in range(width)) + ">"
+        return b.op(f"icmp slt {vector_type(width, 'i32')} {lanes}, {b.splat(short, 'i32', width)}")
+
+    def _body(self, scope: Scope, body: Body, values: list[str]) -> list[str]:
+        """The elementwise ops, then one step of each reduction; returns the accumulators."""
+        reduces, elems = body
+        for n in elems:
+            self.ops.emit(scope, n)
+        return [self._accumulate(scope, n, value) for n, value in zip(reduces, values, strict=True)]
+
+    # reductions
+    def _acc_type(self, n: int) -> str:
+        return vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+
+    def _identity(self, n: int) -> str:
+        op = self.key.ops[n]
+        kind = op.op[7:]
+        value: float = _IDENTITY[kind]
+        if not op.dtype.startswith("float"):
+            value = {"max": _INT_MIN, "min": _INT_MAX}.get(kind, {}).get(op.dtype, value)
+        return self.b.const(value, dt.register(op.dtype), self.key.width)
+
+    def _accumulate(self, scope: Scope, n: int, acc: str) -> str:
+        op, width = self.key.ops[n], self.key.width
+        regs = [self.ops.operand(scope, s, width) for s in op.srcs]
+        masked = scope.mask is not None and self.key.form == "row"
+        if len(regs) == 2 and self.has_fma:
+            found = self.ops.fma(op.dtype, width, *regs, acc)
+            return self._chosen(scope, n, found, acc) if masked else found
+        x = regs[0] if len(regs) == 1 else emit_pointwise(self.b, "mul", dt.of(op.dtype), width, *regs)
+        found = self._combined(op, width, acc, x)
+        return self._chosen(scope, n, found, acc) if masked else found
+
+    def _chosen(self, scope: Scope, n: int, new: str, old: str) -> str:
+        kind = self._acc_type(n)
+        return self.b.op(f"select <{self.key.width} x i1> {scope.mask}, {kind} {new}, {kind} {old}")
+
+    def _combined(self, op: Op, width: int, x: str, y: str) -> str:
+        kind = op.op[7:]
+        if op.dtype == "bool":
+            return self.b.op(f"{'and' if kind in ('min', 'prod') else 'or'} {vector_type(width, 'i1')} {x}, {y}")
+        return emit_pointwise(self.b, _COMBINE[kind], dt.of(op.dtype), width, x, y)
+
+    def _across(self, n: int, value: str) -> str:
+        """The lanes of an accumulator, combined in a fixed order: halves, then halves of those."""
+        op, width = self.key.ops[n], self.key.width
+        scalar = dt.register(op.dtype)
+        while width > 1:
+            half = width // 2
+            kind = vector_type(width, scalar)
+            parts = [_lane_list(range(half)), _lane_list(range(half, width))]
+            low, high = (self.b.op(f"shufflevector {kind} {value}, {kind} poison, {part}") for part in parts)
+            if half == 1:
+                one = vector_type(2, scalar).replace("2 x", "1 x")
+                low, high = (self.b.op(f"extractelement {one} {part}, i64 0") for part in (low, high))
+            value = self._combined(op, half, low, high)
+            width = half
+        return value
+
+
+def _is_reduce(op: Op) -> bool:
+    return op.op.startswith("reduce_")
+
+
+def _lane_list(lanes: Sequence[int]) -> str:
+    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {n}" for n in lanes) + ">"

@@ -1,0 +1,271 @@
+"""Fusion: nodes to groups; a group becomes one kernel.
+
+Owns: ``Group``, ``fuse``, the legality rules and their ``WhyNot``s.
+Must not know: loop order, LLVM, buffers.
+In: nodes in topological order. Out: groups, and the refusals.
+
+# Note [Fusion]
+# ~~~~~~~~~~~~~
+# A node may join a group if (1) it visits the same domain, or the kept part of the group's reductions; (2) every group
+# it also depends on is known not to depend on this one; (3) what it reads of the group is the same element, or the
+# whole of a row's reduction; (4) it reduces the same dims as the group's other reductions. Rule 3 is decided by
+# lowering it into the group's instructions: a refusal rolls back. For rule 2 each group has a level above the levels
+# of all groups it depends on: a group of a lower level cannot depend on it, nor can anyone while nobody reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from jitgrad.codegen.builder import Value
+from jitgrad.codegen.decompose import chunk_count
+from jitgrad.codegen.lower import Domain, Lowerer, Refuse, Resplit
+from jitgrad.codegen.nodes import Node, op_cost, squeezed
+from jitgrad.codegen.why_not import WhyNot
+
+__all__ = ["Group", "Unlowerable", "fuse"]
+
+_MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
+_MAX_SPLITS = 4
+_NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
+
+
+class Unlowerable(Exception):
+    """A node fits no kernel, not even one of its own, unless ``store`` gets a buffer."""
+
+    def __init__(self, store: Value, reason: str) -> None:
+        super().__init__(reason)
+        self.store = store
+
+
+class Group:
+    """The nodes of one kernel.
+
+    Attributes:
+        kind: "loops", "matmul" or "scatter".
+        nodes: in topological order.
+        lowerer: their instructions.
+        reduced: the domain's dims that its reductions reduce; None before there is one.
+        chunks: into how many partial results they are cut.
+        level: see Note [Fusion].
+        consumed: whether another group reads one of its values.
+    """
+
+    __slots__ = ("chunks", "consumed", "deps", "dims", "kind", "level", "lowerer", "nodes", "reduced")
+
+    def __init__(self, kind: str, shape: tuple[int, ...], stored: dict[Value, Node]) -> None:
+        self.kind = kind
+        self.lowerer = Lowerer(Domain(shape), stored)
+        self.nodes: list[Node] = []
+        self.dims: list[tuple[int, ...]] = []
+        self.reduced: frozenset[int] | None = None
+        self.chunks = 1
+        self.level = 0
+        self.consumed = False
+        self.deps: set[Value] = set()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.lowerer.domain.shape
+
+    def __repr__(self) -> str:
+        return "+".join(n.value.op for n in self.nodes[:4]) + ("+..." if len(self.nodes) > 4 else "")
+
+
+def fuse(nodes: dict[Value, Node]) -> tuple[list[Group], list[WhyNot]]:
+    """Groups in an order that respects dependencies by level, and why nodes started new ones.
+
+    Raises:
+        Unlowerable: a value must be copied to a buffer first.
+    """
+    return _Fuser(nodes).run()
+
+
+class _Fuser:
+    def __init__(self, nodes: dict[Value, Node]) -> None:
+        self.nodes = nodes
+        self.groups: list[Group] = []
+        self.notes: list[WhyNot] = []
+        self.by_shape: dict[tuple[int, ...], list[Group]] = {}
+
+    def run(self) -> tuple[list[Group], list[WhyNot]]:
+        for node in self.nodes.values():
+            if node.kind == "cat":
+                continue
+            before = self._groups_before(node)
+            if node.kind not in ("map", "reduce") or not self._join_any(node, before):
+                self._start(node, before)
+        return self.groups, self.notes
+
+    def _groups_before(self, node: Node) -> set[Group]:
+        """The groups that compute what ``node`` reads (a cat is computed by its parts' groups)."""
+        found: set[Group] = set()
+        for v in node.deps:
+            if v.op == "cat":
+                found.update(self.nodes[part].group for part in v.srcs)
+            elif v.op != "input":
+                found.add(self.nodes[v].group)
+        return found
+
+    def _candidates(self, node: Node, before: set[Group]) -> Iterable[Group]:
+        """Producers first, the latest first; then groups that read the same arrays."""
+        yield from sorted(before, key=lambda g: -g.level)
+        large = {v for v in node.deps if 2 * math.prod(v.shape) >= math.prod(node.domain)}
+        for group in reversed(self.by_shape.get(node.domain, ())[-_NEIGHBOURS:]):
+            if group not in before and group.kind == "loops" and not large.isdisjoint(group.deps):
+                yield group
+
+    def _join_any(self, node: Node, before: set[Group]) -> bool:
+        for group in self._candidates(node, before):
+            reason = self._why_not(node, group, before)
+            if reason is None:
+                self._joined(node, group, before)
+                return True
+            if group in before:
+                self.notes.append(WhyNot(reason, group, node.value))
+        return False
+
+    def _why_not(self, node: Node, group: Group, before: set[Group]) -> str | None:
+        """Why ``node`` cannot join; None after it was lowered into the group."""
+        if group.kind == "scatter" or (group.kind == "matmul" and node.kind != "map"):
+            return "that kernel takes no such part"
+        dims = _dims_in(group, node)
+        if dims is None:
+            return f"visits {list(node.domain)}, not {list(group.shape)}"
+        if any(g.level >= group.level for g in before if g is not group) and group.consumed:
+            return "would have to wait for a later kernel"
+        if any(v.op == "cat" and any(self.nodes[p].group is group for p in v.srcs) for v in node.deps):
+            return "reads a concatenation that the kernel writes"
+        reduced = _reduced_dims(node)
+        if reduced is not None and group.reduced not in (None, reduced):
+            return "reduces other dims"
+        return _lower_into(group, node, dims)
+
+    def _joined(self, node: Node, group: Group, before: set[Group]) -> None:
+        node.group = group
+        group.deps.update(node.deps)
+        for g in before:
+            if g is not group:
+                g.consumed = True
+                group.level = max(group.level, g.level + 1)
+        reduced = _reduced_dims(node)
+        if reduced is not None:
+            group.reduced = reduced
+            group.chunks = chunk_count(node.source.shape, node.reduce or ())
+
+    def _start(self, node: Node, before: set[Group]) -> None:
+        group = Group(node.kind if node.kind in ("matmul", "scatter") else "loops", node.domain, self.nodes)
+        if group.kind == "matmul":
+            _start_matmul(group, node)
+        else:
+            _lower_alone(group, node)
+        self._joined(node, group, before)
+        self.groups.append(group)
+        self.by_shape.setdefault(node.domain, []).append(group)
+
+
+def _reduced_dims(node: Node) -> frozenset[int] | None:
+    """The reduced dims, counted without those of extent 1."""
+    if node.reduce is None:
+        return None
+    real = [d for d, n in enumerate(node.source.shape) if n != 1]
+    return frozenset(i for i, d in enumerate(real) if d in node.reduce)
+
+
+def _dims_in(group: Group, node: Node) -> tuple[int, ...] | None:
+    """Which of the group's dims the node's own run along."""
+    if node.domain == group.shape:
+        return tuple(range(len(group.shape)))
+    if group.reduced and node.kind == "map" and group.chunks == 1:
+        kept = tuple(d for d in range(len(group.shape)) if d not in group.reduced)
+        if tuple(group.shape[d] for d in kept) == node.domain:
+            return kept
+    return None
+
+
+def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> str | None:
+    """Lower the node into the group, splitting the group's loops where that helps."""
+    lowerer = group.lowerer
+    mark = lowerer.mark()
+    try:
+        lowerer.add(node, dims)
+    except Refuse as refusal:
+        lowerer.rollback(mark)
+        return refusal.reason
+    except Resplit as finer:
+        lowerer.rollback(mark)
+        return _resplit(group, node, dims, finer) if group.kind == "loops" else "needs other loops"
+    if len(group.nodes) and _cost(lowerer) > _MAX_COST:
+        lowerer.rollback(mark)
+        return "the kernel is large enough"
+    group.nodes.append(node)
+    group.dims.append(dims)
+    return None
+
+
+def _cost(lowerer: Lowerer) -> int:
+    return sum(op_cost(i[0]) for i in lowerer.instrs)
+
+
+def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) -> str | None:
+    """Lower the whole group again over a finer domain."""
+    domain = group.lowerer.domain
+    nodes, all_dims = [*group.nodes, node], [*group.dims, dims]
+    for _ in range(_MAX_SPLITS):
+        domain = domain.split(finer.split)
+        lowerer = Lowerer(domain, group.lowerer._stored)
+        try:
+            for n, d in zip(nodes, all_dims, strict=True):
+                lowerer.add(n, d)
+        except Refuse as refusal:
+            return refusal.reason
+        except Resplit as again:
+            finer = again
+            continue
+        group.lowerer, group.nodes, group.dims = lowerer, nodes, all_dims
+        return None
+    return "needs too many loops"
+
+
+def _lower_alone(group: Group, node: Node) -> None:
+    dims = tuple(range(len(group.shape)))
+    try:
+        group.lowerer.add(node, dims)
+        group.nodes.append(node)
+        group.dims.append(dims)
+    except Refuse as refusal:
+        if refusal.store is None:
+            raise
+        raise Unlowerable(refusal.store, refusal.reason) from None
+    except Resplit as finer:
+        x = node.source
+        group.lowerer.rollback((0, 0))
+        reason = _resplit(group, node, dims, finer)
+        if reason is not None:
+            raise Unlowerable(_unsplittable(x), reason) from None
+
+
+def _unsplittable(x: Value) -> Value:
+    """The operand of the first reshape under ``x``: stored, it can be read at any map."""
+    stack = [x]
+    seen: set[int] = set()
+    while stack:
+        v = stack.pop()
+        if v.op == "reshape" and v.srcs[0].op != "copy":
+            return v.srcs[0]
+        for s in v.srcs:
+            if id(s) not in seen:
+                seen.add(id(s))
+                stack.append(s)
+    raise Refuse("no reshape to blame")
+
+
+def _start_matmul(group: Group, node: Node) -> None:
+    """The product is an instruction like any other; what joins the group is its epilogue."""
+    lowerer = group.lowerer
+    dims = tuple(range(len(group.shape)))
+    m = lowerer.domain.identity(node.value.shape, dims)
+    lowerer._set(lowerer.local, node.value, (m, lowerer._emit("acc", node.value.dtype, ())))
+    group.nodes.append(node)
+    group.dims.append(dims)

@@ -1,0 +1,191 @@
+"""Linking: planned pieces to a program: kernels compiled, slots and argument words filled in.
+
+Owns: ``link``, kernel names and keys.
+Must not know: how kernels were planned.
+In: pieces with plans. Out: ``abi.Program``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jitgrad.abi import EagerStep, Launch, NativeStep, Program
+from jitgrad.codegen.emit_loops import print_kernel
+from jitgrad.codegen.gemm import Operand, emit_gemm, gemm_launch
+from jitgrad.codegen.jit import Kernel as Code
+from jitgrad.codegen.jit import KernelSource, compile_kernels
+from jitgrad.codegen.kernel_ir import Kernel, NestKey, Place
+from jitgrad.codegen.matmul_kernel import MatmulKernel
+from jitgrad.codegen.piece import Piece
+from jitgrad.codegen.plan import Buffer, Job
+from jitgrad.codegen.target import Target
+from jitgrad.tracer.graph import RuntimeScalar, Segment
+
+__all__ = ["link"]
+
+_TASK_NS = 6000.0  # a task is at least this long: long against taking it from the pool
+_MAX_TASKS = 256
+
+
+def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
+    """Compile all kernels and make the program."""
+    sizes: dict[int, int] = {}
+    for instr in segment.instrs:
+        for vid, aval in zip(instr.outputs, instr.avals, strict=True):
+            sizes[vid] = aval.numel * aval.dtype.itemsize
+    sizes.update((vid, aval.nbytes) for vid, aval in segment.inputs.items())
+    linked = [part if isinstance(part, EagerStep) else _Linker(part) for part in parts]
+    linkers = [x for x in linked if isinstance(x, _Linker)]
+    codes = compile_kernels([source for linker in linkers for source in linker.sources.values()])
+    by_name = {code.name: code for code in codes}
+    steps: list[NativeStep | EagerStep] = []
+    for part in linked:
+        if isinstance(part, EagerStep):
+            steps.append(part)
+        elif step := part.step(by_name):
+            steps.append(step)
+    return Program(
+        steps,
+        tuple((vid, sizes[vid]) for vid in segment.outputs),
+        tuple(name for linker in linkers for name in linker.names),
+        tuple(note for linker in linkers for note in linker.piece.notes),
+        _LazyText({name: s.text for linker in linkers for name, s in linker.sources.items()}),
+    )
+
+
+class _LazyText(dict[str, str]):
+    """Kernel name -> IR, printed when asked for."""
+
+    def __init__(self, thunks: Mapping[str, Callable[[], str]]) -> None:
+        super().__init__()
+        self._thunks = dict(thunks)
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = self._thunks[name]()
+        return text
+
+    def keys(self) -> Any:
+        return self._thunks.keys()
+
+
+class _Linker:
+    """One piece's kernels and slots."""
+
+    def __init__(self, piece: Piece) -> None:
+        assert piece.plan is not None
+        self.piece = piece
+        self.plan = piece.plan
+        self.stages = [[j for j in stage if _has_work(j)] for stage in piece.plan.stages]
+        self.stages = [stage for stage in self.stages if stage]
+        self.sources: dict[str, KernelSource] = {}
+        self.job_names: dict[Job, str] = {}
+        for stage in self.stages:
+            for job in stage:
+                source = _source(job, piece.cpu)
+                self.sources[source.name] = source
+                self.job_names[job] = source.name
+        self.names = [self.job_names[j] for stage in self.stages for j in stage]
+        self._assign_slots()
+
+    def _assign_slots(self) -> None:
+        """bufs: status, inputs that are touched, outputs, arena, scalars. See ``abi.NativeStep``."""
+        scalars: dict[RuntimeScalar, None] = {}
+        touched: dict[int, None] = {}
+        for stage in self.stages:
+            for job in stage:
+                for word in _words(job):
+                    if isinstance(word, RuntimeScalar):
+                        scalars[word] = None
+                    elif isinstance(word, Place) and word.buffer.kind == "input":
+                        touched[word.buffer.vid] = None
+        self.inputs = tuple(touched)
+        slots = {("input", vid): n for n, vid in enumerate(self.inputs, 1)}
+        first = 1 + len(slots)
+        slots.update((("output", b.vid), first + n) for n, b in enumerate(self.piece.out_buffers))
+        self.arena_slot = 1 + len(slots)
+        self.slots = slots
+        self.scalar_slots = {s: self.arena_slot + 1 + n for n, s in enumerate(scalars)}
+
+    def _place(self, place: Place) -> tuple[int, int]:
+        buffer: Buffer = place.buffer
+        if buffer.kind == "arena":
+            return self.arena_slot, buffer.offset + place.offset
+        return self.slots[buffer.kind, buffer.vid], place.offset
+
+    def _filled(self, words: list[Any]) -> tuple[int, ...]:
+        out: list[int] = []
+        for word in words:
+            if isinstance(word, Place):
+                out += self._place(word)
+            else:
+                out.append(self.scalar_slots[word] if isinstance(word, RuntimeScalar) else word)
+        return tuple(out)
+
+    def step(self, codes: Mapping[str, Code]) -> NativeStep | None:
+        """The native step; None if there is nothing to do."""
+        if not self.stages and not self.piece.out_buffers:
+            return None
+        stages = tuple(tuple(self._launch(j, codes[self.job_names[j]]) for j in stage) for stage in self.stages)
+        return NativeStep(
+            self.inputs,
+            tuple((b.vid, b.nbytes) for b in self.piece.out_buffers),
+            self.plan.arena_nbytes,
+            tuple((s.slot, s.is_float) for s in self.scalar_slots),
+            stages,
+            [codes[name] for name in self.sources],
+        )
+
+    def _launch(self, job: Job, code: Code) -> Launch:
+        kernel = job.kernel
+        if isinstance(kernel, Kernel):
+            grain = max(1, int(kernel.units * _TASK_NS / kernel.cost), -(-kernel.units // _MAX_TASKS))
+            return Launch(code.address, self._filled(kernel.words), kernel.units, grain, kernel.cost, code.name)
+        assert isinstance(kernel, MatmulKernel)
+        batch, m, n, k = kernel.shape
+        operands = [
+            Operand(*self._place(Place(buffer, offset * value.dtype.itemsize)), strides)
+            for buffer, (value, offset, strides) in zip(kernel.buffers, kernel.views, strict=True)
+        ]
+        args, units, grain, cost = gemm_launch(
+            kernel.spec, m, n, k, batch, operands[0], operands[1], self._filled(kernel.words)
+        )
+        return Launch(code.address, args, units, grain, cost, code.name)
+
+
+def _has_work(job: Job) -> bool:
+    kernel = job.kernel
+    return kernel.units > 0 if isinstance(kernel, Kernel) else 0 not in kernel.shape[:3] if kernel else False
+
+
+def _words(job: Job) -> list[Any]:
+    kernel = job.kernel
+    assert kernel is not None
+    if isinstance(kernel, Kernel):
+        return kernel.words
+    return [*kernel.words, *(Place(b, 0) for b in kernel.buffers)]
+
+
+def _source(job: Job, cpu: Target) -> KernelSource:
+    kernel = job.kernel
+    if isinstance(kernel, Kernel):
+        return _loop_source(kernel.key, cpu)
+    assert isinstance(kernel, MatmulKernel)
+    key = repr(kernel.spec)
+    name = f"gemm_{_digest(key)}"
+    return KernelSource(name, key, lambda: emit_gemm(kernel.spec, name, kernel.epilogue))
+
+
+@functools.lru_cache(maxsize=4096)
+def _loop_source(key: NestKey, cpu: Target) -> KernelSource:
+    """Kernels of one key are one kernel, in this process and in the disk cache."""
+    text = repr(key)
+    names = [op.op for op in key.ops if op.op not in ("load", "const", "store", "mask", "scalar")]
+    name = f"{key.form}_{'_'.join(dict.fromkeys(names))[:40] or 'copy'}_{_digest(text)}"
+    return KernelSource(name, text, lambda: print_kernel(key, name, cpu))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()

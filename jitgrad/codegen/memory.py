@@ -1,0 +1,67 @@
+"""Arena planning: where each temporary lies, by liveness.
+
+Owns: ``plan_arena``.
+Must not know: what the temporaries hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Interval", "plan_arena"]
+
+_ALIGN = 64
+
+
+@dataclass(slots=True)
+class Interval:
+    """A temporary that lives from stage ``first`` to stage ``last``, both included. ``offset`` is the answer."""
+
+    nbytes: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+def plan_arena(intervals: Iterable[Interval]) -> int:
+    """Set every ``offset`` (multiples of 64) so that intervals alive together never overlap; returns the arena's size.
+
+    Best fit over the holes, by order of birth: linear in practice, and within a few per cent of optimal for the
+    stack-like lifetimes of a forward and a backward pass.
+    """
+    holes: list[tuple[int, int]] = []  # (offset, size), sorted by offset, never adjacent
+    alive: dict[int, list[Interval]] = {}
+    top = 0
+    pending = sorted(intervals, key=lambda x: (x.first, -x.nbytes))
+    expired = -1
+    for interval in pending:
+        while expired < interval.first - 1:
+            expired += 1
+            for dead in alive.pop(expired, ()):
+                _free(holes, dead.offset, _rounded(dead))
+        size = _rounded(interval)
+        fits = [(hole_size, offset) for offset, hole_size in holes if hole_size >= size]
+        if fits:
+            hole_size, offset = min(fits)
+            holes.remove((offset, hole_size))
+            if hole_size > size:
+                _free(holes, offset + size, hole_size - size)
+        else:
+            offset, top = top, top + size
+        interval.offset = offset
+        alive.setdefault(interval.last, []).append(interval)
+    return top
+
+
+def _rounded(interval: Interval) -> int:
+    return max(_ALIGN, -(-interval.nbytes // _ALIGN) * _ALIGN)
+
+
+def _free(holes: list[tuple[int, int]], offset: int, size: int) -> None:
+    """Give a block back, joined with the holes that touch it."""
+    end = offset + size
+    for hole in [h for h in holes if h[0] + h[1] == offset or h[0] == end]:
+        holes.remove(hole)
+        offset, end = min(offset, hole[0]), max(end, hole[0] + hole[1])
+    holes.append((offset, end - offset))

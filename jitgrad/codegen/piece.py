@@ -1,0 +1,142 @@
+"""Pieces: the stretches of a segment between operations that run eagerly.
+
+Owns: ``Piece``, ``cut``.
+Must not know: what the passes do.
+In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
+
+# Note [Native pieces]
+# ~~~~~~~~~~~~~~~~~~~~
+# Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece. If a
+# kernel checks indices, the writes to existing storages move to a piece of their own after it: the caller looks at the
+# status word between pieces, and can still run the whole segment again, eagerly, to raise the right error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jitgrad.abi import EagerStep
+from jitgrad.codegen.builder import Builder, Value
+from jitgrad.codegen.fuse import Group
+from jitgrad.codegen.nodes import Node
+from jitgrad.codegen.plan import Buffer, Plan
+from jitgrad.codegen.target import Target
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.tracer.graph import Instr, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Piece", "cut"]
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A stretch of a segment that becomes one native step, on its way through the passes.
+
+    Attributes:
+        instrs: what was recorded, with its number in the segment.
+        inputs: value id -> aval, of everything it may read or write in place.
+        outputs: value ids to store to fresh buffers.
+        writes: (value id, input id).
+        cpu: what to compile for.
+        builder: makes its values.
+        roots: the values of ``outputs``, then those of ``writes``.
+        nodes, groups: see ``nodes`` and ``fuse``.
+        buffers: of inputs, by value id.
+        out_buffers: of outputs, in order.
+        plan: launches by stage.
+        notes: for ``explain``.
+    """
+
+    instrs: list[tuple[int, Instr]]
+    inputs: dict[int, Aval]
+    outputs: tuple[int, ...]
+    writes: tuple[tuple[int, int], ...]
+    cpu: Target
+    builder: Builder = field(default_factory=Builder)
+    roots: list[Value] = field(default_factory=list)
+    nodes: dict[Value, Node] = field(default_factory=dict)
+    groups: list[Group] = field(default_factory=list)
+    buffers: dict[int, Buffer] = field(default_factory=dict)
+    out_buffers: list[Buffer] = field(default_factory=list)
+    plan: Plan | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def nbytes(v: Value) -> int:
+        size = v.dtype.itemsize
+        for n in v.shape:
+            size *= n
+        return size
+
+    def split_writes(self) -> Piece:
+        """Take the writes away into a new piece that follows; what they write becomes outputs of this one."""
+        made = {vid: instr.avals[k] for _, instr in self.instrs for k, vid in enumerate(instr.outputs)}
+        crossing = tuple(dict.fromkeys(vid for vid, _ in self.writes if vid in made and vid not in self.outputs))
+        inputs = dict(self.inputs)
+        inputs.update((vid, _row_major(made[vid])) for vid, _ in self.writes if vid in made)
+        last = Piece([], inputs, (), self.writes, self.cpu)
+        self.outputs += crossing
+        self.writes = ()
+        return last
+
+
+def _row_major(aval: Aval) -> Aval:
+    return make_aval(aval.shape, aval.dtype)
+
+
+def cut(segment: Segment, cpu: Target) -> list[Piece | EagerStep]:
+    """The segment as native pieces and eager operations. Inputs of a piece hold every value that exists before it."""
+    runs = list(_runs(segment.instrs))
+    if segment.writes or any(vid in segment.inputs for vid in segment.outputs):
+        if not runs or isinstance(runs[-1], EagerStep):
+            runs.append([])
+    wanted = _wanted_after(runs, segment)
+    inputs = dict(segment.inputs)
+    parts: list[Piece | EagerStep] = []
+    for number, run in enumerate(runs):
+        if isinstance(run, EagerStep):
+            parts.append(run)
+            avals = dict(zip(run.instr.outputs, run.instr.avals, strict=True))
+        else:
+            avals = {vid: aval for _, instr in run for vid, aval in zip(instr.outputs, instr.avals, strict=True)}
+            last = number == len(runs) - 1
+            outputs = [vid for vid in avals if vid in wanted[number]]
+            if last:
+                outputs += [vid for vid in segment.outputs if vid in segment.inputs]
+            parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), cpu))
+        inputs.update((vid, _row_major(aval)) for vid, aval in avals.items())
+    return parts
+
+
+def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:
+    run: list[tuple[int, Instr]] = []
+    for n, instr in enumerate(instrs):
+        if instr.op.lower is not None:
+            run.append((n, instr))
+            continue
+        if run:
+            yield run
+        run = []
+        yield EagerStep(instr, f"{instr.op.name} has no lowering")
+    if run:
+        yield run
+
+
+def _wanted_after(runs: list[list[tuple[int, Instr]] | EagerStep], segment: Segment) -> list[set[int]]:
+    """Per run, the values that somebody after it needs."""
+    wanted = set(segment.outputs)
+    found: list[set[int]] = []
+    for number in range(len(runs) - 1, -1, -1):
+        run = runs[number]
+        if number == len(runs) - 1:
+            found.append(set(wanted))
+            wanted.update(vid for vid, _ in segment.writes)
+        else:
+            found.append(set(wanted))
+        instrs = [run.instr] if isinstance(run, EagerStep) else [instr for _, instr in run]
+        wanted.update(x for instr in instrs for x in instr.inputs if isinstance(x, int) and not isinstance(x, bool))
+    return found[::-1]

@@ -1,0 +1,151 @@
+"""The pipeline: a segment to a program, as a list of named passes.
+
+Owns: ``compile_segment``, ``PIPELINE``.
+Must not know: how programs are run, where buffers are.
+In: ``tracer.graph.Segment``. Out: ``abi.Program``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jitgrad.abi import EagerStep, Program
+from jitgrad.codegen.build import build
+from jitgrad.codegen.builder import Value
+from jitgrad.codegen.decompose import DECOMPOSE, copy_of
+from jitgrad.codegen.fuse import Unlowerable, fuse
+from jitgrad.codegen.link import link
+from jitgrad.codegen.lower import Refuse
+from jitgrad.codegen.matmul_kernel import operand_views
+from jitgrad.codegen.nodes import Target, make_nodes
+from jitgrad.codegen.piece import Piece, cut
+from jitgrad.codegen.plan import Buffer, make_plan
+from jitgrad.codegen.simplify import SIMPLIFY, Rule, rewrite, topological
+from jitgrad.codegen.target import host_target
+from jitgrad.errors import CompileError
+from jitgrad.events import bump
+from jitgrad.ops.aval import contiguous_strides
+from jitgrad.tracer.graph import Segment
+
+__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
+
+_MAX_COPIES = 64
+_CHECKED = frozenset({"gather", "scatter_add", "check"})
+
+
+class Pass(NamedTuple):
+    """A step of the pipeline. It fills in what comes next in the piece."""
+
+    name: str
+    run: Callable[[Piece], None]
+    about: str
+
+
+def compile_segment(segment: Segment) -> Program:
+    """Plan and compile a segment.
+
+    Raises:
+        CompileError: something in the segment cannot be compiled; running it eagerly still works.
+    """
+    try:
+        parts = plan_segment(segment)
+        return link(segment, parts)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError(f"planning failed: {type(error).__name__}: {error}") from error
+
+
+def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
+    """All passes but LLVM's."""
+    bump("plans")
+    parts: list[Piece | EagerStep] = []
+    for part in cut(segment, host_target()):
+        if isinstance(part, EagerStep):
+            parts.append(part)
+            continue
+        build(part)
+        for piece in _writes_last(part):
+            for stage in PIPELINE:
+                stage.run(piece)
+            parts.append(piece)
+    return parts
+
+
+def _writes_last(piece: Piece) -> list[Piece]:
+    """The piece; or, if it checks indices, the piece and then its writes. See Note [Native pieces]."""
+    if not piece.writes or not any(v.op in _CHECKED for v in topological(piece.roots)):
+        return [piece]
+    last = piece.split_writes()
+    build(piece)
+    build(last)
+    return [piece, last]
+
+
+def _simplify(piece: Piece) -> None:
+    rules: dict[str, tuple[Rule, ...]] = SIMPLIFY
+    for table in (rules, DECOMPOSE, DECOMPOSE, rules):
+        piece.roots = rewrite(piece.roots, table, piece.builder)
+    piece.roots = [_storable(piece, v) for v in piece.roots]
+
+
+def _storable(piece: Piece, v: Value) -> Value:
+    """Roots are stored by a kernel: an input needs a copy; zeros that were updated in place are stored by two."""
+    return copy_of(piece.builder, v) if v.op in ("input", "scatter_add") else v
+
+
+def _group(piece: Piece) -> None:
+    """Choose nodes and fuse them; values that turn out to need a buffer get one, and it starts again."""
+    for _ in range(_MAX_COPIES):
+        piece.nodes = make_nodes(topological(piece.roots), piece.roots)
+        needed: Value | None = None
+        try:
+            for node in piece.nodes.values():
+                if node.kind == "matmul":
+                    operand_views(node.value, piece.nodes)
+            piece.groups, notes = fuse(piece.nodes)
+        except Refuse as refusal:
+            needed = refusal.store
+        except Unlowerable as refusal:
+            needed = refusal.store
+        if needed is None:
+            piece.notes += [str(note) for note in notes]
+            return
+        piece.roots = _with_copy(piece, needed)
+    raise CompileError("planning failed: too many values need a buffer of their own")
+
+
+def _with_copy(piece: Piece, needed: Value) -> list[Value]:
+    """The roots, with every reader of ``needed`` reading a copy of it."""
+    b = piece.builder
+    new: dict[int, Value] = {}
+    for v in topological(piece.roots):
+        srcs = tuple([new[id(s)] for s in v.srcs])
+        made = v if all(x is y for x, y in zip(srcs, v.srcs, strict=True)) else b.make(v.op, srcs, v.params, v.shape, v.dtype)
+        new[id(v)] = copy_of(b, made) if v is needed else made
+    return [new[id(r)] for r in piece.roots]
+
+
+def _place(piece: Piece) -> None:
+    """Give the roots their targets: fresh outputs, or existing storages through their layouts."""
+    piece.buffers = {vid: Buffer("input", vid, aval.nbytes) for vid, aval in piece.inputs.items()}
+    for vid, v in zip(piece.outputs, piece.roots, strict=False):
+        buffer = Buffer("output", vid, piece.nbytes(v))
+        piece.out_buffers.append(buffer)
+        piece.nodes[v].targets.append(Target(buffer, contiguous_strides(v.shape), 0))
+    for (_, into), v in zip(piece.writes, piece.roots[len(piece.outputs) :], strict=True):
+        aval = piece.inputs[into]
+        piece.nodes[v].targets.append(Target(piece.buffers[into], aval.stride, aval.offset))
+
+
+def _plan(piece: Piece) -> None:
+    piece.plan = make_plan(piece.groups, piece.nodes, piece.buffers, piece.cpu)
+
+
+PIPELINE = (
+    Pass("simplify", _simplify, "fold constants and identities, choose algorithms"),
+    Pass("group", _group, "which values are computed together, lowered to instructions over one domain"),
+    Pass("place", _place, "where results go"),
+    Pass("plan", _plan, "memory, order of kernels, their loops"),
+)

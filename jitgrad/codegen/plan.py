@@ -1,0 +1,336 @@
+"""Planning: groups to the launches of a native step.
+
+Owns: which values get memory and where, the order of launches (read after write, write after read), stages.
+Must not know: how a kernel's text is printed, the operations' table.
+In: groups, targets. Out: ``Planned`` launches by stage, arena size.
+
+# Note [In-place writes]
+# ~~~~~~~~~~~~~~~~~~~~~~
+# A kernel may store into an input's storage only after everybody else has read the old contents: an edge from each
+# reader to the writer. Inside the writing kernel each element may be read only where it is written. Where that fails, or
+# the edges would close a cycle, the value goes to the arena and a copy that is ordered after all readers writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitgrad.codegen.builder import Value
+from jitgrad.codegen.fuse import Group
+from jitgrad.codegen.index_map import Expr, linear
+from jitgrad.codegen.kernel_ir import Kernel
+from jitgrad.codegen.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
+from jitgrad.codegen.memory import Interval, plan_arena
+from jitgrad.codegen.nest import Body, Store, make_kernel
+from jitgrad.codegen.nodes import Node, Target
+from jitgrad.codegen.target import Target as Cpu
+from jitgrad.dtypes import DType
+from jitgrad.ops.aval import contiguous_strides
+
+__all__ = ["Buffer", "Job", "Plan", "make_plan"]
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """A piece of memory of a native step.
+
+    Attributes:
+        kind: "input", "output" or "arena".
+        vid: of an input's or output's value.
+        nbytes: size.
+        offset: in the arena.
+        writers, readers: the jobs that touch it.
+    """
+
+    kind: str
+    vid: int
+    nbytes: int
+    offset: int = 0
+    writers: list[Job] = field(default_factory=list)
+    readers: list[Job] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One kernel to launch, and its place in the order.
+
+    Attributes:
+        group: what it computes; None for a copy that ends an in-place write.
+        after: jobs that must have ended.
+        stage: its place.
+        kernel: how.
+    """
+
+    group: Group | None
+    after: dict[Job, None] = field(default_factory=dict)
+    stage: int = 0
+    kernel: Kernel | MatmulKernel | None = None
+    stores: list[Store] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A native step, ready to be compiled.
+
+    Attributes:
+        stages: jobs that are independent of each other, stage by stage.
+        arena_nbytes: size of the arena.
+    """
+
+    stages: list[list[Job]]
+    arena_nbytes: int
+
+
+def make_plan(groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu) -> Plan:
+    """Give every value that is read by another kernel a place, order the kernels, and schedule their loops."""
+    return _Planner(groups, nodes, inputs, cpu).run()
+
+
+class _Planner:
+    def __init__(
+        self, groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu
+    ) -> None:
+        self.groups, self.nodes, self.inputs, self.cpu = groups, nodes, inputs, cpu
+        self.home: dict[Value, Buffer] = {}
+        self.jobs = {g: Job(g) for g in groups}
+        self.copies: list[Job] = []
+
+    def run(self) -> Plan:
+        self._place_values()
+        for group, job in self.jobs.items():
+            self._collect_stores(group, job)
+        self._order()
+        stages = _levels([*self.jobs.values(), *self.copies])
+        size = self._arena(stages)
+        for job in [*self.jobs.values(), *self.copies]:
+            job.kernel = self._kernel(job)
+        return Plan(stages, size)
+
+    # where values are
+    def _reads(self, group: Group) -> dict[Value, list[Expr]]:
+        """The values that a group reads from memory, with the addresses."""
+        found: dict[Value, list[Expr]] = {}
+        for op, _, _, extra in group.lowerer.instrs:
+            if op in ("load", "gather", "store_add"):
+                found.setdefault(extra[0], []).append(extra[1])
+        if group.kind == "matmul":
+            for value, _, _ in operand_views(group.nodes[0].value, self.nodes):
+                found.setdefault(value, []).append(())
+        return found
+
+    def _place_values(self) -> None:
+        """A home for each value that a kernel reads from memory: a row-major output that it has anyway, or the arena."""
+        self.reads = {g: self._reads(g) for g in self.groups}
+        for reads in self.reads.values():
+            for v in reads:
+                if v.op != "input" and v not in self.home:
+                    self._give_home(v)
+        for v, node in self.nodes.items():
+            if node.kind == "cat":
+                self._place_parts(v, node)
+
+    def _give_home(self, v: Value) -> None:
+        node = self.nodes[v]
+        if v.op == "scatter_add":  # the updated zeros
+            zeros = v.srcs[0]
+            if zeros not in self.home:
+                self._give_home(zeros)
+            self.home[v] = self.home[zeros]
+            return
+        row_major = contiguous_strides(v.shape)
+        for t in node.targets:
+            if t.buffer.kind == "output" and t.strides == row_major and t.offset == 0:
+                self.home[v] = t.buffer
+                return
+        buffer = Buffer("arena", -1, _nbytes(v))
+        self.home[v] = buffer
+        node.targets.append(Target(buffer, row_major, 0))
+
+    def _place_parts(self, v: Value, node: Node) -> None:
+        """A cat's targets, as windows for its parts."""
+        dim = v.params
+        start = 0
+        for part in v.srcs:
+            for t in node.targets:
+                window = Target(t.buffer, t.strides, t.offset + start * t.strides[dim])
+                self.nodes[part].targets.append(window)
+            start += part.shape[dim]
+
+    def _buffer(self, v: Value) -> Buffer:
+        return self.inputs[v.params[0]] if v.op == "input" else self.home[v]
+
+    def _collect_stores(self, group: Group, job: Job) -> None:
+        rank = len(group.lowerer.domain.extents)
+        for node in group.nodes:
+            if node.kind == "scatter":
+                self.home[node.value].writers.append(job)
+                continue
+            m, reg = group.lowerer.local[node.value]
+            for t in node.targets:
+                strides = t.strides
+                address = linear(m, strides, t.offset, rank)
+                chunk = strides[0] if node.value in group.lowerer.partial else 0
+                if t.buffer.kind == "input" and not self._may_write(group, t, address):
+                    self._write_later(job, node, reg, m, t, rank)
+                    continue
+                job.stores.append(Store(reg, t.buffer, node.value.dtype, address, chunk))
+                t.buffer.writers.append(job)
+        for v in self.reads[group]:
+            self._buffer(v).readers.append(job)
+
+    def _may_write(self, group: Group, t: Target, address: Expr) -> bool:
+        """Whether everything that the group itself reads of the storage is the very element that it writes."""
+        for v, addresses in self.reads[group].items():
+            if self._buffer(v) is t.buffer and any(a != address for a in addresses):
+                return False
+        return True
+
+    def _write_later(self, job: Job, node: Node, reg: int, m: Any, t: Target, rank: int) -> None:
+        """Store to the arena; a copy writes the storage when everybody has read it. See Note [In-place writes]."""
+        v = node.value
+        buffer = Buffer("arena", -1, _nbytes(v))
+        row_major = contiguous_strides(v.shape)
+        job.stores.append(Store(reg, buffer, v.dtype, linear(m, row_major, 0, rank)))
+        buffer.writers.append(job)
+        self.copies.append(self._copy(v.shape, v.dtype, buffer, t))
+
+    def _copy(self, shape: tuple[int, ...], dtype: DType, source: Buffer, t: Target) -> Job:
+        rank = len(shape)
+        unit = tuple(tuple(int(i == d + 1) for i in range(rank + 1)) for d in range(rank))
+        job = Job(None)
+        instr = ("load", dtype, (), (source, linear(unit, contiguous_strides(shape), 0, rank)))
+        store = Store(0, t.buffer, dtype, linear(unit, t.strides, t.offset, rank))
+        body = Body(shape, frozenset(), [instr], [store], lambda buffer: buffer)
+        job.kernel = make_kernel(body, self.cpu)
+        source.readers.append(job)
+        t.buffer.writers.append(job)
+        return job
+
+    # order
+    def _order(self) -> None:
+        """Edges: a reader after the writers, a writer of an input after its readers; copies where that is impossible."""
+        for buffer in self._all_buffers():
+            for reader in buffer.readers:
+                if buffer.kind != "input":
+                    reader.after.update(dict.fromkeys(w for w in buffer.writers if w is not reader))
+        for v, node in self.nodes.items():
+            if node.kind == "scatter":
+                self.jobs[node.group].after[self.jobs[self.nodes[v.srcs[0]].group]] = None
+                for reader in self.home[v].readers:
+                    if reader is not self.jobs[node.group]:
+                        reader.after[self.jobs[node.group]] = None
+        for buffer in self.inputs.values():
+            for writer in buffer.writers:
+                writer.after.update(dict.fromkeys(r for r in buffer.readers if r is not writer))
+        self._break_cycles()
+
+    def _all_buffers(self) -> list[Buffer]:
+        found = {id(b): b for b in self.home.values()}
+        for job in [*self.jobs.values(), *self.copies]:
+            found.update((id(s.buffer), s.buffer) for s in job.stores)
+        return list(found.values())
+
+    def _break_cycles(self) -> None:
+        """While the order has a cycle, turn one in-place write on it into a copy."""
+        while True:
+            stuck = _cyclic([*self.jobs.values(), *self.copies])
+            if not stuck:
+                return
+            job, store = next((j, s) for j in stuck for s in j.stores if s.buffer.kind == "input")
+            self._postpone(job, store)
+
+    def _postpone(self, job: Job, store: Store) -> None:
+        """Replace an in-place store of ``job`` by a store to the arena and a copy."""
+        assert job.group is not None
+        node = next(
+            n for n in job.group.nodes if any(t.buffer is store.buffer for t in n.targets)
+        )
+        target = next(t for t in node.targets if t.buffer is store.buffer)
+        m, reg = job.group.lowerer.local[node.value]
+        job.stores.remove(store)
+        store.buffer.writers.remove(job)
+        for reader in store.buffer.readers:
+            job.after.pop(reader, None)
+        copies = len(self.copies)
+        self._write_later(job, node, reg, m, target, len(job.group.lowerer.domain.extents))
+        copy = self.copies[copies]
+        copy.after[job] = None
+        copy.after.update(dict.fromkeys(store.buffer.readers))
+        self._restore_edges(job)
+
+    def _restore_edges(self, job: Job) -> None:
+        """The edges that ``_postpone`` may have taken away although another reason for them remains."""
+        assert job.group is not None
+        for v in self.reads[job.group]:
+            if v.op != "input":
+                job.after.update(dict.fromkeys(w for w in self.home[v].writers if w is not job))
+        for s in job.stores:
+            if s.buffer.kind == "input":
+                job.after.update(dict.fromkeys(r for r in s.buffer.readers if r is not job))
+
+    # memory and kernels
+    def _arena(self, stages: list[list[Job]]) -> int:
+        intervals: list[tuple[Buffer, Interval]] = []
+        for buffer in self._all_buffers():
+            if buffer.kind == "arena":
+                touched = [j.stage for j in (*buffer.writers, *buffer.readers)]
+                intervals.append((buffer, Interval(buffer.nbytes, min(touched), max(touched))))
+        size = plan_arena(i for _, i in intervals)
+        for buffer, interval in intervals:
+            buffer.offset = interval.offset
+        return size
+
+    def _kernel(self, job: Job) -> Kernel | MatmulKernel:
+        group = job.group
+        if group is None:
+            assert job.kernel is not None
+            return job.kernel
+        domain = group.lowerer.domain
+        reduced = frozenset(loop for d in group.reduced or () for loop in domain.loops_of(d))
+        body = Body(domain.extents, reduced, group.lowerer.instrs, job.stores, self._buffer, group.chunks)
+        if group.kind == "matmul":
+            return matmul_kernel(group.nodes[0].value, self.nodes, body, self.cpu)
+        if group.kind == "scatter":
+            node = group.nodes[0]
+            rank = len(node.value.srcs[2].shape)
+            along = sum(1 for n in node.source.shape[:rank] if n != 1)
+            body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
+        return make_kernel(body, self.cpu)
+
+
+def _nbytes(v: Value) -> int:
+    size = v.dtype.itemsize
+    for n in v.shape:
+        size *= n
+    return size
+
+
+def _levels(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Each job one stage after the last of those it waits for."""
+    waits = {j: len(j.after) for j in jobs}
+    followers: dict[Job, list[Job]] = {}
+    for j in jobs:
+        for before in j.after:
+            followers.setdefault(before, []).append(j)
+    stages: list[list[Job]] = []
+    ready = [j for j in jobs if not waits[j]]
+    while ready:
+        for j in ready:
+            j.stage = len(stages)
+        stages.append(ready)
+        following = []
+        for j in ready:
+            for f in followers.get(j, ()):
+                waits[f] -= 1
+                if not waits[f]:
+                    following.append(f)
+        ready = following
+    return stages
+
+
+def _cyclic(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs that wait for each other, or for one that does."""
+    done = {j for stage in _levels(jobs) for j in stage}
+    return [j for j in jobs if j not in done]

@@ -1,0 +1,221 @@
+"""Primitives by NumPy, and programs by a plain loop over their launches: the reference and the subject of codegen tests."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.abi import EagerStep, NativeStep, Program
+from jitgrad.codegen.builder import Builder, Value
+from jitgrad.codegen.pipeline import compile_segment
+from jitgrad.codegen.simplify import const_of, topological
+from jitgrad.dtypes import bool_, from_numpy_dtype
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.table import Op
+from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+UNARY: dict[str, Callable[..., Any]] = {
+    "neg": np.negative, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "round": np.round, "isnan": np.isnan, "sqrt": np.sqrt, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
+    "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": ERF, "not": np.invert,
+}  # fmt: skip
+BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide, "mod": np.mod,
+    "fmod": np.fmod, "pow": np.power, "max": np.maximum, "min": np.minimum, "atan2": np.arctan2, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+REDUCE = {"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod}
+
+
+def evaluate(roots: Sequence[Value], inputs: dict[int, np.ndarray], scalars: Sequence[float] = ()) -> list[np.ndarray]:
+    """The primitives' meaning, Note [Primitives], by NumPy. float32 is computed in float64 and rounded per primitive."""
+    env: dict[int, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for v in topological(roots):
+            args = [env[id(s)] for s in v.srcs]
+            env[id(v)] = np.asarray(_one(v, args, inputs, scalars)).astype(v.dtype.np).reshape(v.shape)
+    return [env[id(r)] for r in roots]
+
+
+def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalars: Sequence[float]) -> Any:
+    op, p = v.op, v.params
+    wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in args]
+    if op in UNARY:
+        return UNARY[op](*wide)
+    if op in BINARY:
+        return BINARY[op](*wide)
+    if op in REDUCE:
+        return REDUCE[op](wide[0], axis=p, keepdims=True)
+    simple = {
+        "input": lambda: inputs[p[0]],
+        "const": lambda: np.full((), const_of(v)),
+        "scalar": lambda: scalars[p[0].slot],
+        "iota": lambda: np.arange(v.shape[p[0]]).reshape([-1 if d == p[0] else 1 for d in range(len(v.shape))])
+        + np.zeros(v.shape, int),
+        "cast": lambda: args[0] != 0 if v.dtype is bool_ else np.trunc(wide[0]) if v.dtype.category == 1 else wide[0],
+        "where": lambda: np.where(*args),
+        "expand": lambda: np.broadcast_to(args[0], v.shape),
+        "reshape": lambda: args[0].reshape(v.shape),
+        "permute": lambda: args[0].transpose(p),
+        "slice": lambda: args[0][tuple(_indices(s, t, n) for s, t, n in zip(p[0], p[1], v.shape, strict=True))],
+        "pad": lambda: np.pad(args[0], list(zip(p[0], p[1], strict=True)), constant_values=p[2]),
+        "argmax": lambda: np.argmax(args[0], axis=p),
+        "argmin": lambda: np.argmin(args[0], axis=p),
+        "matmul": lambda: wide[0] @ wide[1],
+        "gather": lambda: args[0][tuple(args[1:])],
+        "scatter_add": lambda: _scatter(v, wide),
+        "cat": lambda: np.concatenate(args, axis=p),
+    }
+    return simple[op]()
+
+
+def _indices(start: int, step: int, count: int) -> np.ndarray | slice:
+    stop = start + step * count
+    return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)
+
+
+def _scatter(v: Value, args: list[np.ndarray]) -> np.ndarray:
+    out = np.zeros(v.shape, args[0].dtype)
+    np.add.at(out, tuple(args[1:]), args[0])
+    return out
+
+
+class Case:
+    """A segment of one test-only operation whose lowering is ``lower(b, *values)``.
+
+    Attributes:
+        segment: what codegen gets.
+        program: what it made.
+    """
+
+    def __init__(
+        self,
+        lower: Callable[..., Any],
+        arrays: Sequence[np.ndarray],
+        writes: Sequence[tuple[int, int]] = (),
+        keep: Sequence[int] | None = None,
+        scalars: Sequence[float] = (),
+    ) -> None:
+        """``writes``: (number of an output, number of an input); ``keep``: the outputs handed out (default: unwritten)."""
+        self.arrays, self.scalars = list(arrays), list(scalars)
+        avals = {n: _aval(a) for n, a in enumerate(arrays)}
+        runtime = [RuntimeScalar(n, isinstance(s, float)) for n, s in enumerate(scalars)]
+        self.lower, self.avals = lower, avals
+        values = self._values()
+        first = len(arrays)
+        outs = tuple(make_aval(v.shape, v.dtype) for v in values)
+        vids = tuple(range(first, first + len(outs)))
+        op = Op("test", aval=lambda *a: outs, numpy=None, lower=lambda b, *xs: _tuple(lower(b, *xs)), num_inputs=first)
+        instr = Instr(op, (*range(first), *runtime), (), vids, outs, tuple(avals.values()))
+        written = {n for n, _ in writes}
+        kept = [n for n in range(len(outs)) if n not in written] if keep is None else keep
+        self.writes = [(first + n, into) for n, into in writes]
+        self.segment = Segment([instr], avals, tuple(vids[n] for n in kept), tuple(self.writes))
+        self.program = compile_segment(self.segment)
+
+    def _values(self) -> list[Value]:
+        b = Builder()
+        runtime = [b.scalar(RuntimeScalar(n, isinstance(s, float)), _scalar_dtype(s)) for n, s in enumerate(self.scalars)]
+        return list(_tuple(self.lower(b, *(b.input(n, a) for n, a in self.avals.items()), *runtime)))
+
+    @property
+    def launches(self) -> int:
+        """Kernel launches of one run."""
+        return sum(len(s) for step in self.program.steps if isinstance(step, NativeStep) for s in step.stages)
+
+    def expected(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Outputs, and the inputs' contents afterwards."""
+        results = evaluate(self._values(), dict(enumerate(self.arrays)), self.scalars)
+        after = [a.copy() for a in self.arrays]
+        for vid, into in self.writes:
+            after[into] = results[vid - len(self.arrays)]
+        return [results[vid - len(self.arrays)] for vid in self.segment.outputs], after
+
+    def run(self, grain: int | None = None) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The program's outputs, and its inputs afterwards (the arrays given stay as they were)."""
+        copies = [_clone(a) for a in self.arrays]
+        outputs, self.status = run_program(self.program, dict(enumerate(copies)), self.scalars, grain)
+        shapes = {vid: aval for i in self.segment.instrs for vid, aval in zip(i.outputs, i.avals, strict=True)}
+        shapes.update(self.segment.inputs)
+        made = []
+        for vid in self.segment.outputs:
+            aval = shapes[vid]
+            raw = outputs[vid][: aval.numel * aval.dtype.itemsize]
+            made.append(raw.view(aval.dtype.np).reshape(aval.shape))
+        return made, copies
+
+    def check(self, rtol: float = 2e-5, atol: float = 1e-5) -> Case:
+        """Assert that the program does what the primitives mean."""
+        for grain in (None, 1, 3):
+            got, after = self.run(grain)
+            want, wanted_after = self.expected()
+            for x, y in zip([*got, *after], [*want, *wanted_after], strict=True):
+                assert x.dtype == y.dtype
+                np.testing.assert_allclose(x, y, rtol=rtol if x.dtype.itemsize != 8 else 1e-10, atol=atol, equal_nan=True)
+        return self
+
+
+def _scalar_dtype(s: float) -> Any:
+    return from_numpy_dtype(np.float64 if isinstance(s, float) else np.int64)
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
+def _aval(a: np.ndarray) -> Any:
+    dtype = from_numpy_dtype(a.dtype)
+    base = a if a.base is None else a.base
+    offset = (a.ctypes.data - base.ctypes.data) // a.itemsize if a.size else 0
+    return make_aval(a.shape, dtype, tuple(s // a.itemsize for s in a.strides), offset)
+
+
+def _clone(a: np.ndarray) -> np.ndarray:
+    """A copy with the same layout in a storage of its own."""
+    base = a if a.base is None else a.base
+    if a.base is None:
+        return a.copy(order="K")
+    flat = base.copy(order="K")
+    return np.ndarray(a.shape, a.dtype, flat, (a.ctypes.data - base.ctypes.data) if a.size else 0, a.strides)
+
+
+def run_program(
+    program: Program, arrays: dict[int, np.ndarray], scalars: Sequence[float], grain: int | None = None
+) -> tuple[dict[int, np.ndarray], int]:
+    """Run each launch of each step, task by task; returns the outputs' bytes and the status."""
+    memory = {vid: (a if a.base is None else a.base) for vid, a in arrays.items()}
+    for step in program.steps:
+        assert not isinstance(step, EagerStep)
+        status = _run_step(step, memory, scalars, grain)
+        if status:
+            return memory, status
+    return memory, 0
+
+
+def _run_step(step: NativeStep, memory: dict[int, np.ndarray], scalars: Sequence[float], grain: int | None) -> int:
+    arena = np.full(step.arena_nbytes + 64, 0xAB, np.uint8)
+    start = -arena.ctypes.data % 64
+    for vid, nbytes in step.outputs:
+        memory[vid] = np.full(nbytes, 0xCD, np.uint8)
+    words = [0, *(memory[v].ctypes.data for v in step.inputs), *(memory[v].ctypes.data for v, _ in step.outputs)]
+    words.append(arena.ctypes.data + start)
+    for slot, is_float in step.scalars:
+        words.append(struct.unpack("<q", struct.pack("<d" if is_float else "<q", scalars[slot]))[0])
+    bufs = (ctypes.c_int64 * len(words))(*words)
+    kernel_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    for stage in step.stages:
+        for launch in reversed(stage):  # the launches of a stage are independent: any order will do
+            args = (ctypes.c_int64 * max(1, len(launch.args)))(*launch.args)
+            call = kernel_type(launch.kernel)
+            size = grain or launch.grain
+            for begin in range(0, launch.units, size):
+                call(ctypes.addressof(bufs), ctypes.addressof(args), begin, min(begin + size, launch.units))
+    return bufs[0]
