@@ -1,0 +1,232 @@
+"""``python -m benchmarks.gemm``: our matrix multiplication against NumPy's BLAS, one thread and more.
+
+Each subject is called through its own shortest path: NumPy by ``np.matmul(a, b, out=c)`` in a process of its own with
+as many BLAS threads, ours as a program of one kernel on the worker pool. Turns alternate; figures are
+lower quartiles. Both products are checked against each other before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.abi import Launch, NativeStep
+from jitgrad.codegen import driver
+from jitgrad.codegen.gemm import GemmSpec, Operand, StoreEpilogue, choose_spec, emit_gemm, gemm_launch
+from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.target import host_target
+from jitgrad.dtypes import from_numpy_dtype
+from jitgrad.runtime import executor
+from jitgrad.runtime.pool import set_num_threads
+
+__all__ = ["main"]
+
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_SECONDS_PER_TURN = 0.004
+_PAUSE = 0.01  # lets the other subject's workers fall asleep
+
+
+class Shape(NamedTuple):
+    """[m, k] @ [k, n]; ``form``: N or T for each operand, T being a transposed view of a contiguous array."""
+
+    m: int
+    n: int
+    k: int
+    form: str = "NN"
+    dtype: str = "float32"
+
+
+SQUARES = tuple(Shape(n, n, n) for n in (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024))
+LAYERS = tuple(
+    Shape(*extents, form)
+    for batch, fan_in, fan_out in ((32, 64, 128), (64, 784, 128), (256, 784, 1024), (256, 1024, 1024))
+    for *extents, form in (
+        (batch, fan_out, fan_in, "NN"),  # x @ w
+        (batch, fan_out, fan_in, "NT"),  # x @ w.T, a Linear layer
+        (batch, fan_in, fan_out, "NN"),  # g @ w, its input's gradient
+        (fan_out, fan_in, batch, "TN"),  # g.T @ x, its weight's gradient
+    )
+)
+DOUBLES = tuple(Shape(n, n, n, "NN", "float64") for n in (64, 256, 512))
+
+
+@dataclass(slots=True)
+class Result:
+    """Seconds per product, lower quartiles."""
+
+    shape: Shape
+    threads: int
+    ours: float
+    numpy: float
+    compile_ms: float
+
+    @property
+    def ratio(self) -> float:
+        return self.numpy / self.ours
+
+    @property
+    def gflops(self) -> float:
+        return 2e-9 * self.shape.m * self.shape.n * self.shape.k / self.ours
+
+
+def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """The same two matrices in every process."""
+    rng = np.random.default_rng(0)
+
+    def matrix(rows: int, columns: int, form: str) -> np.ndarray:
+        extents = (columns, rows) if form == "T" else (rows, columns)
+        values = rng.standard_normal(extents).astype(shape.dtype)
+        return values.T if form == "T" else values
+
+    return matrix(shape.m, shape.k, shape.form[0]), matrix(shape.k, shape.n, shape.form[1])
+
+
+def seconds_per_call(call: Callable[[], Any], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+# the peer
+
+
+def serve_numpy() -> None:
+    """Answer lines of [shape, repeats] with seconds per call."""
+    ready: dict[Shape, Callable[[], Any]] = {}
+    for line in sys.stdin:
+        fields, repeats = json.loads(line)
+        shape = Shape(*fields)
+        if shape not in ready:
+            a, b = operands(shape)
+            out = np.empty((shape.m, shape.n), shape.dtype)
+            ready[shape] = lambda a=a, b=b, out=out: np.matmul(a, b, out=out)
+            ready[shape]()
+        print(seconds_per_call(ready[shape], repeats), flush=True)
+
+
+@contextmanager
+def numpy_peer(threads: int) -> Iterator[Callable[[Shape, int], float]]:
+    """A process that times NumPy with ``threads`` BLAS threads."""
+    env = dict(os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads)))
+    command = [sys.executable, "-m", "benchmarks.gemm", "--serve-numpy"]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def timed(shape: Shape, repeats: int) -> float:
+            print(json.dumps([shape, repeats]), file=process.stdin, flush=True)
+            return float(process.stdout.readline())
+
+        yield timed
+        process.stdin.close()
+
+
+# ours
+
+
+class Ours:
+    """Programs of one product each."""
+
+    def __init__(self) -> None:
+        loops = driver.load()
+        executor.install(loops.driver, loops.worker, loops)
+        self._kernels: dict[GemmSpec, Kernel] = {}
+        self.compile_ms: dict[GemmSpec, float] = {}
+
+    def _kernel(self, spec: GemmSpec) -> Kernel:
+        if spec not in self._kernels:
+            start = time.perf_counter()
+            epilogue = StoreEpilogue(spec.dtype_name)
+            source = KernelSource("gemm", f"benchmark {spec}", lambda: emit_gemm(spec, "gemm", epilogue))
+            (self._kernels[spec],) = compile_kernels([source])
+            self.compile_ms[spec] = 1e3 * (time.perf_counter() - start)
+        return self._kernels[spec]
+
+    def program(self, shape: Shape) -> tuple[Callable[[], Any], GemmSpec]:
+        """A call that runs the product, after checking it against NumPy."""
+        a, b = operands(shape)
+        out = np.empty((shape.m, shape.n), shape.dtype)
+        dtype = from_numpy_dtype(a.dtype)
+        a_strides, b_strides = ((0, *(s // x.itemsize for s in x.strides)) for x in (a, b))
+        epilogue = StoreEpilogue(dtype.name)
+        size = (shape.m, shape.n, shape.k, 1)
+        spec = choose_spec(dtype, *size, a_strides, b_strides, epilogue.key, host_target())
+        words, units, grain, cost = gemm_launch(
+            spec, *size, Operand(1, 0, a_strides), Operand(2, 0, b_strides), epilogue.args(3, 0, 0, shape.n)
+        )
+        kernel = self._kernel(spec)
+        launch = Launch(kernel.address, words, units, grain, cost, "gemm")
+        step = executor.LoadedStep(NativeStep((0, 1), ((2, out.nbytes),), 0, (), ((launch,),), kernel))
+        inputs, outputs = [a.ctypes.data, b.ctypes.data], [out.ctypes.data]
+        step.run(inputs, outputs)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-3, atol=1e-3)
+        keep = (a, b, out)
+        return lambda: (step.run(inputs, outputs), keep), spec
+
+
+def compare(
+    ours: Ours, peer: Callable[[Shape, int], float], shape: Shape, threads: int, turns: int
+) -> Result:  # fmt: skip
+    """Alternate the two subjects on one shape."""
+    call, spec = ours.program(shape)
+    guess = 2.0 * shape.m * shape.n * shape.k / (1e11 * threads) + 1e-6
+    repeats = max(1, int(_SECONDS_PER_TURN / guess))
+    peer(shape, 1)
+    mine, theirs = [], []
+    for _ in range(turns):
+        seconds_per_call(call, 1)
+        mine.append(seconds_per_call(call, repeats))
+        time.sleep(_PAUSE)
+        theirs.append(peer(shape, repeats))
+    quartiles = [float(np.quantile(x, 0.25)) for x in (mine, theirs)]
+    return Result(shape, threads, *quartiles, ours.compile_ms[spec])
+
+
+def run(shapes: tuple[Shape, ...], thread_counts: list[int], turns: int) -> Iterator[Result]:
+    ours = Ours()
+    for threads in thread_counts:
+        set_num_threads(threads)
+        with numpy_peer(threads) as peer:
+            for shape in shapes:
+                yield compare(ours, peer, shape, threads, turns)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gemm", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print a document instead of a table")
+    parser.add_argument("--turns", type=int, default=15, help="per subject and shape (default: 15)")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="thread counts (default: 1 2)")
+    parser.add_argument("--squares", action="store_true", help="square float32 products only")
+    parser.add_argument("--serve-numpy", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve_numpy:
+        serve_numpy()
+        return 0
+    shapes = SQUARES if options.squares else SQUARES + LAYERS + DOUBLES
+    results = []
+    for result in run(shapes, options.threads, options.turns):
+        results.append({**asdict(result), "shape": result.shape._asdict(), "ratio": result.ratio})
+        if not options.json:
+            m, n, k, form, dtype = result.shape
+            print(
+                f"{m:5}x{n:<5}k={k:<5}{form} {dtype} {result.threads} thread(s)  ours {1e6 * result.ours:9.1f} us"
+                f" {result.gflops:6.1f} GFLOP/s  numpy {1e6 * result.numpy:9.1f} us  {result.ratio:5.2f}x",
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps({"numpy": np.__version__, "target": host_target().key, "results": results}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
