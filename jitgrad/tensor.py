@@ -23,6 +23,7 @@ from jitgrad.runtime.engine import hooks as engine_hooks
 from jitgrad.runtime.engine.copy_slices import current_grad_fn
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import state
+from jitgrad.tracer.numbers import is_number
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
 
 __all__ = ["Tensor", "is_tensor"]
@@ -87,10 +88,12 @@ class Tensor(TensorBase):
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Any:
-        return _binary(_SUB, other, self)
+        rec = state.recorder
+        return rec.reflected(_SUB, other, self) if rec is not None and is_number(other) else _binary(_SUB, other, self)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _binary(_DIV, other, self)
+        rec = state.recorder
+        return rec.reflected(_DIV, other, self) if rec is not None and is_number(other) else _binary(_DIV, other, self)
 
     def __rpow__(self, other: Any) -> Any:
         return _binary(_POW, other, self)

@@ -43,9 +43,7 @@ class _Reach:
 
 def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     """Do a backward as an event of the trace; returns what ``execute_request`` would."""
-    if not _is_plain(recorder, request):
-        return _run_eagerly(recorder, request, "unusual arguments")
-    reach = _reach(recorder, request)
+    reach = _known_reach(recorder, request) or _reach(recorder, request)
     if reach.refusal:
         return _run_eagerly(recorder, request, reach.refusal)
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
@@ -61,6 +59,35 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
         return _run_eagerly(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
     recorder.node = node
     return _repeat(recorder, node.event)
+
+
+def _known_reach(recorder: Any, request: BackwardRequest) -> Any:
+    """``loss.backward()`` on a hit: the first half of the event, by one look-up."""
+    if len(request.roots) != 1 or request.inputs is not None or request.grads[0] is not None:
+        return None
+    root = request.roots[0]
+    if root._tid != recorder.tid:
+        return None
+    node = recorder.node.children.get(_simple_key(request))
+    if node is None:
+        return None
+    recorder.node = node
+    return node.event
+
+
+def _simple_key(request: BackwardRequest) -> Any:
+    return ("<backward>", request.roots[0]._vid, request.retain_graph, request.create_graph)
+
+
+def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
+    """One root of this trace, no gradient, every leaf."""
+    return (
+        len(request.roots) == 1
+        and request.inputs is None
+        and len(request.grads) == 1
+        and request.grads[0] is None
+        and getattr(request.roots[0], "_tid", None) == recorder.tid
+    )
 
 
 def _is_plain(recorder: Any, request: BackwardRequest) -> bool:
@@ -94,10 +121,14 @@ def _ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int | None, ...]:
 
 def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
     """Move to the first half of the event."""
+    if not _is_plain(recorder, request):
+        return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
     roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
     inputs = None if request.inputs is None else _ids(recorder, _inputs_of(request))
     key = ("<backward>", roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
            request.allow_unused)  # fmt: skip
+    if _is_simple(recorder, request):
+        key = _simple_key(request)
     node = recorder.node.children.get(key)
     if node is None:
         event = _find_leaves(recorder, request, [v for v in (*roots, *(inputs or ())) if v is not None])

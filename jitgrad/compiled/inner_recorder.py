@@ -85,6 +85,9 @@ class InnerRecorder:
             return NotImplemented
         return self.apply(op, (a, b))
 
+    def reflected(self, op: Op, number: int | float, x: Any) -> Any:
+        return self.apply(op, (number, x))
+
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Append one instruction."""
         inputs, params = split_args(op, args)

@@ -123,13 +123,14 @@ class NumberKeys:
         """Which numbers differ from what was seen here, or at the same place of the old path."""
         mask = [_always(op) and not isinstance(x, TensorBase) for x in inputs]
         for source in (node, self._shadow):
-            seen = source.seen.get(blind) if source is not None else None
+            seen = source.seen.get(blind) if source is not None and source.seen is not None else None
             if source is None or seen is None:
                 continue
             for i, (x, old) in enumerate(zip(inputs, seen[0], strict=True)):
                 if not isinstance(x, TensorBase) and _promotable(op, x) and repr(x) != repr(old):
                     mask[i] = True
-            mask = [a or b for a, b in zip(mask, source.masks.get(blind, (False,) * len(mask)), strict=True)]
+            if source.masks is not None and blind in source.masks:
+                mask = [a or b for a, b in zip(mask, source.masks[blind], strict=True)]
         return tuple(mask)
 
     def follow(self, child: TrieNode, mark: Mark | None) -> None:
@@ -145,11 +146,11 @@ class NumberKeys:
         if any(mark.mask):
             bump("promotions")
             log("recompiles", "a number changed and is an argument now: %s", mark)
-            parent.masks[mark.blind] = mark.mask
-        parent.seen[mark.blind] = (mark.numbers, child.key)
+            parent.masks = {**(parent.masks or {}), mark.blind: mark.mask}
+        parent.seen = {**(parent.seen or {}), mark.blind: (mark.numbers, child.key)}
 
 
 def _last_child(node: TrieNode, blind: Any) -> TrieNode | None:
     """Where the numbers last recorded at ``node`` led."""
-    seen = node.seen.get(blind)
+    seen = node.seen.get(blind) if node.seen is not None else None
     return node.children.get(seen[1]) if seen is not None else None

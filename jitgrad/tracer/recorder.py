@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jitgrad.dtypes import get_default_dtype
@@ -35,10 +35,11 @@ from jitgrad.tracer.trie import Trie, TrieNode
 
 __all__ = ["EXTERNAL", "Backend", "Recorder", "Slot", "input_kind"]
 
-_END, _IN, _ALIAS, _GRAD, _LEAF, _HOOKS, _WRITE, _OUTSIDE = (
-    f"<{n}>" for n in ("end", "in", "alias", "grad", "leaf", "hooks", "write", "outside")
+_END, _IN, _ALIAS, _LEAF, _HOOKS, _WRITE, _NODE = (
+    f"<{n}>" for n in ("end", "in", "alias", "leaf", "hooks", "write", "node")
 )
 PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
+SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
 _tids = itertools.count(1)
 _getrefcount = sys.getrefcount
 
@@ -130,8 +131,8 @@ class Recorder:
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
         self._numbers = NumberKeys()
-        self._cls = tensor_class()
-        self._new = self._cls.__new__
+        self._cls = cls = tensor_class()
+        self._new = cls.__new__
         self.graph = backend.new_graph(self)
 
     # ---- hits ------------------------------------------------------------------------------------------------
@@ -168,37 +169,74 @@ class Recorder:
             return self.apply(op, (a, b.item() if hasattr(b, "item") else b))
         return NotImplemented
 
+    def reflected(self, op: Op, number: int | float, x: Any) -> Any:
+        """``number op x`` from a reflected operator of Tensor."""
+        if type(number) is not float and type(number) is not int:
+            return self.apply(op, (number, x))
+        vid = x._vid if x._tid == self.tid else self.enter(x)
+        node = self.node.children.get((op, (number or repr(number), type(number)), vid))
+        if node is None or node.special:
+            return self.apply(op, (number, x))
+        self.node = node
+        return self._handle(node.vid, node.aval, node.requires_grad)
+
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Any operation: inputs, then static params."""
+        x = args[0]
+        if op.num_inputs != 1 or not isinstance(x, TensorBase):
+            return self._apply_general(op, args)
+        vid = x._vid if x._tid == self.tid else self.enter(x)
+        params = args[1:]
+        key = (op, vid, params)
+        node = self.node.children.get(key)
+        if node is None:
+            return self._grow(op, (x,), params, [vid], key)
+        if node.special:
+            if node.special == OTHER:
+                return self._apply_special(op, node, (x,), params, [vid], key)
+            self.node = node
+            out = self._handle(node.vid, node.aval, node.requires_grad)
+            self._link_view(out, x)
+            return out
+        self.node = node
+        return self._handle(node.vid, node.aval, node.requires_grad)
+
+    def _apply_general(self, op: Op, args: tuple[Any, ...]) -> Any:
         inputs, params = self.backend.split_args(op, args)
+        ids, numeric = self._ids(inputs)
+        key = (op, ids[0], ids[1]) if op.num_inputs == 2 and not params else (op, tuple(ids), params)
+        node = self.node.children.get(key)
+        if node is None and numeric:
+            node = self._numbers.promoted_hit(self, op, inputs, params)
+        if node is None:
+            return self._grow(op, inputs, params, ids, key)
+        return self._apply_special(op, node, inputs, params, ids, key)
+
+    def _ids(self, inputs: tuple[Any, ...]) -> tuple[list[Any], bool]:
+        """(value ids, with numbers as (value, type); whether there are numbers). Inputs that are new are entered."""
         tid = self.tid
         ids: list[Any] = []
         numeric = False
         for x in inputs:
             if isinstance(x, TensorBase):
                 ids.append(x._vid if x._tid == tid else self.enter(x))
-            else:
+            else:  # repr tells -0.0 from 0.0
                 ids.append((x or repr(x), type(x)))
                 numeric = True
-        key = (op, tuple(ids), params)
-        if op.num_inputs == 2 and not params:
-            key = (op, ids[0], ids[1])
-        node = self.node.children.get(key)
-        if node is None:
-            if numeric:
-                node = self._numbers.promoted_hit(self, op, inputs, params)
-            if node is None:
-                return self._grow(op, inputs, params, ids, key)
-        elif node.event.param_types is not None and node.event.param_types != tuple(map(type, params)):
-            return self._typed(op, inputs, params, ids, (key, tuple(map(type, params))))
-        self.node = node
-        return self._results(node, inputs)
+        return ids, numeric
 
-    def _typed(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
-        """Params that compare equal but differ in type (1, 1.0, True) are different events."""
-        node = self.node.children.get(key)
-        if node is None:
-            return self._grow(op, inputs, params, ids, key)
+    def _apply_special(
+        self, op: Op, node: TrieNode, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
+    ) -> Any:
+        """A hit that needs a second look: params whose type matters, several outputs, a full segment."""
+        types = node.event.param_types
+        if types is not None and types != tuple(map(type, params)):
+            # params that compare equal but differ in type (1, 1.0, True) are different events
+            key = (key, tuple(map(type, params)))
+            other = self.node.children.get(key)
+            if other is None:
+                return self._grow(op, inputs, params, ids, key)
+            node = other
         self.node = node
         return self._results(node, inputs)
 
@@ -223,9 +261,11 @@ class Recorder:
         out._tid = self.tid
         out._vid = vid
         out._aval = aval
-        out._requires_grad = requires_grad
         if requires_grad:
+            out._requires_grad = True
             out._graph = self.graph
+        else:
+            out._requires_grad = False
         self.handles.append(out)
         return out
 
@@ -346,7 +386,8 @@ class Recorder:
         node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category == 2
         history = self._live()
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
-        node.special = bool(op.is_view or several or event.ends_segment or scalars or event.param_types is not None)
+        plain = not (several or event.ends_segment or event.param_types)
+        node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         self.node = node
@@ -378,17 +419,8 @@ class Recorder:
     def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         inputs, params = self.backend.split_args(op, args)
-        tid = self.tid
-        ids: list[Any] = []
-        numeric = False
-        for x in inputs:
-            if isinstance(x, TensorBase):
-                ids.append(x._vid if x._tid == tid else self.enter(x))
-            else:
-                ids.append((x or repr(x), type(x)))
-                numeric = True
-        joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-        rebinds = self._rebinds(targets, joins)
+        ids, numeric = self._ids(inputs)
+        rebinds = self._rebinds(targets, inputs)
         if rebinds is None:
             return self._write_outside(op, targets, args)
         target_ids = tuple([t._vid for t in targets])
@@ -399,14 +431,14 @@ class Recorder:
         if node is None:
             node = self._grow_inplace(op, targets, inputs, params, ids, key)
         self.node = node
-        self._rebind(node, targets, rebinds)
+        self._rebind(node.event.instr, targets, rebinds)
         if node.event.ends_segment:
             self.flush()
         return targets
 
-    def _rebinds(self, targets: tuple[Any, ...], joins: bool = False) -> list[Any] | None:
+    def _rebinds(self, targets: tuple[Any, ...], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
-        same: list[Any] = []
+        same: list[Any] | tuple[()] = ()
         for nr, target in enumerate(targets):
             if target._tid != self.tid:
                 self.enter(target)
@@ -416,6 +448,8 @@ class Recorder:
             slot = self._slots.get(id(storage))
             if slot is None or len(slot.handles) == 1:
                 continue
+            joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+            same = same or []
             if not self._others(target, slot, nr, same, joins):
                 return None
         return same
@@ -443,18 +477,14 @@ class Recorder:
             other._tid = 0
         return True
 
-    def _rebind(self, node: TrieNode, targets: tuple[Any, ...], rebinds: list[Any]) -> None:
+    def _rebind(self, instr: Instr, targets: tuple[Any, ...], rebinds: Sequence[Any]) -> None:
         """Move the targets, and whoever shares their window, on to the written values."""
-        event = node.event
-        instr = event.instr
         joins = instr.requires_grad
         for target, vid in zip(targets, instr.outputs, strict=True):
             target._vid = vid
             target._vc[0] += 1
-            if joins and not target._requires_grad:
-                target._requires_grad = True
             if joins:
-                target._graph, target._grad_fn = self.graph, None
+                target._requires_grad, target._graph, target._grad_fn = True, self.graph, None
             storage = target._storage
             if storage is not None:
                 self._dirty.add(id(storage))
@@ -567,7 +597,8 @@ class Recorder:
             self.flush()
 
     def grad_fn_of(self, tensor: Any) -> Any:
-        """The Node of a value of this trace, built on demand."""
+        """The Node of a value of this trace, built on demand. Python may hook it: the path is another one from here."""
+        self._mark((_NODE, tensor._vid))
         return self.graph.node_of(tensor)
 
     def record_backward(self, request: Any) -> Any:

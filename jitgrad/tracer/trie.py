@@ -31,7 +31,7 @@ class TrieNode:
         key: under which the parent holds this node.
         event: what happened, for replays.
         vid, aval, requires_grad: of the (first) result, for events that make one.
-        special: the fast path of ``Recorder.binary`` must not finish this node by itself.
+        special: how much of a hit the recorder's fast paths may do by themselves, see ``recorder.SIMPLE``.
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
@@ -64,11 +64,11 @@ class TrieNode:
         self.vid = -1
         self.aval: Aval | None = None
         self.requires_grad = False
-        self.special = False
+        self.special = 0
         self.next_vid = next_vid
         self.next_scalar = next_scalar
-        self.masks: dict[Any, tuple[bool, ...]] = {}
-        self.seen: dict[Any, tuple[Any, ...]] = {}
+        self.masks: dict[Any, tuple[bool, ...]] | None = None
+        self.seen: dict[Any, tuple[Any, ...]] | None = None
         self.tick = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
 
