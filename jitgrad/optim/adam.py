@@ -1,21 +1,24 @@
 """Adam and AdamW.
 
 Sources: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; Loshchilov and Hutter, "Decoupled Weight
-Decay Regularization", 2019; Reddi et al., "On the Convergence of Adam and Beyond", 2018 (amsgrad).
+Decay Regularization", 2019; Reddi et al., "On the Convergence of Adam and Beyond", 2018 (amsgrad). The formulas are in
+``ops/optimizers.py``; see Note [Updates in a trace].
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.functions import maximum
+from jitgrad.dispatch import apply_inplace
+from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_betas, check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
+
+_ADAM, _ADAM_AMSGRAD = OPS["_adam_update"], OPS["_adam_amsgrad_update"]
 
 
 class Adam(Optimizer):
@@ -65,44 +68,35 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _state_of(self, p: Tensor, amsgrad: bool) -> dict[str, Any]:
-        kept = self.state.get(p)
-        if kept is None:
-            kept = self.state[p] = {"step": 0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}
-            if amsgrad:
-                kept["max_exp_avg_sq"] = self._zeros(p)
-        return kept
-
     def _update_group(self, group: Group) -> None:
+        amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
+        decay = (group["weight_decay"], group["decoupled_weight_decay"])
+        options = (beta1, beta2, group["eps"], *decay, group["maximize"])
+        lr = float(group["lr"])
+        last_step, correction1, correction2 = 0, 1.0, 1.0
         for p in group["params"]:
             grad = p.grad
             if grad is None:
                 continue
-            kept = self._state_of(p, group["amsgrad"])
+            kept = self.state.get(p) or self._start(p, amsgrad)
             step = kept["step"] = kept["step"] + 1
-            size = group["lr"] / (1.0 - beta1**step)
-            self._update_composed(p, grad, kept, group, size, math.sqrt(1.0 - beta2**step))
-
-    def _update_composed(
-        self, p: Tensor, grad: Any, kept: dict[str, Any], group: Group, size: float, root_correction: float
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"]:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1.0 - group["lr"] * group["weight_decay"])
+            if step != last_step:
+                last_step, correction1, correction2 = step, 1.0 - beta1**step, 1.0 - beta2**step
+            numbers = (lr, correction1, correction2)
+            if amsgrad:
+                state = kept["exp_avg"], kept["exp_avg_sq"], kept["max_exp_avg_sq"]
+                apply_inplace(_ADAM_AMSGRAD, (p, *state), p, grad, *state, *numbers, *options)
             else:
-                grad = grad + group["weight_decay"] * p
-        mean, mean_square = kept["exp_avg"], kept["exp_avg_sq"]
-        mean.lerp_(grad, 1.0 - beta1)
-        mean_square.mul_(beta2).addcmul_(grad, grad, value=1.0 - beta2)
-        if group["amsgrad"]:
-            largest = kept["max_exp_avg_sq"]
-            largest.copy_(maximum(largest, mean_square))
-            mean_square = largest
-        p.addcdiv_(mean, mean_square.sqrt() / root_correction + group["eps"], value=-size)
+                mean, mean_square = kept["exp_avg"], kept["exp_avg_sq"]
+                apply_inplace(_ADAM, (p, mean, mean_square), p, grad, mean, mean_square, *numbers, *options)
+
+    def _start(self, p: Tensor, amsgrad: bool) -> dict[str, Any]:
+        kept: dict[str, Any] = {"step": 0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}
+        if amsgrad:
+            kept["max_exp_avg_sq"] = self._zeros(p)
+        self.state[p] = kept
+        return kept
 
 
 class AdamW(Adam):

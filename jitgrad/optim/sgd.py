@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jitgrad.dispatch import apply_inplace
+from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
-from jitgrad.tensor import Tensor
 
 __all__ = ["SGD"]
+
+_SGD, _SGD_MOMENTUM = OPS["_sgd_update"], OPS["_sgd_momentum_update"]
 
 
 class SGD(Optimizer):
@@ -61,30 +64,21 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def _update_group(self, group: Group) -> None:
-        lr = -group["lr"] if group["maximize"] else group["lr"]
-        plain = not (group["momentum"] or group["weight_decay"])
+        lr, momentum, maximize = float(group["lr"]), group["momentum"], group["maximize"]
+        weight_decay = group["weight_decay"]
         for p in group["params"]:
             grad = p.grad
             if grad is None:
                 continue
-            if plain:
-                p.sub_(grad, alpha=lr)
-            else:
-                p.sub_(self._direction(p, grad, group), alpha=group["lr"])
-
-    def _direction(self, p: Tensor, grad: Any, group: Group) -> Tensor:
-        """The step before the learning rate: decay and momentum."""
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"]:
-            grad = grad + group["weight_decay"] * p
-        if not group["momentum"]:
-            return grad  # type: ignore[no-any-return]
-        kept = self.state.setdefault(p, {})
-        is_first = "momentum_buffer" not in kept
-        if is_first:
-            kept["momentum_buffer"] = self._zeros(p)
-        buffer = kept["momentum_buffer"]
-        # PyTorch's first step is the gradient itself, undampened
-        buffer.mul_(group["momentum"]).add_(grad, alpha=1.0 - (0.0 if is_first else group["dampening"]))
-        return grad + group["momentum"] * buffer if group["nesterov"] else buffer  # type: ignore[no-any-return]
+            if not momentum:
+                apply_inplace(_SGD, (p,), p, grad, lr, weight_decay, maximize)
+                continue
+            kept = self.state.get(p)
+            # PyTorch's first step is not dampened. Without dampening it is like any other, from a buffer of zeros:
+            # the first call of a compiled step then records what every later call records
+            is_special = kept is None and group["dampening"] != 0
+            if kept is None:
+                kept = self.state[p] = {"momentum_buffer": self._zeros(p)}
+            buffer = kept["momentum_buffer"]
+            options = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize, is_special)
+            apply_inplace(_SGD_MOMENTUM, (p, buffer), p, grad, buffer, lr, *options)
