@@ -15,6 +15,7 @@ Must not know: how a write is done.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from jitgrad.ops.aval import Aval
@@ -23,10 +24,11 @@ from jitgrad.ops.strided import STRIDED_SELECT
 from jitgrad.runtime.engine.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.node import Node, call_node
-from jitgrad.runtime.engine.op_node import make_op_node
-from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE
+from jitgrad.runtime.engine.op_node import OpNode, make_op_node
+from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariable
 from jitgrad.runtime.engine.validate import fit
 from jitgrad.state import state
+from jitgrad.tensor_base import new_tensor
 
 __all__ = [
     "CopySlices",
@@ -59,6 +61,8 @@ class CopySlices(Node):
         if self.replaces_view:
             # what fn computes is decided by where its gradients go: see Note [Exec info]
             fn.next_edges = self.next_edges
+        if isinstance(fn, OpNode) and fn.saved:
+            fn.saved = tuple(_SavedSlice(x, self) if _is_output(x) else x for x in fn.saved)
         self.fn: Node | None = fn
         self.view = view
         self.output_nr = output_nr
@@ -84,6 +88,32 @@ class CopySlices(Node):
 
     def release_variables(self) -> None:
         self.fn = None
+
+
+class _SavedSlice(SavedVariable):
+    """A saved output that was written into a view: its history is the slice of the base, not the wrapped operation."""
+
+    __slots__ = ("_copy_slices",)
+
+    def __init__(self, saved: SavedVariable, copy_slices: CopySlices) -> None:
+        self.tensor, self.version, self.output_nr = saved.tensor, saved.version, saved.output_nr
+        self._copy_slices = weakref.ref(copy_slices)
+
+    def history(self, saved_by: Node) -> tuple[Node, int]:
+        copy_slices = self._copy_slices()
+        assert copy_slices is not None, "the operation is only run by its CopySlices"
+        base = new_tensor(copy_slices.input_metadata[0], None)
+        base._requires_grad, base._grad_fn = True, copy_slices
+        return _read_slice(base, self.tensor), 0
+
+
+def _is_output(saved: Any) -> bool:
+    return isinstance(saved, SavedVariable) and saved.output_nr >= 0
+
+
+def _read_slice(base: Any, view: Any) -> Node:
+    """The node of reading ``view`` out of ``base``."""
+    return make_op_node(STRIDED_SELECT, (base,), (view,), (base._aval, view._aval), (True,))
 
 
 def rebase_history(tensor: Any, node: Node, output_nr: int = 0) -> None:
@@ -163,8 +193,7 @@ _NO_GRAD_VIEW = (
 
 def _regenerate(tensor: Any) -> Node:
     """Give a view a ``grad_fn`` that reads its base as it is now."""
-    base = tensor._base
-    node = make_op_node(STRIDED_SELECT, (base,), (tensor,), (base._aval, tensor._aval), (True,))
+    node = _read_slice(tensor._base, tensor)
     tensor._grad_fn = node
     tensor._output_nr = 0
     tensor._view_version = tensor._vc[0]

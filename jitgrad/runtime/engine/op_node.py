@@ -131,7 +131,7 @@ class OpNode(Node):
         if self.saved is None:
             raise RuntimeError(RELEASED_MESSAGE)
         with_history = state.grad_enabled
-        return [x.unpack(self, with_history) if type(x) is SavedVariable else x for x in self.saved]
+        return [x.unpack(self, with_history) if isinstance(x, SavedVariable) else x for x in self.saved]
 
     def saved_tensor(self, key: int | str) -> Any:
         """The value saved for input ``key`` or output ``"out"``; KeyError if the node does not save it."""

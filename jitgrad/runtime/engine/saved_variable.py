@@ -58,9 +58,12 @@ class SavedVariable:
         if with_history and self.output_nr >= 0:
             tensor = _detached(tensor)
             tensor._requires_grad = True
-            tensor._grad_fn = saved_by
-            tensor._output_nr = self.output_nr
+            tensor._grad_fn, tensor._output_nr = self.history(saved_by)
         return tensor
+
+    def history(self, saved_by: Node) -> tuple[Node, int]:
+        """Where the gradient of a saved output flows."""
+        return saved_by, self.output_nr
 
     def _modified_message(self, saved_by: Node) -> str:
         tensor = self.tensor
