@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
-from jitgrad.codegen.vmath import emit_cast, emit_pointwise, llvm_scalar, memory_scalar
+from jitgrad.codegen.vmath import emit_cast, emit_pointwise, memory_scalar
 from jitgrad.codegen.vmath_core import Lanes
 from jitgrad.dtypes import DType, bool_, from_numpy_dtype
 
@@ -35,7 +35,7 @@ def target_of(cpu: str) -> tuple[str, str]:
 
 
 def _load(b: FnBuilder, dtype: DType, width: int, pointer: str) -> str:
-    memory, scalar = vector_type(width, memory_scalar(dtype)), llvm_scalar(dtype)
+    memory = vector_type(width, memory_scalar(dtype))
     reg = b.op(f"load {memory}, ptr {pointer}, align 1")
     return b.op(f"icmp ne {memory} {reg}, {Lanes(b, 'i8', width, '').const(0).reg}") if dtype is bool_ else reg
 
@@ -47,7 +47,7 @@ def _store(b: FnBuilder, dtype: DType, width: int, reg: str, pointer: str) -> No
     b.do(f"store {memory} {reg}, ptr {pointer}, align 1")
 
 
-def module_text(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host", repeat: int = 1) -> str:
+def module_text(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host") -> str:
     """``void f(ptr out, ptr in0, ptr in1, ptr in2, i64 n)``."""
     b = FnBuilder("f", "ptr %out, ptr %in0, ptr %in1, ptr %in2, i64 %n", isa_of("x86_64", target_of(cpu)[1]))
     with b.loop("0", "%n", width) as i:
@@ -84,7 +84,7 @@ def compiled(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: st
     return function
 
 
-def run(op: str, *arrays: np.ndarray, out: np.dtype | type | None = None, width: int = 8, cpu: str = "host") -> np.ndarray:
+def run(op: str, *arrays: np.ndarray, out: type | None = None, width: int = 8, cpu: str = "host") -> np.ndarray:
     """``op`` over equally long 1-d arrays (padded to the width)."""
     n = arrays[0].size
     padded = [np.concatenate([a, np.ones(-n % width, a.dtype)]) for a in arrays]
