@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.functions import creation, indexing, joining, linalg, pointwise, reduction, views
+from jitgrad.functions import activation, creation, indexing, joining, layers, linalg, losses, pointwise, reduction, views
+from jitgrad.functions.activation import *  # noqa: F403
 from jitgrad.functions.creation import *  # noqa: F403
 from jitgrad.functions.indexing import *  # noqa: F403
 from jitgrad.functions.indexing import INPLACE_INDEXING
 from jitgrad.functions.inplace import INPLACE_METHODS
 from jitgrad.functions.joining import *  # noqa: F403
+from jitgrad.functions.layers import *  # noqa: F403
 from jitgrad.functions.linalg import *  # noqa: F403
+from jitgrad.functions.losses import *  # noqa: F403
 from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
 from jitgrad.functions.views import *  # noqa: F403
 
-_MODULES = (pointwise, reduction, views, linalg, joining, creation, indexing)
+_MODULES = (pointwise, reduction, views, linalg, joining, creation, indexing, activation, losses, layers)
 
 _METHOD_NAMES = {
     pointwise: (

@@ -17,7 +17,7 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import same_aval
-from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.ops.shapes import broadcast, operand, torch_dtype_name
 from jitgrad.ops.special import np_erf, np_sigmoid
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -52,7 +52,49 @@ define(
     aval=_relu_aval,
     numpy=lambda x: np.maximum(x, x.dtype.type(0)),
     lower=lambda b, x: b.max(x, _zero(b, x)),
-    vjps=[Vjp(lambda c, g, out: call("where", call("le", out, 0), 0.0, g), ("out",))],
+    vjps=[Vjp(lambda c, g, out: call("threshold_backward", g, out), ("out",))],
+)
+
+
+def _define_slope(name: str, np_rule: Any, lower: Any) -> None:
+    """``name(g, x | *params)``: g times a piecewise constant of x. Its derivative in x is 0, but not undefined.
+
+    Second derivatives of piecewise linear functions are zeros in PyTorch, not errors, so there must be an edge.
+    """
+    define(
+        name,
+        aval=lambda g, x, *params: make_aval(broadcast(name, g.shape, x.shape), g.dtype),
+        numpy=np_rule,
+        lower=lower,
+        vjps=[
+            Vjp(lambda c, g, x: call(name, g, x, *c.params), (1,)),
+            Vjp(lambda c, g: call("zeros_like", g)),
+        ],
+        num_inputs=2,
+    )
+
+
+_define_slope(
+    "threshold_backward",
+    lambda g, out: np.where(out <= 0, g.dtype.type(0), g),
+    lambda b, g, out: b.where(b.le(out, _zero(b, out)), _zero(b, g), g),
+)
+_define_slope(
+    "leaky_relu_backward",
+    lambda g, x, slope: np.where(x > 0, g, g * g.dtype.type(slope)),
+    lambda b, g, x, slope: b.where(b.gt(x, _zero(b, x)), g, b.mul(g, b.const(float(slope), g.dtype))),
+)
+_define_slope(
+    "hardtanh_backward",
+    lambda g, x, lo, hi: np.where((x <= lo) | (x >= hi), g.dtype.type(0), g),
+    lambda b, g, x, lo, hi: b.where(b.or_(b.le(x, lo), b.ge(x, hi)), _zero(b, g), g),
+)
+define(
+    "hardtanh",
+    aval=lambda x, lo, hi: same_aval(x),
+    numpy=lambda x, lo, hi: np.minimum(np.maximum(x, x.dtype.type(lo)), x.dtype.type(hi)),
+    lower=lambda b, x, lo, hi: b.min(b.max(x, operand(b, lo, x.dtype)), operand(b, hi, x.dtype)),
+    vjps=[Vjp(lambda c, g, x: call("hardtanh_backward", g, x, *c.params), (0,))],
 )
 
 
@@ -180,5 +222,5 @@ define(
     aval=_float_only("leaky_relu_cpu"),
     numpy=lambda x, slope: np.where(x > 0, x, x * x.dtype.type(slope)),
     lower=lambda b, x, slope: b.where(b.gt(x, _zero(b, x)), x, b.mul(x, b.const(float(slope), x.dtype))),
-    vjps=[Vjp(lambda c, g, x: call("where", call("gt", x, 0.0), g, g * c.params[0]), (0,))],
+    vjps=[Vjp(lambda c, g, x: call("leaky_relu_backward", g, x, c.params[0]), (0,))],
 )

@@ -1,0 +1,133 @@
+"""Activation functions and gates.
+
+Owns: their public signatures. ``inplace`` writes into the input, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions import pointwise
+from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.table import OPS
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "relu6",
+    "selu",
+    "silu",
+    "softmin",
+    "softplus",
+    "softsign",
+    "tanhshrink",
+]
+
+_GELU, _SILU, _SOFTPLUS, _ELU, _LEAKY = (OPS[n] for n in ("gelu", "silu", "softplus", "elu", "leaky_relu"))
+_LOG_SIGMOID, _HARDTANH, _SLICE = OPS["log_sigmoid"], OPS["hardtanh"], OPS["slice"]
+
+# Klambauer et al., "Self-Normalizing Neural Networks", 2017
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def _finish(out: Any, input: Any, inplace: bool) -> Any:
+    return input.copy_(out) if inplace else out
+
+
+def gelu(input: Any, approximate: str = "none") -> Any:
+    """x * Phi(x), with the normal distribution function or (``"tanh"``) its approximation."""
+    return apply(_GELU, input, approximate)
+
+
+def silu(input: Any, inplace: bool = False) -> Any:
+    """x * sigmoid(x)."""
+    return _finish(apply(_SILU, input), input, inplace)
+
+
+def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
+    return apply(_SOFTPLUS, input, float(beta), float(threshold))
+
+
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """x above 0, alpha * (exp(x) - 1) below."""
+    return _finish(apply(_ELU, input, float(alpha)), input, inplace)
+
+
+def selu(input: Any, inplace: bool = False) -> Any:
+    """A scaled elu that keeps activations normalised."""
+    return _finish(apply(_ELU, input, _SELU_ALPHA) * _SELU_SCALE, input, inplace)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    return _finish(apply(_ELU, input / alpha, 1.0) * alpha, input, inplace)
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    """x above 0, negative_slope * x below."""
+    return _finish(apply(_LEAKY, input, float(negative_slope)), input, inplace)
+
+
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+    """x limited to [min_val, max_val]; the derivative at the limits is 0."""
+    return _finish(apply(_HARDTANH, input, min_val, max_val), input, inplace)
+
+
+def relu6(input: Any, inplace: bool = False) -> Any:
+    """min(max(x, 0), 6)."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+    """relu6(x + 3) / 6."""
+    return _finish(relu6(input + 3) / 6, input, inplace)
+
+
+def hardswish(input: Any, inplace: bool = False) -> Any:
+    """x * relu6(x + 3) / 6."""
+    return _finish(input * relu6(input + 3) / 6, input, inplace)
+
+
+def logsigmoid(input: Any) -> Any:
+    """log(sigmoid(x)), without overflow."""
+    return apply(_LOG_SIGMOID, input)
+
+
+def mish(input: Any, inplace: bool = False) -> Any:
+    """x * tanh(softplus(x))."""
+    return _finish(input * pointwise.tanh(softplus(input)), input, inplace)
+
+
+def softsign(input: Any) -> Any:
+    """x / (1 + |x|)."""
+    return input / (pointwise.abs(input) + 1)
+
+
+def tanhshrink(input: Any) -> Any:
+    """x - tanh(x)."""
+    return input - pointwise.tanh(input)
+
+
+def softmin(input: Any, dim: int) -> Any:
+    """softmax(-x)."""
+    return apply(OPS["_softmax"], -input, dim)
+
+
+def glu(input: Any, dim: int = -1) -> Any:
+    """First half times the sigmoid of the second half, along ``dim``. RuntimeError for an odd extent."""
+    d = wrap_dim(dim, input.ndim)
+    extent = input._aval.shape[d]
+    if extent % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {extent}")
+    half = extent // 2
+    return apply(_SLICE, input, d, 0, half, 1) * pointwise.sigmoid(apply(_SLICE, input, d, half, extent, 1))

@@ -1,0 +1,225 @@
+"""Functions of network layers: normalisation, embedding, dropout, attention, convolution, pooling.
+
+Owns: their public signatures, and what is composed of table entries.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions.creation import ones
+from jitgrad.functions.linalg import matmul
+from jitgrad.functions.pointwise import where
+from jitgrad.functions.views import reshape
+from jitgrad.generator import rand
+from jitgrad.ops.table import OPS
+
+__all__ = [
+    "avg_pool2d",
+    "batch_norm",
+    "conv2d",
+    "dropout",
+    "embedding",
+    "layer_norm",
+    "max_pool2d",
+    "normalize",
+    "one_hot",
+    "rms_norm",
+    "scaled_dot_product_attention",
+]
+
+_LAYER_NORM, _LAYER_NORM_PLAIN = OPS["native_layer_norm"], OPS["native_layer_norm_plain"]
+_EMBEDDING, _CONV, _MAX_POOL, _AVG_POOL = OPS["embedding"], OPS["conv2d"], OPS["max_pool2d"], OPS["avg_pool2d"]
+
+
+# --- normalisation ---
+
+
+def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance over the trailing dimensions, then ``* weight + bias`` of that shape."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if weight is not None and bias is not None:
+        return apply(_LAYER_NORM, input, weight, bias, shape, eps)[0]
+    out = apply(_LAYER_NORM_PLAIN, input, shape, eps)[0]
+    if weight is not None:
+        out = out * weight
+    return out if bias is None else out + bias
+
+
+def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """Divide by the root mean square over the trailing dimensions, then ``* weight``.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if input.shape[input.ndim - len(shape) :] != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with that trailing shape, but got input of size "
+            f"{list(input.shape)}"
+        )
+    if eps is None:
+        eps = 2.0**-23 if input.dtype.itemsize == 4 else 2.0**-52
+    dims = tuple(range(input.ndim - len(shape), input.ndim))
+    out = input * ((input * input).mean(dims, True) + eps).rsqrt()
+    return out if weight is None else out * weight
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Normalise per channel (dimension 1) by the batch's statistics (training) or the running ones.
+
+    In training the running statistics, if given, move towards the batch's by ``momentum``, in place.
+
+    Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+    """
+    dims = (0, *range(2, input.ndim))
+    per_channel = (1, -1, *[1] * (input.ndim - 2))
+    if training:
+        count = input.numel() // input.shape[1] if input.numel() else 0
+        if count == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+        mean = input.mean(dims, True)
+        centred = input - mean
+        variance = (centred * centred).mean(dims, True)
+        _move_statistics(running_mean, running_var, mean, variance, momentum, count)
+    else:
+        mean, variance = reshape(running_mean, per_channel), reshape(running_var, per_channel)
+        centred = input - mean
+    out = centred * (variance + eps).rsqrt()
+    if weight is not None:
+        out = out * reshape(weight, per_channel)
+    return out if bias is None else out + reshape(bias, per_channel)
+
+
+def _move_statistics(running_mean: Any, running_var: Any, mean: Any, var: Any, momentum: float, count: int) -> None:
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(reshape(mean.detach(), (-1,)), alpha=momentum)
+    if running_var is not None:
+        unbiased = reshape(var.detach(), (-1,)) * (count / (count - 1))
+        running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+
+
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:
+    """Divide by the p-norm along ``dim``, at least ``eps``."""
+    return input / input.norm(p, dim, True).clamp_min(eps)
+
+
+# --- embedding, dropout ---
+
+
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
+    """Rows of ``weight`` by number. The row ``padding_idx`` gets no gradient. IndexError for a number out of range."""
+    rows = weight._aval.shape[0]
+    if padding_idx is None:
+        return apply(_EMBEDDING, weight, input, -1)
+    if not -rows <= padding_idx < rows:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    return apply(_EMBEDDING, weight, input, padding_idx % rows)
+
+
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
+    """int64 rows with a 1 at each class number; ``num_classes`` -1 reads the largest one."""
+    if num_classes == -1:
+        num_classes = int(tensor.max().item()) + 1
+    classes = apply(OPS["arange"], 0, num_classes, 1, tensor.dtype)
+    return apply(OPS["eq"], tensor.unsqueeze(-1), classes).long()
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Zero elements with probability ``p`` and scale the others by 1 / (1 - p); nothing outside training.
+
+    The mask is drawn from the global generator (``manual_seed``) at every call, also of a compiled step.
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0.0:
+        return input
+    kept = (rand(input.shape, dtype=input.dtype) >= p).to(input.dtype)
+    out = input * (kept * (0.0 if p == 1.0 else 1.0 / (1.0 - p)))
+    return input.copy_(out) if inplace else out
+
+
+# --- attention ---
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """softmax(query @ key^T * scale + mask) @ value over the last two dimensions; scale defaults to 1/sqrt(E).
+
+    ``attn_mask`` is added, or, if bool, says where to look. ``is_causal`` masks what lies to the right.
+
+    Source: Vaswani et al., "Attention Is All You Need", 2017.
+    """
+    if is_causal and attn_mask is not None:
+        raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        length, width = scores.shape[-2:]
+        below = apply(OPS["tril"], ones(length, width), 0) > 0
+        scores = where(below, scores, -math.inf)
+    elif attn_mask is not None:
+        scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category == 0 else scores + attn_mask
+    weights = apply(OPS["_softmax"], scores, -1)
+    return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+
+
+# --- convolution and pooling ---
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+def _same_padding(weight: Any, dilation: tuple[int, int]) -> tuple[int, int]:
+    kernel = weight.shape[-2:]
+    total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    if any(n % 2 for n in total):
+        raise NotImplementedError("conv2d: padding='same' needs odd kernels")
+    return (total[0] // 2, total[1] // 2)
+
+
+def conv2d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Cross-correlation of [N, C, H, W] with [O, C/groups, KH, KW]; ``padding`` also ``"valid"`` or ``"same"``."""
+    if input.ndim == 3:
+        return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+    spread = _pair(dilation)
+    if isinstance(padding, str):
+        padding = _same_padding(weight, spread) if padding == "same" else 0
+    out = apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
+    return out if bias is None else out + reshape(bias, (1, -1, 1, 1))
+
+
+def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
+    """The largest element of each window; the first one gets the gradient."""
+    if input.ndim == 3:
+        return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
+    step = kernel_size if stride is None else stride
+    return apply(_MAX_POOL, input, _pair(kernel_size), _pair(step), _pair(padding))[0]
+
+
+def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
+    """The mean of each window, padding counted as zeros."""
+    if input.ndim == 3:
+        return avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
+    step = kernel_size if stride is None else stride
+    return apply(_AVG_POOL, input, _pair(kernel_size), _pair(step), _pair(padding))

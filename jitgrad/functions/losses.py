@@ -1,0 +1,222 @@
+"""Loss functions.
+
+Owns: their public signatures, and those that are compositions in PyTorch too.
+
+``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ValueError for anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dispatch import apply
+from jitgrad.functions import pointwise
+from jitgrad.functions.views import reshape
+from jitgrad.ops.losses import check_reduction
+from jitgrad.ops.shapes import numel
+from jitgrad.ops.table import OPS
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "smooth_l1_loss",
+]
+
+_MSE, _SMOOTH_L1, _HUBER = OPS["mse_loss"], OPS["smooth_l1_loss"], OPS["huber_loss"]
+_NLL, _NLL_WEIGHTED, _LOG_SOFTMAX = OPS["nll_loss"], OPS["nll_loss_weighted"], OPS["_log_softmax"]
+_BCE, _BCE_LOGITS = OPS["binary_cross_entropy"], OPS["binary_cross_entropy_with_logits"]
+_MOVE = OPS["permute"]
+
+
+def _reduced(loss: Any, reduction: str) -> Any:
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """(input - target)^2."""
+    return apply(_MSE, input, target, reduction)
+
+
+def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """|input - target|."""
+    return _reduced((input - target).abs(), reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """Squared error below ``beta``, absolute error above, continuously joined."""
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    return l1_loss(input, target, reduction) if beta == 0 else apply(_SMOOTH_L1, input, target, reduction, float(beta))
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
+    """Half the squared error up to ``delta``, linear above."""
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    return apply(_HUBER, input, target, reduction, float(delta))
+
+
+def _same_shape(name: str, input: Any, target: Any) -> None:
+    if input.shape != target.shape:
+        raise ValueError(
+            f"{name}: Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
+            "is not supported. Please ensure they have the same size."
+        )
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+    """-(target * log(input) + (1 - target) * log(1 - input)); logarithms stop at -100."""
+    _same_shape("binary_cross_entropy", input, target)
+    if weight is None:
+        return apply(_BCE, input, target, reduction)
+    return _reduced(apply(_BCE, input, target, "none") * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+) -> Any:
+    """Binary cross entropy of sigmoid(input), without overflow; ``pos_weight`` weighs the positive examples."""
+    if input.shape != target.shape:
+        raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
+    if weight is None and pos_weight is None:
+        return apply(_BCE_LOGITS, input, target, reduction)
+    if pos_weight is None:
+        loss = apply(_BCE_LOGITS, input, target, "none")
+    else:
+        log_sigmoid = apply(OPS["log_sigmoid"], input)
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * log_sigmoid
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+    """target * (log(target) - input), input being log-probabilities; ``"batchmean"`` divides the sum by the batch."""
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        positive = target > 0
+        log = pointwise.where(positive, target, 1.0).log()
+        loss = target * log - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0] if input.ndim else loss.sum()
+    return _reduced(loss, reduction)
+
+
+# --- classification ---
+
+
+def _rows(input: Any) -> Any:
+    """[N, C, ...] as [rows, C]."""
+    if input.ndim == 1:
+        return reshape(input, (1, -1))
+    order = (0, *range(2, input.ndim), 1)
+    return reshape(apply(_MOVE, input, order), (-1, input.shape[1]))
+
+
+def _check_target(input: Any, target: Any) -> None:
+    if input.ndim == 0:
+        raise RuntimeError("Expected 1 or more dimensions (got 0)")
+    if target.ndim != max(input.ndim - 1, 0):
+        raise ValueError(f"input and target shapes do not match: input {list(input.shape)}, target {list(target.shape)}")
+    if input.ndim > 1 and input.shape[0] != target.shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
+        )
+    if input.shape[2:] != target.shape[1:]:
+        raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
+
+
+def nll_loss(
+    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Any:
+    """-input at the target's class; input [N, C, ...] are log-probabilities, target [N, ...] class numbers.
+
+    ``weight`` [C] weighs classes, and ``"mean"`` divides by the weights used. Targets equal to ``ignore_index`` count
+    for nothing.
+
+    Raises:
+        IndexError: for a target that is no class.
+        ValueError: if shapes do not match.
+    """
+    check_reduction(reduction)
+    if input.ndim != 2 or target.ndim != 1:
+        _check_target(input, target)
+        if input.ndim != 2:
+            loss = nll_loss(
+                _rows(input), reshape(target, (-1,)), weight, ignore_index=ignore_index, reduction=reduction
+            )
+            return reshape(loss, target.shape) if reduction == "none" else loss
+    if weight is None:
+        return apply(_NLL, input, target, reduction, ignore_index)[0]
+    return apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The negative log-likelihood of softmax(input) over dimension 1 (0 for a vector).
+
+    Args:
+        input: logits, [C] or [N, C, ...].
+        target: class numbers, [] or [N, ...]; or probabilities, of input's shape.
+        weight: per class, [C].
+        ignore_index: a class number that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        label_smoothing: how much of each target is spread evenly over all classes.
+
+    Raises:
+        IndexError: for a target that is no class.
+        ValueError: if shapes do not match.
+    """
+    log_probs = apply(_LOG_SOFTMAX, input, 0 if input.ndim == 1 else 1)
+    if target.dtype.category == 2 and target.shape == input.shape:
+        return _soft_cross_entropy(log_probs, target, weight, reduction, label_smoothing)
+    loss = nll_loss(log_probs, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if not label_smoothing:
+        return loss
+    smooth = _smoothing_loss(log_probs, target, weight, ignore_index, reduction)
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / input.shape[0 if input.ndim == 1 else 1])
+
+
+def _per_class(weight: Any, rank: int) -> Any:
+    return reshape(weight, (-1,) if rank == 1 else (1, -1, *[1] * (rank - 2)))
+
+
+def _soft_cross_entropy(log_probs: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+    check_reduction(reduction)
+    dim = 0 if log_probs.ndim == 1 else 1
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / log_probs.shape[dim]
+    terms = log_probs * target
+    loss = -(terms if weight is None else terms * _per_class(weight, log_probs.ndim)).sum(dim)
+    if reduction == "mean":
+        return loss.sum() / (numel(log_probs.shape) // log_probs.shape[dim])
+    return loss.sum() if reduction == "sum" else loss
+
+
+def _smoothing_loss(log_probs: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """The loss against the even distribution, times the number of classes."""
+    dim = 0 if log_probs.ndim == 1 else 1
+    terms = log_probs if weight is None else log_probs * _per_class(weight, log_probs.ndim)
+    ignored = target == ignore_index
+    loss = pointwise.where(ignored, 0.0, -terms.sum(dim))
+    if reduction != "mean":
+        return loss.sum() if reduction == "sum" else loss
+    kept = ignored.logical_not()
+    if weight is None:
+        return loss.sum() / kept.sum()
+    used = weight[pointwise.where(ignored, 0, target)]
+    return loss.sum() / pointwise.where(ignored, 0.0, used).sum()

@@ -1,0 +1,117 @@
+"""Layer normalisation and root-mean-square normalisation.
+
+Owns: ``native_layer_norm`` (normalised, mean, 1/std), which affine maps follow in ``functions``.
+Must not know: Tensor, kernels.
+
+Source: Ba et al., "Layer Normalization", 2016.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.shapes import contiguous_dims, reduced_shape
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+def _dims(rank: int, trailing: int) -> tuple[int, ...]:
+    return tuple(range(rank - trailing, rank))
+
+
+def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
+    shape, _ = rest[-2:]
+    if not shape or x.shape[x.ndim - len(shape) :] != shape:
+        stars = "".join(f", {n}" for n in shape)
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*{stars}], but got input of size"
+            f"{list(x.shape)}"
+        )
+    for role, affine in zip(("weight", "bias"), rest[:-2], strict=False):
+        if affine.shape != shape:
+            raise RuntimeError(
+                f"Expected {role} to be of same shape as normalized_shape, but got {role} of shape {list(affine.shape)} "
+                f"and normalized_shape = {list(shape)}"
+            )
+    stats = make_aval(reduced_shape(x.shape, _dims(x.ndim, len(shape)), True), x.dtype)
+    return make_aval(x.shape, x.dtype), stats, stats
+
+
+def _np_norm(x: Any, *rest: Any) -> tuple[Any, Any, Any]:
+    *affine, shape, eps = rest
+    dims = _dims(x.ndim, len(shape))
+    mean = np.mean(x, axis=dims, keepdims=True, dtype=x.dtype)
+    centred = x - mean
+    rstd = 1 / np.sqrt(np.mean(centred * centred, axis=dims, keepdims=True, dtype=x.dtype) + x.dtype.type(eps))
+    out = centred * rstd
+    if affine:
+        out = out * affine[0] + affine[1]
+    return out, mean, rstd
+
+
+def _lower_norm(b: Any, x: Any, *rest: Any) -> tuple[Any, Any, Any]:
+    *affine, shape, eps = rest
+    dims = _dims(len(x.shape), len(shape))
+    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
+    mean = b.div(b.sum(x, dims, True), count)
+    centred = b.sub(x, mean)
+    variance = b.div(b.sum(b.mul(centred, centred), dims, True), count)
+    rstd = b.div(b.const(1.0, x.dtype), b.sqrt(b.add(variance, b.const(float(eps), x.dtype))))
+    out = b.mul(centred, rstd)
+    if affine:
+        out = b.add(b.mul(out, affine[0]), affine[1])
+    return out, mean, rstd
+
+
+def _x_rule(c: RuleContext, g: tuple[Any, Any, Any], x: Any, mean: Any, rstd: Any, weight: Any = None) -> Any:
+    """The mean and the root depend on every element; both are outputs, so they may have gradients of their own."""
+    aval, shape = c.avals[0], c.params[0]
+    assert aval is not None
+    dims = _dims(aval.ndim, len(shape))
+    count = contiguous_dims(aval.shape, dims)
+    centred = x - mean
+    grad: Any = None
+    if g[0] is not None:
+        out = g[0] if weight is None else g[0] * weight
+        normalised = centred * rstd
+        grad = rstd * (out - out.mean(dims, True) - normalised * (out * normalised).mean(dims, True))
+    if g[1] is not None:
+        grad = _plus(grad, (g[1] / count).expand(aval.shape))
+    if g[2] is not None:
+        grad = _plus(grad, g[2] * (rstd * rstd * rstd) * centred * (-1.0 / count))
+    return grad
+
+
+def _plus(total: Any, term: Any) -> Any:
+    return term if total is None else total + term
+
+
+def _weight_rule(c: RuleContext, g: tuple[Any, Any, Any], x: Any, mean: Any, rstd: Any) -> Any:
+    return None if g[0] is None else g[0] * ((x - mean) * rstd)
+
+
+define(
+    "native_layer_norm",
+    aval=_norm_aval,
+    numpy=_np_norm,
+    lower=_lower_norm,
+    vjps=[
+        Vjp(_x_rule, (0, "out1", "out2", 1)),
+        Vjp(_weight_rule, (0, "out1", "out2")),
+        Vjp(lambda c, g: g[0]),
+    ],
+    num_inputs=3,
+    node_name="NativeLayerNormBackward0",
+)
+define(
+    "native_layer_norm_plain",
+    aval=_norm_aval,
+    numpy=_np_norm,
+    lower=_lower_norm,
+    vjps=[Vjp(_x_rule, (0, "out1", "out2"))],
+    node_name="NativeLayerNormBackward0",
+)
