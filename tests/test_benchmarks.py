@@ -1,0 +1,137 @@
+"""The benchmark harness: what it believes, what it prints. Speeds are not tested here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cli import main
+from benchmarks.process import WorkerError, WorkerProcess
+from benchmarks.report import print_report, to_markdown
+from benchmarks.result import RowResult, SubjectResult, compare, geometric_mean
+from benchmarks.row import Row, Wrap
+from benchmarks.rows import ROWS
+
+ROOT = Path(__file__).resolve().parents[1]
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+ROW = Row("row", "a row", "rosenbrock", rtol=1e-3)
+
+
+def _subject(name: str, losses: list[float], quartile: float | None = None) -> SubjectResult:
+    return SubjectResult(name, losses=losses, state=[1.0], lower_quartile_us=quartile, median_us=quartile)
+
+
+def test_equal_losses_are_valid() -> None:
+    subjects = {n: _subject(n, [1.0, 2.0]) for n in ("jitgrad", "torch-eager", "jax")}
+    assert compare(ROW, subjects) == []
+
+
+@pytest.mark.parametrize("losses", [[1.0, 2.01], [1.0], [1.0, float("nan")]])
+def test_other_losses_are_not(losses: list[float]) -> None:
+    subjects = {"jitgrad": _subject("jitgrad", losses), "torch-eager": _subject("torch-eager", [1.0, 2.0])}
+    assert len(compare(ROW, subjects)) == 1
+
+
+def test_a_subject_that_failed_is_not_compared() -> None:
+    subjects = {"jitgrad": SubjectResult("jitgrad", error="no such operation"), "jax": _subject("jax", [1.0])}
+    assert compare(ROW, subjects) == []
+
+
+def test_ratio_is_to_the_best_peer() -> None:
+    subjects = {
+        "jitgrad-eager": _subject("jitgrad-eager", [1.0], 1.0),
+        "jitgrad": _subject("jitgrad", [1.0], 10.0),
+        "torch-eager": _subject("torch-eager", [1.0], 30.0),
+        "jax": _subject("jax", [1.0], 15.0),
+    }
+    assert RowResult(ROW, subjects).ratio == pytest.approx(1.5)
+    assert RowResult(ROW, subjects, ["different"]).ratio is None
+    assert geometric_mean([4.0, 1.0]) == pytest.approx(2.0)
+
+
+def test_reports_say_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    subjects = {"jitgrad": SubjectResult("jitgrad", error="no such operation"), "jax": _subject("jax", [1.0], 3.0)}
+    results = [RowResult(ROW, subjects, ["jax: losses differ"])]
+    print_report(results)
+    for text in (capsys.readouterr().out, to_markdown(results)):
+        assert "no such operation" in text
+        assert "INVALID" in text
+
+
+def test_unknown_rows_are_refused() -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "nothing"])
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match="KeyError"):
+        WorkerProcess("nothing", "jitgrad", 0, 1, tmp_path)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_modes_agree_on_every_row(name: str, tmp_path: Path) -> None:
+    """Eager against compiled: every row's steps, as the workers take them."""
+    row = ROWS[name]
+    if "1e6" in row.title:
+        pytest.skip("the same code as the small row, or too large for a test")
+    found = {s: _checked(row, s, tmp_path) for s in ("jitgrad-eager", "jitgrad")}
+    if any(result.error for result in found.values()):
+        pytest.skip(f"jitgrad cannot run this row yet: {[r.error for r in found.values()]}")
+    assert compare(row, found) == []
+
+
+def _checked(row: Row, subject: str, cache: Path) -> SubjectResult:
+    result = SubjectResult(subject)
+    try:
+        worker = WorkerProcess(row.name, subject, 0, 1, cache)
+    except WorkerError as error:
+        result.error = str(error)
+        return result
+    try:
+        answer = worker.ask("check", steps=row.check_steps)
+    finally:
+        worker.close()
+    result.losses, result.state = answer["losses"], answer["state"]
+    return result
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if "1e6" not in row.title])
+def test_rows_mean_the_same_in_torch(name: str, tmp_path: Path) -> None:
+    row = ROWS[name]
+    ours, theirs = _checked(row, "jitgrad-eager", tmp_path), _checked(row, "torch-eager", tmp_path)
+    assert theirs.error is None
+    if ours.error:
+        pytest.skip(f"jitgrad cannot run this row yet: {ours.error}")
+    assert compare(row, {"jitgrad-eager": ours, "torch-eager": theirs}) == []
+
+
+def test_command_line_writes_json(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--only", "rosenbrock_1e3", "--seconds", "0.1", "--starts", "1",
+         "--subjects", "jitgrad-eager,jitgrad", "--json"],
+        check=True, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ),
+    )  # fmt: skip
+    document: dict[str, Any] = json.loads(done.stdout)
+    (row,) = document["rows"]
+    assert row["valid"]
+    assert {s["subject"]: s["error"] for s in row["subjects"]} == {"jitgrad-eager": None, "jitgrad": None}
+    assert all(s["lower_quartile_us"] > 0 and s["cold_s"] > 0 and s["peak_nbytes"] > 0 for s in row["subjects"])
+
+
+def test_wrap_defaults_to_nothing() -> None:
+    assert Wrap().step(main) is main
+
+
+def test_recording_is_measured() -> None:
+    recording = importlib.import_module("benchmarks.recording")
+    body = recording.KINDS["operators on tensors (x * y + y)"]
+    assert 0.0 < recording.microseconds_per_op(body, 0.1) < 20.0
