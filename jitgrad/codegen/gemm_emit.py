@@ -25,7 +25,7 @@ from jitgrad.codegen.text import FnBuilder
 
 __all__ = ["PACK_NBYTES", "SUMS_NBYTES", "emit_gemm"]
 
-PACK_NBYTES = 64 << 10  # the copy of a panel of B, on the stack
+PACK_NBYTES = 128 << 10  # the copy of a panel of B, on the stack
 SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
 
 _ARGS = (

@@ -6,6 +6,7 @@ Must not know: LLVM, the epilogue's text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 
 from jitgrad.codegen.gemm_emit import PACK_NBYTES, SUMS_NBYTES
@@ -21,28 +22,37 @@ __all__ = ["choose_spec", "gemm_launch"]
 _TILES_32 = ((8, 1), (4, 2), (2, 4), (1, 8), (1, 1), (2, 1), (4, 1))
 _TILES_16 = ((6, 2), (4, 2), (2, 2), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
 _TILES_SCALAR = ((4, 1), (1, 1))
-_LARGE_TILE_32 = (8, 3)
+_LARGE_TILE_32 = (8, 2)
 _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _LARGE = 40e6  # multiply-adds
+_LARGE_WALK = 16e6  # the same, with A transposed: each k is another line, perhaps another page
+_WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
 _LATENCY = 5  # cycles of a multiply-add, about
 _COPY_NBYTES = 256 << 10
-_PACK_ROWS = 256  # rows that share one copy of B's panel
+_PACK_ROWS = 512  # rows that share one copy of B's panel
 _UNIT_FLOP = 2e6  # at most (about), unless a copy has to pay off
 _NS_PER_MULTIPLY = 0.3  # one vector multiply-add, about one cycle
-_TASK_NS = 5000  # a task is worth handing over
+_TASK_NS = 2500  # a task is worth handing over
 _UNIT_FLOP_LEAST = 2e5  # so that dividing the work costs nothing
 
 
-def _tile(m: int, n: int, k: int, b_unit: str, width: int, target: Target) -> tuple[int, int]:
-    """The register tile for a shape: Note that every tile is correct for every shape."""
+def _walks(a_strides: tuple[int, int, int], itemsize: int) -> bool:
+    """Whether the elements of a row of A lie far apart: it is a transposed view."""
+    return abs(a_strides[2]) * itemsize >= 1024
+
+
+def _tile(m: int, n: int, k: int, walks: bool, b_unit: str, width: int, target: Target) -> tuple[int, int]:
+    """The register tile for a shape. Every tile is correct for every shape."""
     if target.width == 1:
         tiles = _TILES_SCALAR
     elif target.registers < 32:
         tiles = _TILES_16
-    elif b_unit == "n" and m * n * k >= _LARGE and n >= 4 * _LARGE_TILE_32[1] * width and m >= 64:
-        return _LARGE_TILE_32
     else:
         tiles = _TILES_32
+        if m >= 64 and n >= 12 * width:
+            large = _LARGE_WALK if walks else _LARGE if b_unit == "n" else math.inf
+            if m * n * k >= large:
+                return _LARGE_TILE_32
     return min(tiles, key=lambda tile: _tile_cost(min(m, 48), min(n, 48 * width), *tile, width))
 
 
@@ -80,7 +90,7 @@ def choose_spec(
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
     if b_unit == "k" and m <= _DOT_ROWS and a_strides[2] == 1 and target.has_masks:
         return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
-    rows, vectors = _tile(m, n, k, b_unit, width, target)
+    rows, vectors = _tile(m, n, k, _walks(a_strides, dtype.itemsize), b_unit, width, target)
     copy = b_unit != "n" or _copy_pays(m, k, abs(b_strides[1]) * dtype.itemsize)
     return GemmSpec(
         dtype.name, "any", b_unit, epilogue_key, rows, vectors, copy, width, target.has_fma, target.has_masks
@@ -96,7 +106,7 @@ def gemm_launch(
     spec: GemmSpec, m: int, n: int, k: int, batch: int, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int, int, float]:
     """Argument words, number of units, units per task, and estimated nanoseconds on one core."""
-    depth = _depth(spec, k)
+    depth = _depth(spec, k, a)
     unit_m, unit_n = _unit(spec, m, n, k)
     units_m, units_n = max(1, -(-m // unit_m)), max(1, -(-n // unit_n))
     sums_stride = spec.columns * spec.itemsize if depth < k else 0
@@ -115,9 +125,11 @@ def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
     return (x.slot, x.byte_offset, *(stride * itemsize for stride in x.strides))
 
 
-def _depth(spec: GemmSpec, k: int) -> int:
+def _depth(spec: GemmSpec, k: int, a: Operand) -> int:
     """Length of one pass over K: all of it, or equal parts that the copy of a panel has room for."""
     most = PACK_NBYTES // (spec.columns * spec.itemsize)
+    if _walks(a.strides, spec.itemsize):
+        most = min(most, _WALK_DEPTH)
     if not spec.copy or k <= most:
         return max(1, k)
     return -(-k // -(-k // most))
