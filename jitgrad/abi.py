@@ -22,10 +22,11 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # Note [Pool block]
 # ~~~~~~~~~~~~~~~~~
 # The words that the driver and the workers share, see ``POOL_*``; words written by different threads are on different
-# cache lines. EPOCH, DONE, RANGES (a line per party): codegen/driver.py, Note [Fork and join]. BUFS, TASKS, ABORT,
-# PARTIES, CALLER_CORE (the core that the caller is on): of the published stage. BUSY: a program has the pool. REST: run
-# alone until the cycle counter reaches this. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE. WANTED: how
-# many workers there should be.
+# cache lines. EPOCH: number of the last shared stage. BUSY: a program has the pool. REST: run alone until the cycle
+# counter reaches this. DONE: tasks run by workers, ever. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE.
+# WANTED: how many workers there should be. PARTY: a line for the caller, then one per worker, see ``PARTY_*`` and
+# codegen/driver.py, Note [Fork and join]: tasks not yet claimed, the stage's bufs, tasks and abort word, the number of
+# parties, the core that the caller is on.
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
 # sched_getcpu; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
@@ -39,22 +40,23 @@ from typing import Any
 __all__ = [
     "MAX_PARTIES",
     "MAX_STAGE_TASKS",
-    "POOL_ABORT",
-    "POOL_BUFS",
+    "PARTY_ABORT",
+    "PARTY_BUFS",
+    "PARTY_CALLER_CORE",
+    "PARTY_PARTIES",
+    "PARTY_RANGE",
+    "PARTY_TASKS",
     "POOL_BUSY",
-    "POOL_CALLER_CORE",
     "POOL_CLOCK",
     "POOL_DONE",
     "POOL_EPOCH",
     "POOL_FUTEX_NUMBER",
     "POOL_GETCPU",
     "POOL_LINE",
-    "POOL_PARTIES",
-    "POOL_RANGES",
+    "POOL_PARTY",
     "POOL_REST",
     "POOL_SLEEPERS",
     "POOL_SYSCALL",
-    "POOL_TASKS",
     "POOL_USLEEP",
     "POOL_WAKE",
     "POOL_WANTED",
@@ -80,15 +82,15 @@ MAX_STAGE_TASKS = 65535
 MAX_PARTIES = 256
 
 POOL_LINE = 8  # words per cache line
-POOL_EPOCH = 0
+POOL_EPOCH, POOL_BUSY, POOL_REST = 0, 1, 2
 POOL_DONE = 8
-POOL_BUFS, POOL_TASKS, POOL_ABORT, POOL_PARTIES, POOL_CALLER_CORE = 16, 17, 18, 19, 20
-POOL_BUSY, POOL_REST = 24, 25
-POOL_SLEEPERS, POOL_WAKE = 32, 33
-POOL_WANTED = 40
-POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK, POOL_YIELD, POOL_GETCPU = 48, 49, 50, 51, 52, 53
-POOL_RANGES = 64
-POOL_WORDS = POOL_RANGES + POOL_LINE * MAX_PARTIES
+POOL_SLEEPERS, POOL_WAKE = 16, 17
+POOL_WANTED = 24
+POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK, POOL_YIELD, POOL_GETCPU = 32, 33, 34, 35, 36, 37
+POOL_PARTY = 64
+POOL_WORDS = POOL_PARTY + POOL_LINE * MAX_PARTIES
+# words of a party's line
+PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE = 0, 1, 2, 3, 4, 5
 
 
 @dataclass(slots=True, eq=False)

@@ -8,13 +8,15 @@ In: a program record, Note [Program ABI]; a pool block, Note [Pool block]. Out: 
 # ~~~~~~~~~~~~~~~~~~~~
 # A stage's tasks are split into one range per party: the caller is party 0, worker i is party i + 1. Everybody works on
 # his own range first, so that the same core touches the same data stage after stage, then steals from the others.
+# A party's line holds its range and a copy of the stage's parameters, so that a worker fetches one line to start.
 # A range is one word: epoch << 32 | next task << 16 | end. A task is claimed by a compare-and-swap that raises "next".
 # The swap fails if anything happened since the word was read, so a thread that was descheduled for any time can never
 # claim a task of another stage with this stage's parameters: the parameters of epoch e are written before e is
 # published, and those of e + 1 only after the last task of e has been claimed and finished.
-# A party counts the tasks it ran and adds them to "done" when it finds no more; the caller waits until all are done. So
-# it waits only for tasks that someone is running: a worker that sleeps, or was never scheduled, is never waited for.
-# Waking sleepers is therefore an optimisation, and a wake-up that gets lost costs speed only.
+# A worker counts the tasks it ran and adds them to "done", which only ever grows, when it finds no more; the caller
+# waits until "done" has grown by what it did not run itself. So it waits only for tasks that someone is running: a
+# worker that sleeps, or was never scheduled, is never waited for. Waking sleepers is therefore an optimisation, and a
+# wake-up that gets lost costs speed only.
 # Workers spin for a while after their last task, because in a training loop the next one is a few microseconds away,
 # then sleep on a futex. The spin budget doubles when a sleep turns out to have been short, and halves after a long one.
 
@@ -34,22 +36,23 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from jitgrad.abi import (
-    POOL_ABORT,
-    POOL_BUFS,
+    PARTY_ABORT,
+    PARTY_BUFS,
+    PARTY_CALLER_CORE,
+    PARTY_PARTIES,
+    PARTY_RANGE,
+    PARTY_TASKS,
     POOL_BUSY,
-    POOL_CALLER_CORE,
     POOL_CLOCK,
     POOL_DONE,
     POOL_EPOCH,
     POOL_FUTEX_NUMBER,
     POOL_GETCPU,
     POOL_LINE,
-    POOL_PARTIES,
-    POOL_RANGES,
+    POOL_PARTY,
     POOL_REST,
     POOL_SLEEPERS,
     POOL_SYSCALL,
-    POOL_TASKS,
     POOL_USLEEP,
     POOL_WAKE,
     POOL_WANTED,
@@ -68,8 +71,8 @@ __all__ = ["NativeLoops", "driver_source", "load", "worker_source"]
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _EVERYBODY = 2**31 - 1
 _MIN_SPIN_NS, _FIRST_SPIN_NS, _MAX_SPIN_NS = 100_000, 200_000, 2_000_000
-_SPINS_PER_LOOK = 64
-_SPINS_BEFORE_SLEEP = 20_000  # where there is no clock
+_SPINS_PER_LOOK = 512
+_SPINS_BEFORE_SLEEP = 50_000  # where there is no clock
 _CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 _SPINS_BEFORE_YIELD = 4096
 _LONG_WAIT_CYCLES = 500_000
@@ -153,33 +156,36 @@ def _run_task(b: FnBuilder, bufs: str, task: str, abort: str) -> None:
         b.do(f"call void {kernel}(ptr {bufs}, ptr {args}, i64 {begin}, i64 {end})")
 
 
-def _claim_and_run(b: FnBuilder, pool: str, party: str) -> str:
+def _line(b: FnBuilder, pool: str, party: str) -> str:
+    """The address of a party's line."""
+    return _at(b, pool, b.op(f"add i64 {b.op(f'mul i64 {party}, {POOL_LINE}')}, {POOL_PARTY}"))
+
+
+def _claim_and_run(b: FnBuilder, pool: str, party: str, parties: str) -> str:
     """Run tasks of the published stage until none is left, one's own range first; returns how many were run."""
     b.do("store i64 0, ptr %ran")
-    parties = _atomic_load(b, pool, POOL_PARTIES, "monotonic")
     with b.loop("0", parties) as turn:
         shifted = b.op(f"add i64 {party}, {turn}")
         beyond = b.op(f"icmp uge i64 {shifted}, {parties}")
         victim = b.op(f"select i1 {beyond}, i64 {b.op(f'sub i64 {shifted}, {parties}')}, i64 {shifted}")
-        line = b.op(f"add i64 {b.op(f'mul i64 {victim}, {POOL_LINE}')}, {POOL_RANGES}")
-        _drain(b, pool, _at(b, pool, line))
+        _drain(b, _line(b, pool, victim))
     return b.op("load i64, ptr %ran")
 
 
-def _drain(b: FnBuilder, pool: str, range_word: str) -> None:
+def _drain(b: FnBuilder, line: str) -> None:
     """Claim and run the tasks of one range."""
     with _forever(b) as (head, done):
-        word = b.op(f"load atomic i64, ptr {range_word} acquire, align 8")
+        word = _atomic_load(b, line, PARTY_RANGE)
         following = b.op(f"and i64 {b.op(f'lshr i64 {word}, 16')}, 65535")
         some = b.op(f"icmp ult i64 {following}, {b.op(f'and i64 {word}, 65535')}")
         attempt, run = b.label("try"), b.label("run")
         _branch(b, some, attempt, done)
         b.start(attempt)
-        bufs = _atomic_load(b, pool, POOL_BUFS, "monotonic", "ptr")
-        tasks = _atomic_load(b, pool, POOL_TASKS, "monotonic", "ptr")
-        abort = _atomic_load(b, pool, POOL_ABORT, "monotonic", "ptr")
+        bufs, tasks, abort = (
+            _atomic_load(b, line, i, "monotonic", "ptr") for i in (PARTY_BUFS, PARTY_TASKS, PARTY_ABORT)
+        )
         raised = b.op(f"add i64 {word}, 65536")
-        swap = b.op(f"cmpxchg ptr {range_word}, i64 {word}, i64 {raised} acq_rel monotonic, align 8")
+        swap = b.op(f"cmpxchg ptr {line}, i64 {word}, i64 {raised} acq_rel monotonic, align 8")
         _branch(b, b.op(f"extractvalue {{ i64, i1 }} {swap}, 1"), run, head)
         b.start(run)
         _run_task(b, bufs, _at(b, tasks, b.op(f"mul i64 {following}, {TASK_WORDS}")), abort)
@@ -207,7 +213,7 @@ def _cycles(b: FnBuilder, target: Target) -> str:
 
 
 def _join(b: FnBuilder, pool: str, count: str, published: str, target: Target) -> None:
-    """Wait until ``count`` tasks were done by others. While that takes long, give the core away, Note [Resting]."""
+    """Wait until "done" is ``count``. While that takes long, give the core away, Note [Resting]."""
     b.do("store i64 0, ptr %spins")
     joined = _cycles(b, target)
     fair = _minmax(b, "umax", b.op(f"shl i64 {b.op(f'sub i64 {joined}, {published}')}, 1"), _LONG_WAIT_CYCLES)
@@ -236,34 +242,34 @@ def _share_stage(b: FnBuilder, pool: str, bufs: str, tasks: str, abort: str, sta
     """Publish a stage, work on it, wait for its end. The caller holds the pool."""
     first, last, flags = (_load(b, stage, i) for i in range(3))
     count = b.op(f"sub i64 {last}, {first}")
-    _atomic_store(b, bufs, pool, POOL_BUFS, "monotonic", "ptr")
     rows = _at(b, tasks, b.op(f"mul i64 {first}, {TASK_WORDS}"))
-    _atomic_store(b, rows, pool, POOL_TASKS, "monotonic", "ptr")
-    _atomic_store(b, abort, pool, POOL_ABORT, "monotonic", "ptr")
-    _atomic_store(b, "0", pool, POOL_DONE, "monotonic")
+    before = _atomic_load(b, pool, POOL_DONE, "monotonic")
     published = _cycles(b, target)
-    _publish(b, pool, count)
+    parties = b.op(f"add i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 1")
+    _publish(b, pool, count, parties, {PARTY_BUFS: bufs, PARTY_TASKS: rows, PARTY_ABORT: abort})
     with b.when(b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_WAKE}')}, 0")):
         _wake_sleepers(b, pool)
-    own = _claim_and_run(b, pool, "0")
-    _join(b, pool, b.op(f"sub i64 {count}, {own}"), published, target)
+    own = _claim_and_run(b, pool, "0", parties)
+    _join(b, pool, b.op(f"add i64 {before}, {b.op(f'sub i64 {count}, {own}')}"), published, target)
 
 
-def _publish(b: FnBuilder, pool: str, count: str) -> None:
-    """Split the tasks into ranges, then announce the new epoch."""
-    parties = b.op(f"add i64 {_atomic_load(b, pool, POOL_WANTED, 'monotonic')}, 1")
-    _atomic_store(b, parties, pool, POOL_PARTIES, "monotonic")
-    _atomic_store(b, _core(b, pool, "-2"), pool, POOL_CALLER_CORE, "monotonic")
-    epoch = b.op(f"add i64 {_atomic_load(b, pool, POOL_EPOCH, 'monotonic')}, 1")
+def _publish(b: FnBuilder, pool: str, count: str, parties: str, pointers: dict[int, str]) -> None:
+    """Write every party's line: the stage's parameters, then the range."""
+    epoch = b.op(f"add i64 {_load(b, pool, POOL_EPOCH)}, 1")
+    b.do(f"store i64 {epoch}, ptr {_at(b, pool, POOL_EPOCH)}")
     high = b.op(f"shl i64 {epoch}, 32")
+    core = _core(b, pool, "-2")
     with b.loop("0", parties) as party:
+        line = _line(b, pool, party)
+        for index, pointer in pointers.items():
+            _atomic_store(b, pointer, line, index, "monotonic", "ptr")
+        _atomic_store(b, parties, line, PARTY_PARTIES, "monotonic")
+        _atomic_store(b, core, line, PARTY_CALLER_CORE, "monotonic")
         begin = b.op(f"udiv i64 {b.op(f'mul i64 {party}, {count}')}, {parties}")
         after = b.op(f"mul i64 {b.op(f'add i64 {party}, 1')}, {count}")
         end = b.op(f"udiv i64 {after}, {parties}")
         word = b.op(f"or i64 {b.op(f'or i64 {high}, {end}')}, {b.op(f'shl i64 {begin}, 16')}")
-        line = b.op(f"add i64 {b.op(f'mul i64 {party}, {POOL_LINE}')}, {POOL_RANGES}")
-        b.do(f"store atomic i64 {word}, ptr {_at(b, pool, line)} release, align 8")
-    _atomic_store(b, epoch, pool, POOL_EPOCH, "seq_cst")
+        _atomic_store(b, word, line, PARTY_RANGE, "release")
 
 
 def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> None:
@@ -318,7 +324,7 @@ def _sleep(b: FnBuilder, pool: str) -> None:
     asleep, unfit, awake = b.label("asleep"), b.label("stay"), b.label("awake")
     seen = _atomic_load(b, pool, POOL_WAKE, "acquire", "i32")
     _atomic_store(b, "1", pool, POOL_SLEEPERS, "seq_cst")
-    epoch = _atomic_load(b, pool, POOL_EPOCH, "seq_cst")
+    epoch = b.op(f"lshr i64 {_atomic_load(b, '%line', PARTY_RANGE, 'seq_cst')}, 32")
     work = b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")
     leave = b.op(f"icmp sge i64 %index, {_atomic_load(b, pool, POOL_WANTED, 'seq_cst')}")
     _branch(b, b.op(f"or i1 {work}, {leave}"), unfit, asleep)
@@ -347,8 +353,7 @@ def _rest(b: FnBuilder, pool: str, target: Target) -> None:
     with b.when(b.op(f"and i1 {b.op(f'icmp eq i64 {spins}, 0')}, {_has(b, pool, POOL_SYSCALL)}")):
         b.do(f"store i64 {_now(b, pool)}, ptr %since")
     b.do(f"store i64 {b.op(f'add i64 {spins}, 1')}, ptr %spins")
-    for _ in range(4):
-        _pause(b, target)
+    _pause(b, target)
     futex, nap, end = b.label("futex"), b.label("nap"), b.label("rested")
     _branch(b, _has(b, pool, POOL_SYSCALL), futex, nap)
     b.start(futex)
@@ -367,28 +372,31 @@ def _rest(b: FnBuilder, pool: str, target: Target) -> None:
     b.start(end)
 
 
+def _join_stage(b: FnBuilder, party: str) -> None:
+    """Work on the stage that was just published, unless this is the caller's core, Note [Resting]."""
+    core, caller = _core(b, "%pool", "-1"), _atomic_load(b, "%line", PARTY_CALLER_CORE, "monotonic")
+    with b.when(b.op(f"icmp ne i64 {core}, {caller}")):
+        ran = _claim_and_run(b, "%pool", party, _atomic_load(b, "%line", PARTY_PARTIES, "monotonic"))
+        with b.when(b.op(f"icmp ne i64 {ran}, 0")):
+            b.op(f"atomicrmw add ptr {_at(b, '%pool', POOL_DONE)}, i64 {ran} release, align 8")
+
+
 def _worker_text(target: Target) -> str:
     b = FnBuilder("jitgrad_worker", "ptr %pool, i64 %index")
     for slot in ("%spins", "%since", "%budget", "%epoch", "%ran", "%core"):
         b.do(f"{slot} = alloca i64")
         b.do(f"store i64 0, ptr {slot}")
     party = b.op("add i64 %index, 1")
+    offset = b.op(f"add i64 {b.op(f'mul i64 {party}, {POOL_LINE}')}, {POOL_PARTY}")
+    b.do(f"%line = getelementptr i64, ptr %pool, i64 {offset}")
     b.do("%time = alloca [2 x i64]")
     b.do(f"store i64 {_FIRST_SPIN_NS}, ptr %budget")
     with _forever(b) as (_, done):
-        epoch = _atomic_load(b, "%pool", POOL_EPOCH)
+        epoch = b.op(f"lshr i64 {_atomic_load(b, '%line', PARTY_RANGE)}, 32")
         with b.when(b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")):
             b.do(f"store i64 {epoch}, ptr %epoch")
             b.do("store i64 0, ptr %spins")
-            work, idle = b.label("work"), b.label("idle")
-            caller = _atomic_load(b, "%pool", POOL_CALLER_CORE, "monotonic")
-            _branch(b, b.op(f"icmp eq i64 {_core(b, '%pool', '-1')}, {caller}"), idle, work)
-            b.start(work)
-            ran = _claim_and_run(b, "%pool", party)
-            with b.when(b.op(f"icmp ne i64 {ran}, 0")):
-                b.op(f"atomicrmw add ptr {_at(b, '%pool', POOL_DONE)}, i64 {ran} release, align 8")
-            _jump(b, idle)
-            b.start(idle)
+            _join_stage(b, party)
         stay = b.label("stay")
         wanted = _atomic_load(b, "%pool", POOL_WANTED, "monotonic")
         _branch(b, b.op(f"icmp slt i64 %index, {wanted}"), stay, done)

@@ -23,7 +23,7 @@ from jitgrad.runtime.memory import _cached, _held, give, take
 
 __all__ = ["Storage"]
 
-_byte = ctypes.c_char
+_byte: Any = ctypes.c_char
 
 
 class Storage:
@@ -106,7 +106,7 @@ class Storage:
 
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
         """A writable NumPy view laid out as ``aval``; it keeps the storage alive."""
-        memory = (_byte * self.nbytes).from_address(self.addr)
+        memory: Any = (_byte * self.nbytes).from_address(self.addr)
         memory.storage = self
         dtype = aval.dtype
         size = dtype.itemsize
@@ -122,4 +122,5 @@ def _span(array: np.ndarray[Any, Any]) -> int:
     """Bytes from the first element to the end of the last, for non-negative strides."""
     if array.size == 0:
         return 0
-    return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    last: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    return array.itemsize + last

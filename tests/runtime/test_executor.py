@@ -50,6 +50,22 @@ def test_inputs_outputs_scalars_and_status() -> None:
         assert np.array_equal(out.array(make_aval((10,), float32)), x * np.float32(factor))
 
 
+@pytest.mark.parametrize("arena_nbytes", [0, 4096, 1 << 20])
+@pytest.mark.parametrize("with_scalar", [False, True])
+def test_the_arena_is_aligned_scratch_memory(arena_nbytes: int, with_scalar: bool) -> None:
+    """x -> arena -> out, where the arena may be the instance's own or lent."""
+    kernel = chain(1)
+    via = (1, 3) if arena_nbytes else (1, 2)
+    launches = ((Launch(kernel.address, via, 16, 8, 1.0),), (Launch(kernel.address, (via[1], 2), 16, 8, 1.0),))
+    scalars = ((0, True),) if with_scalar else ()
+    loaded = LoadedStep(NativeStep((1,), ((2, 64),), arena_nbytes, scalars, launches, kernel))
+    x = np.arange(16, dtype=np.float32)
+    out = Storage(64)
+    for _ in range(3):
+        loaded.run([Storage.from_array(x).addr], [out.addr], [1.5] * with_scalar)
+        assert np.array_equal(out.array(make_aval((16,), float32)), x**4)
+
+
 def test_status_is_cleared_by_each_run() -> None:
     kernel = counter()
     storage, _ = counts_of(4)
