@@ -47,6 +47,8 @@ def np_promoted(function: Any, dtype_rule: Any = result_dtype) -> Any:
         dtype = dtype_rule(*inputs)
         return function(*(np_operand(x, dtype) for x in inputs))
 
+    # for callers that know the inputs to be of the result dtype
+    rule.direct = function  # type: ignore[attr-defined]
     return rule
 
 

@@ -44,6 +44,8 @@ def _define_float_unary(name: str, np_function: Any, rule: Any, save: int | str 
     def numpy(x: Any) -> Any:
         return np_function(np_operand(x, float_dtype(x)))
 
+    numpy.direct = np_function  # type: ignore[attr-defined]  # for callers that know the input to be floating
+
     def lower_primitive(b: Any, x: Any) -> Any:
         return (lower or getattr(b, name))(operand(b, x, float_dtype(x)))
 

@@ -14,8 +14,9 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.eager_plan import EagerPlan, aval_args, find_plan
 from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
-from jitgrad.runtime.engine.op_node import make_op_node, saved_inputs
+from jitgrad.runtime.engine.op_node import build_node, make_op_node, saved_inputs
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 
@@ -28,11 +29,6 @@ def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[An
     if n < 0:
         return tuple(args[0]), args[1:]
     return args[:n], args[n:]
-
-
-def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
-    """Call the shape rule the way the operation takes its inputs."""
-    return op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params)
 
 
 def run_numpy(op: Op, arrays: list[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
@@ -68,21 +64,38 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     for x in inputs:
         if isinstance(x, TensorBase):
             avals.append(x._aval)
-            needs_any = needs_any or _in_graph(x)
+            if x._requires_grad or (x._base is not None and view_requires_grad(x)):
+                needs_any = True
         else:
             avals.append(x)
-    out_avals = aval_args(op, avals, params)
-    several = isinstance(out_avals, tuple)
-    out_avals = out_avals if several else (out_avals,)
-    if op.is_view:
-        outs = tuple(_make_view(inputs[0], a, bool(op.vjps)) for a in out_avals)
+    plan = find_plan(op, avals, params)
+    if plan.direct is not None:
+        outs: tuple[Any, ...] = (_run_direct(plan, inputs),)
+    elif op.is_view:
+        outs = tuple(_make_view(inputs[0], a, bool(op.vjps)) for a in plan.out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-        results = run_numpy(op, arrays, params, out_avals)
-        outs = tuple(new_tensor(a, *storage_from_result(r, arrays)) for r, a in zip(results, out_avals, strict=True))
+        results = run_numpy(op, arrays, params, plan.out_avals)
+        pairs = zip(results, plan.out_avals, strict=True)
+        outs = tuple(new_tensor(a, *storage_from_result(r, arrays)) for r, a in pairs)
     if needs_any and op.vjps and state.grad_enabled:
-        _join_graph(op, inputs, params, outs)
-    return outs if several else outs[0]
+        _join_graph(plan, inputs, outs)
+    return outs if plan.is_several else outs[0]
+
+
+def _run_direct(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
+    """Floating, row-major, one dtype: the NumPy function's result is what the aval says."""
+    assert plan.direct is not None
+    arrays = [x._array if isinstance(x, TensorBase) and x._array is not None else _array_of(x) for x in inputs]
+    with np.errstate(all="ignore"):
+        result = plan.direct(*arrays)
+    if result.base is not None or result is arrays[0]:
+        result = result.copy()
+    return new_tensor(plan.out_avals[0], Storage.from_array(result), result)
+
+
+def _array_of(x: Any) -> Any:
+    return x._ndarray() if isinstance(x, TensorBase) else x
 
 
 def _in_graph(x: Any) -> bool:
@@ -99,18 +112,21 @@ def _make_view(source: Any, aval: Aval, is_differentiable: bool) -> Any:
     return out
 
 
-def _join_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Give the floating outputs a Node."""
-    needs = _needs(op, inputs)
-    if not any(needs):
+    needs = tuple(
+        [
+            has_rule and isinstance(x, TensorBase) and x._requires_grad
+            for x, has_rule in zip(inputs, plan.differentiable, strict=True)
+        ]
+    )
+    if True not in needs:
         return
+    node = build_node(plan.op, *plan.graph(needs), inputs, outs)
     for nr, out in enumerate(outs):
         if out._aval.dtype.is_floating_point:
             out._requires_grad = True
             out._output_nr = nr
-    node = make_op_node(op, inputs, outs, params, needs)
-    for out in outs:
-        if out._requires_grad:
             out._grad_fn = node
 
 

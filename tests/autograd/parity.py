@@ -15,7 +15,7 @@ from jitgrad.dtypes import float32, float64, int64
 
 J = SimpleNamespace(
     **functions.PUBLIC,
-    Tensor=jitgrad.tensor.Tensor,
+    Tensor=jitgrad.Tensor,
     autograd=autograd,
     no_grad=autograd.no_grad,
     enable_grad=autograd.enable_grad,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
@@ -19,7 +18,7 @@ from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariabl
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["OpNode", "make_op_node", "saved_inputs"]
+__all__ = ["BackwardPlan", "OpNode", "build_node", "make_op_node", "plan_of", "saved_inputs"]
 
 
 class BackwardPlan(NamedTuple):
@@ -163,10 +162,11 @@ def _edge_of(tensor: Any) -> Edge:
 
 def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:
     """Positions of the inputs that a node would save: what an in-place form must keep a copy of."""
-    return _plan_of(op, needs).inputs
+    return plan_of(op, needs).inputs
 
 
-def _plan_of(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+def plan_of(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    """The plan for one choice of inputs that need gradients; made once."""
     plan = _PLANS.get((op, needs))
     if plan is None:
         plan = _PLANS.setdefault((op, needs), _make_plan(op, needs))
@@ -185,37 +185,37 @@ def make_op_node(
         params: the static parameters.
         needs: which inputs need a gradient; at least one.
     """
-    plan = _PLANS.get((op, needs)) or _plan_of(op, needs)
+    avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
+    context = RuleContext(avals, tuple([x._aval for x in outputs]), params, needs)
+    return build_node(op, plan_of(op, needs), context, inputs, outputs)
+
+
+def build_node(
+    op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
+) -> OpNode:
+    """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
     node = OpNode.__new__(OpNode)
     edges = []
-    avals: list[Aval | None] = []
     topological_nr = -1
-    for tensor, needed in zip(inputs, needs):  # noqa: B905 (equal by construction; this is the eager hot path)
+    for tensor, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
         if needed:
             edge = _edge_of(tensor)
             edges.append(edge)
             below = edge[0].topological_nr
             if below > topological_nr:
                 topological_nr = below
-            avals.append(tensor._aval)
         else:
             edges.append(INVALID_EDGE)
-            avals.append(tensor._aval if isinstance(tensor, TensorBase) else None)
     node.next_edges = tuple(edges)
     node.topological_nr = topological_nr + 1
     node.sequence_nr = next_sequence_nr()
     node.hooks = None
-    node.input_metadata = out_avals = tuple([x._aval for x in outputs])
+    node.input_metadata = context.out_avals
     node.op = op
     node.plan = plan
-    node.context = RuleContext(tuple(avals), out_avals, params, needs)
-    saved = [_save_input(inputs[i]) for i in plan.inputs]
+    node.context = context
+    saved = [SavedVariable(x) if isinstance(x := inputs[i], TensorBase) else x for i in plan.inputs]
     for number in plan.outputs:
         saved.append(SavedVariable(outputs[number], number))
     node.saved = tuple(saved)
     return node
-
-
-def _save_input(value: Any) -> Any:
-    """A number needs no check."""
-    return SavedVariable(value) if isinstance(value, TensorBase) else value

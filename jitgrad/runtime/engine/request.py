@@ -116,8 +116,8 @@ def _seed(index: int, root: Any, grad: Any) -> Any:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._aval.shape != root._aval.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a shape "
-            f"of {root._aval.shape}."
+            f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a "
+            f"shape of {root._aval.shape}."
         )
     return grad
 
