@@ -81,17 +81,29 @@ def sign(x: Lanes) -> Lanes:
     return (x > 0).convert(x.scalar) - (x < 0).convert(x.scalar)
 
 
-def _guarded(x: Lanes, y: Lanes, instruction: str) -> Lanes:
-    """sdiv or srem that cannot trap: by 0 it is 0, by -1 it wraps."""
+def _quotient(x: Lanes, y: Lanes) -> Lanes:
+    """x / y of integers, truncated. It cannot trap: by 0 it is 0, by -1 it wraps.
+
+    32-bit lanes divide in float64, which is exact enough: x / y is at least 1 / |y| away from the next integer, and its
+    rounding error is at most 2^-21 / |y|. No vector unit divides integers.
+    """
     zero, minus_one = y.eq(0), y.eq(-1)
-    result = x._binary(instruction, select(zero | minus_one, 1, y))
-    by_minus_one = -x if instruction == "sdiv" else x.const(0)
-    return select(zero, 0, select(minus_one, by_minus_one, result))
+    safe = select(zero | minus_one, 1, y)
+    if x.scalar == "i32":
+        result = (x.convert("double") / safe.convert("double")).convert("i32", "fptosi")
+    else:
+        result = x._binary("sdiv", safe)
+    return select(zero, 0, select(minus_one, -x, result))
+
+
+def _remainder(x: Lanes, y: Lanes) -> Lanes:
+    """x - y trunc(x / y); 0 for y = 0."""
+    return select(y.eq(0), 0, x - _quotient(x, y) * y)
 
 
 def div(x: Lanes, y: Lanes) -> Lanes:
     """True quotient of floats; of integers, truncated."""
-    return x / y if x.is_float else _guarded(x, y, "sdiv")
+    return x / y if x.is_float else _quotient(x, y)
 
 
 def _crossed(rest: Lanes, y: Lanes) -> Lanes:
@@ -102,19 +114,19 @@ def _crossed(rest: Lanes, y: Lanes) -> Lanes:
 def floordiv(x: Lanes, y: Lanes) -> Lanes:
     if x.is_float:
         return float_floordiv(x, y)
-    quotient = _guarded(x, y, "sdiv")
+    quotient = _quotient(x, y)
     rest = x - quotient * y
     return select(y.eq(0), 0, select(_crossed(rest, y), quotient - 1, quotient))
 
 
 def fmod(x: Lanes, y: Lanes) -> Lanes:
-    return float_fmod(x, y) if x.is_float else _guarded(x, y, "srem")
+    return float_fmod(x, y) if x.is_float else _remainder(x, y)
 
 
 def mod(x: Lanes, y: Lanes) -> Lanes:
     if x.is_float:
         return float_mod(x, y)
-    rest = _guarded(x, y, "srem")
+    rest = _remainder(x, y)
     return select(_crossed(rest, y), rest + y, rest)
 
 

@@ -38,10 +38,15 @@ class ExpRange:
     saturate: float
 
 
+def _range(high_bits: int, overflow: float, underflow: float, saturate: float) -> ExpRange:
+    high, low = split_constant(LN2, high_bits)
+    return ExpRange(high, low, overflow, underflow, saturate)
+
+
 LN2 = Fraction("0.6931471805599453094172321214581765680755001343602552541206800094933936")
 RANGES = {
-    "float": ExpRange(*split_constant(LN2, 15), 89.0, -105.0, 18.0),
-    "double": ExpRange(*split_constant(LN2, 41), 710.0, -746.0, 38.0),
+    "float": _range(15, 89.0, -105.0, 18.0),
+    "double": _range(41, 710.0, -746.0, 38.0),
 }
 
 
@@ -81,6 +86,12 @@ def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
     half = (n_bits << (mantissa - 1)) & (-1 << mantissa)  # (n >> 1) in the exponent field
     rest = (n_bits << mantissa) - half
     return (x * (half + one).as_float()) * (rest + one).as_float()
+
+
+def scale_down(x: Lanes, n_bits: Lanes) -> Lanes:
+    """x * 2^n for x near 1 and n <= 0: cheaper than ``scale_by_power``."""
+    spare = x.fmt.mantissa + 2
+    return (x * power_of_two(n_bits + spare)) * math.ldexp(1.0, -spare)
 
 
 def exp_unscaled(x: Lanes) -> tuple[Lanes, Lanes]:
@@ -142,7 +153,7 @@ def _logistic(numerator: Lanes, e: Lanes, may_be_large: bool) -> Lanes:
 
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + e) for x >= 0 and e / (1 + e) below, with e = exp(-|x|): small results keep their precision."""
-    e = scale_by_power(*exp_unscaled((-x.abs()).at_least(RANGES[x.scalar].underflow)))
+    e = scale_down(*exp_unscaled((-x.abs()).at_least(RANGES[x.scalar].underflow)))
     return _logistic(select(x < 0.0, e, 1.0), e, may_be_large=False)
 
 

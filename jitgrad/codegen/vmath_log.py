@@ -38,8 +38,8 @@ def _split(x: Lanes) -> tuple[Lanes, Lanes]:
     subnormal = x < fmt.min_normal
     x = select(subnormal, x * math.ldexp(1.0, fmt.mantissa), x)
     field = _exponent_field(x)
-    k = (field >> fmt.mantissa).convert(x.scalar) + select(subnormal, x.const(-float(fmt.mantissa)), x.const(0.0))
-    return k, (x.bits() - field).as_float() - 1.0
+    k = (field >> x.fmt.mantissa).convert(x.scalar)
+    return select(subnormal, k - float(fmt.mantissa), k), (x.bits() - field).as_float() - 1.0
 
 
 def _log_of(k: Lanes, f: Lanes) -> Lanes:
@@ -111,8 +111,7 @@ def _pow32(x: Lanes, y: Lanes) -> Lanes:
     """float32 x^y for x >= 0, by way of float64: 2^(y log2 x) with a relative error of 2^-40 in the logarithm."""
     x, y = x.convert("double"), y.convert("double")
     field = _exponent_field(x)
-    k = (field >> x.fmt.mantissa).convert("i32").convert("double")
-    f = (x.bits() - field).as_float() - 1.0
+    k, f = (field >> x.fmt.mantissa).convert(x.scalar), (x.bits() - field).as_float() - 1.0
     s = f / (f + 2.0)
     z = s * s
     log2_m = s * z.mad(z.poly(COEFS["POW_LOG2", "double"]), 2 * float(INV_LN2))

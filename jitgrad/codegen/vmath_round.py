@@ -7,6 +7,7 @@ Must not know: the functions above it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from jitgrad.codegen.vmath_core import Lanes, select
 
@@ -32,7 +33,7 @@ def _corrected(x: Lanes, predicate: str, step: float) -> Lanes:
     return select(near.cmp(predicate, x), near + step, near).copysign(x)
 
 
-_ROUND = {
+_ROUND: dict[str, Callable[[Lanes], Lanes]] = {
     "roundeven": _roundeven,
     "floor": lambda x: _corrected(x, "ogt", -1.0),
     "ceil": lambda x: _corrected(x, "olt", 1.0),
