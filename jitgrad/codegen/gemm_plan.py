@@ -19,10 +19,11 @@ __all__ = ["choose_spec", "gemm_launch"]
 # Register tiles, (rows, vectors). One vector of B and rows read as broadcast operands of the multiply-add keep a core
 # with 32 registers busy with 8 chains, so one small tile serves nearly everything; a large product gains from a tile
 # that reads A and B less often. Few rows want more vectors, to have as many chains.
-_TILES_32 = ((8, 1), (4, 2), (2, 4), (1, 8), (1, 1), (2, 1), (4, 1))
-_TILES_16 = ((6, 2), (4, 2), (2, 2), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
-_TILES_SCALAR = ((4, 1), (1, 1))
-_LARGE_TILE_32 = (8, 2)
+Tile = tuple[int, int]
+_TILES_32: tuple[Tile, ...] = ((8, 1), (4, 2), (2, 4), (1, 8), (1, 1), (2, 1), (4, 1))
+_TILES_16: tuple[Tile, ...] = ((6, 2), (4, 2), (2, 2), (1, 4), (8, 1), (4, 1), (2, 1), (1, 1))
+_TILES_SCALAR: tuple[Tile, ...] = ((4, 1), (1, 1))
+_LARGE_TILE_32: Tile = (8, 2)
 _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _LARGE = 40e6  # multiply-adds
 _LARGE_WALK = 16e6  # the same, with A transposed: each k is another line, perhaps another page
@@ -41,7 +42,7 @@ def _walks(a_strides: tuple[int, int, int], itemsize: int) -> bool:
     return abs(a_strides[2]) * itemsize >= 1024
 
 
-def _tile(m: int, n: int, k: int, walks: bool, b_unit: str, width: int, target: Target) -> tuple[int, int]:
+def _tile(m: int, n: int, k: int, walks: bool, b_unit: str, width: int, target: Target) -> Tile:
     """The register tile for a shape. Every tile is correct for every shape."""
     if target.width == 1:
         tiles = _TILES_SCALAR
@@ -53,15 +54,16 @@ def _tile(m: int, n: int, k: int, walks: bool, b_unit: str, width: int, target: 
             large = _LARGE_WALK if walks else _LARGE if b_unit == "n" else math.inf
             if m * n * k >= large:
                 return _LARGE_TILE_32
-    return min(tiles, key=lambda tile: _tile_cost(min(m, 48), min(n, 48 * width), *tile, width))
+    return min(tiles, key=lambda tile: _tile_cost(min(m, 48), min(n, 48 * width), tile, width))
 
 
 def _ceil(x: int, step: int) -> int:
     return -(-x // step) * step
 
 
-def _tile_cost(m: int, n: int, rows: int, vectors: int, width: int) -> float:
+def _tile_cost(m: int, n: int, tile: Tile, width: int) -> float:
     """Cycles per k with padding, to compare tiles: multiply-adds, or loads (B's vectors straddle two cache lines)."""
+    rows, vectors = tile
     cycles = max(rows * vectors, 2 * vectors + 0.5 * rows, _LATENCY)
     return _ceil(m, rows) // rows * (_ceil(n, vectors * width) // (vectors * width)) * (cycles + 0.5)
 
@@ -142,5 +144,7 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int) -> tuple[int, int]:
     rows = max(_UNIT_FLOP / flop_per_row, _PACK_ROWS if spec.copy else 0, spec.rows)
     blocks = -(-m // int(min(rows, most)))
     rows = min(_ceil(-(-m // max(1, blocks)), spec.rows), most // spec.rows * spec.rows)
-    panels = max(1, int(_UNIT_FLOP_LEAST / (rows * flop_per_row + 1)))
+    panels = 1
+    while panels * rows * flop_per_row < _UNIT_FLOP_LEAST / 2 and panels * spec.columns < n:
+        panels *= 2
     return max(rows, spec.rows), panels * spec.columns
