@@ -12,8 +12,8 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 #          the number of threads, so results do not either.
 # A task is five words: kernel address, address of args, begin, end, reserved.
 # A stage is three words: first task, one past its last task, flags (STAGE_SHARE: worth sharing with the pool;
-# STAGE_WAKE: worth waking sleeping workers for). All tasks of a stage are independent; a stage starts when the one before
-# it has ended. A shared stage has at most MAX_STAGE_TASKS tasks.
+# STAGE_WAKE: worth waking sleeping workers for). All tasks of a stage are independent; a stage starts when the one
+# before it has ended. A stage has at most MAX_STAGE_TASKS tasks.
 # A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool block,
 # address of the abort word, reserved, reserved.
 # ``i64 driver(ptr record)`` returns bufs[0], the status word: 0, or what a kernel wrote there. The driver clears it
@@ -25,8 +25,8 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # cache lines. EPOCH: number of the last shared stage. BUSY: a program has the pool. REST: run alone until the cycle
 # counter reaches this. DONE: tasks run by workers, ever. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE.
 # WANTED: how many workers there should be. PARTY: a line for the caller, then one per worker, see ``PARTY_*`` and
-# codegen/driver.py, Note [Fork and join]: tasks not yet claimed, the stage's bufs, tasks and abort word, the number of
-# parties, the core that the caller is on.
+# codegen/stage_sharing.py, Note [Fork and join]: tasks not yet claimed; the stage's bufs, tasks and abort word; the
+# number of parties; the core that the caller is on.
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
 # sched_getcpu; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.

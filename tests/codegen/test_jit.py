@@ -117,11 +117,12 @@ def test_a_held_kernel_outlives_the_table() -> None:
 
 
 def test_idle_kernels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = len(jit._loaded)  # by other tests
     monkeypatch.setattr(jit, "MAX_IDLE_KERNELS", 3)
     for value in range(100, 110):
         compile_kernels([constant(value)])
     gc.collect()
-    assert len(jit._loaded) <= 3
+    assert len(jit._loaded) <= held + 3
 
 
 def test_threads_compile_each_kernel_once() -> None:
@@ -143,7 +144,8 @@ def test_threads_compile_each_kernel_once() -> None:
 def test_second_process_compiles_nothing(cache_dir: Path) -> None:
     script = """
 import json
-from jitgrad.codegen.driver import driver_source, worker_source
+from jitgrad.codegen.driver import driver_source
+from jitgrad.codegen.worker import worker_source
 from jitgrad.codegen.jit import compile_kernels
 from jitgrad.codegen.target import host_target
 from jitgrad.events import stats

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from jitgrad.abi import Launch, NativeStep
-from jitgrad.codegen.driver import driver_source, worker_source
+from jitgrad.codegen.driver import driver_source
 from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
 from jitgrad.codegen.target import host_target
 from jitgrad.codegen.text import FnBuilder
+from jitgrad.codegen.worker import worker_source
 from jitgrad.runtime import executor
 
 
