@@ -1,0 +1,448 @@
+"""Sample inputs for every entry of the operation table, and what PyTorch computes from them.
+
+A new operation needs a line here: ``test_rules.test_every_operation_has_a_sample`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.dtypes import bool_, float32, float64, int64
+from jitgrad.ops.aval import make_aval
+
+__all__ = ["SPECS", "Sample"]
+
+
+class Sample(NamedTuple):
+    """One use of an operation.
+
+    Attributes:
+        inputs: arrays and numbers; a list stands for a list of tensors.
+        params: static parameters.
+        torch: ``torch(t, *inputs)``, the same result by PyTorch; None for operations that only derivatives use, which
+            the second-order tests of what they are derived from cover.
+    """
+
+    inputs: tuple[Any, ...]
+    params: tuple[Any, ...] = ()
+    torch: Callable[..., Any] | None = None
+
+
+_rng = np.random.default_rng(7)
+
+
+def f(*shape: int, low: float = -2.0, high: float = 2.0) -> Any:
+    return np.asarray(_rng.uniform(low, high, shape))
+
+
+def pos(*shape: int) -> Any:
+    return f(*shape, low=0.3, high=2.5)
+
+
+def ints(*shape: int, low: int = -5, high: int = 6) -> Any:
+    return np.asarray(_rng.integers(low, high, shape))
+
+
+def nonzero_ints(*shape: int) -> Any:
+    return ints(*shape, low=1, high=5) * np.where(_rng.random(shape) < 0.5, -1, 1)
+
+
+def mask(*shape: int) -> Any:
+    return np.asarray(_rng.random(shape) < 0.5)
+
+
+def _unary() -> dict[str, list[Sample]]:
+    domains = {"log": pos, "log2": pos, "log10": pos, "log1p": pos, "sqrt": pos, "rsqrt": pos, "reciprocal": pos}
+    inner = {"asin", "acos", "tan"}
+    names = (
+        "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal "
+        "abs floor ceil trunc round sign neg relu"
+    )
+    specs: dict[str, list[Sample]] = {}
+    for name in names.split():
+        x = f(3, 5, low=-0.9, high=0.9) if name in inner else domains.get(name, f)(3, 5)
+        specs[name] = [Sample((x,), (), lambda t, x, name=name: getattr(t, name)(x))]
+        if name not in inner and name != "relu":
+            whole = np.abs(ints(4)) + 1 if name in domains else ints(4)
+            specs[name].append(Sample((whole,), (), specs[name][0].torch))
+    return specs
+
+
+def _binary() -> dict[str, list[Sample]]:
+    rows: dict[str, tuple[str, Any, Any]] = {
+        "add": ("add", f(3, 4), f(4)),
+        "sub": ("sub", f(3, 1), f(2, 1, 4)),
+        "mul": ("mul", f(3, 4), f()),
+        "div": ("div", f(3, 4), pos(3, 4)),
+        "maximum": ("maximum", f(3, 4), f(3, 1)),
+        "minimum": ("minimum", f(3, 4), f(3, 1)),
+        "remainder": ("remainder", f(3, 4, low=-5, high=5), pos(3, 4)),
+        "fmod": ("fmod", f(3, 4, low=-5, high=5), pos(3, 4)),
+        "floor_divide": ("floor_divide", f(3, 4, low=-5, high=5), pos(3, 4)),
+        "atan2": ("atan2", f(3, 4), pos(4)),
+        "logaddexp": ("logaddexp", f(3, 4), f(4)),
+        "pow": ("pow", pos(3, 4), f(4)),
+        **{name: (name, ints(3, 4) * 1.0, ints(4) * 1.0) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+        **{name: (name, ints(3, 4, low=0, high=2) * 1.0, ints(4)) for name in ("logical_and", "logical_or", "logical_xor")},
+        **{name: (name, ints(3, 4), ints(4)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    }
+    specs = {
+        op: [Sample((x, y), (), lambda t, x, y, name=name: getattr(t, name)(x, y))] for op, (name, x, y) in rows.items()
+    }
+    for op in ("add", "sub", "mul", "div", "remainder", "fmod", "floor_divide"):
+        specs[op].append(Sample((ints(3, 4), nonzero_ints(4)), (), specs[op][0].torch))
+        specs[op].append(Sample((f(3), 2.5), (), specs[op][0].torch))
+    specs["div_trunc"] = [
+        Sample((x, y), (), lambda t, x, y: t.div(x, y, rounding_mode="trunc"))
+        for x, y in ((f(3, 4, low=-5, high=5), pos(4)), (ints(3, 4), nonzero_ints(4)))
+    ]
+    specs["pow"] += [
+        Sample((2.0, f(3)), (), lambda t, x, y: t.pow(x, y)),
+        Sample((f(3), 2), (), lambda t, x, y: x**y),
+        Sample((ints(4), np.abs(ints(4))), (), lambda t, x, y: x**y),
+    ]
+    specs["pow_scalar"] = [
+        Sample((pos(3, 4),), (e,), lambda t, x, e=e: x**e) for e in (0, 1, 2, 3, 4, 0.5, -0.5, -1, -2, 1.7, -3)
+    ] + [Sample((ints(4),), (3,), lambda t, x: x**3), Sample((ints(4, low=1),), (1.5,), lambda t, x: x**1.5)]
+    return specs
+
+
+def _selection() -> dict[str, list[Sample]]:
+    return {
+        "add_scaled": [Sample((f(3, 4), f(4), -0.3), (), lambda t, x, y, a: t.add(x, y, alpha=a))],
+        "sub_scaled": [Sample((f(3, 4), f(4), -0.3), (), lambda t, x, y, a: t.sub(x, y, alpha=a))],
+        "clamp": [Sample((f(3, 4), -0.5, 0.7), (), lambda t, x, a, b: t.clamp(x, a, b))],
+        "clamp_tensor": [
+            Sample((f(3, 4), f(4, low=-1, high=0), f(3, 1, low=0, high=1)), (), lambda t, x, a, b: t.clamp(x, a, b))
+        ],
+        "clamp_min": [
+            Sample((f(3, 4), 0.2), (), lambda t, x, a: t.clamp(x, min=a)),
+            Sample((f(3, 4), f(4)), (), lambda t, x, a: t.clamp(x, min=a)),
+            Sample((ints(5), 1.5), (), lambda t, x, a: t.clamp(x, min=a)),
+        ],
+        "clamp_max": [Sample((f(3, 4), 0.2), (), lambda t, x, a: t.clamp(x, max=a))],
+        "where": [
+            Sample((mask(3, 4), f(4), f(3, 1)), (), lambda t, c, x, y: t.where(c, x, y)),
+            Sample((mask(3, 4), f(4), 0.0), (), lambda t, c, x, y: t.where(c, x, y)),
+        ],
+        "lerp": [
+            Sample((f(3, 4), f(3, 4), 0.3), (), lambda t, x, y, w: t.lerp(x, y, w)),
+            Sample((f(3, 4), f(3, 4), f(3, 4, low=0, high=1)), (), lambda t, x, y, w: t.lerp(x, y, w)),
+        ],
+        "addcmul": [Sample((f(3, 4), f(4), f(3, 1), 0.7), (), lambda t, x, a, b, v: t.addcmul(x, a, b, value=v))],
+        "addcdiv": [Sample((f(3, 4), f(4), pos(3, 1), 0.7), (), lambda t, x, a, b, v: t.addcdiv(x, a, b, value=v))],
+        "logical_not": [Sample((ints(4),), (), lambda t, x: t.logical_not(x))],
+        "bitwise_not": [
+            Sample((ints(4),), (), lambda t, x: ~x),
+            Sample((mask(4),), (), lambda t, x: ~x),
+        ],
+        **{
+            name: [
+                Sample((np.array([1.0, np.nan, np.inf, -np.inf]),), (), lambda t, x, name=name: getattr(t, name)(x)),
+                Sample((ints(4),), (), lambda t, x, name=name: getattr(t, name)(x)),
+            ]
+            for name in ("isnan", "isinf", "isfinite")
+        },
+        "isclose": [Sample((f(4), f(4)), (1e-5, 1e-8, False), lambda t, x, y: t.isclose(x, y))],
+    }
+
+
+def _reductions() -> dict[str, list[Sample]]:
+    x = f(2, 3, 4)
+    cases: list[tuple[Any, bool]] = [(None, False), (1, True), ((0, -1), False)]
+    specs: dict[str, list[Sample]] = {}
+    for name in ("sum", "mean"):
+        specs[name] = [Sample((x,), (None, False, None), lambda t, x, name=name: getattr(t, name)(x))]
+        specs[name + "_dim"] = [
+            Sample((x,), (dim, keep, None), lambda t, x, n=name, d=dim, k=keep: getattr(t, n)(x, d, k))
+            for dim, keep in cases[1:]
+        ]
+    specs["sum"].append(Sample((mask(3, 4),), (None, False, None), lambda t, x: x.sum()))
+    specs["sum"].append(Sample((f(),), (None, False, None), lambda t, x: x.sum()))
+    specs["prod"] = [
+        Sample((a,), (None, False), lambda t, x: x.prod()) for a in (f(2, 3), np.array([1.0, 0.0, 3.0, 0.0]), ints(5))
+    ]
+    specs["prod_dim"] = [Sample((x,), (1, True), lambda t, x: x.prod(1, True))]
+    for name in ("var", "std"):
+        specs[name] = [
+            Sample((x,), (d, c, k), lambda t, x, n=name, d=d, c=c, k=k: getattr(t, n)(x, d, correction=c, keepdim=k))
+            for (d, k), c in zip(cases, (1, 0, 1), strict=True)
+        ]
+    for name in ("amax", "amin"):
+        specs[name] = [
+            Sample((x,), (d, k), lambda t, x, n=name, d=d, k=k: getattr(t, n)(x, () if d is None else d, k))
+            for d, k in cases
+        ] + [Sample((np.array([1.0, 3.0, 3.0, 1.0]),), (0, False), lambda t, x, n=name: getattr(t, n)(x, 0))]
+    for name in ("max", "min"):
+        specs[name] = [Sample((x,), (), lambda t, x, n=name: getattr(t, n)(x))]
+        specs[name].append(Sample((np.array([3.0, 1.0, 3.0, 1.0]),), (), specs[name][0].torch))
+        specs[name + "_dim"] = [
+            Sample((x,), (d, k), lambda t, x, n=name, d=d, k=k: tuple(getattr(t, n)(x, d, k)))
+            for d, k in ((1, False), (-1, True))
+        ]
+    for name in ("argmax", "argmin"):
+        specs[name] = [
+            Sample((x,), (d, k), lambda t, x, n=name, d=d, k=k: getattr(t, n)(x, d, k))
+            for d, k in ((None, False), (1, False), (-1, True))
+        ]
+    specs["linalg_vector_norm"] = [
+        Sample((x,), (float(p), d, k), lambda t, x, p=p, d=d, k=k: t.linalg.vector_norm(x, p, d, k))
+        for p in (2, 1, 3, 0, float("inf"), -float("inf"))
+        for d, k in cases[:2]
+    ]
+    for name in ("any", "all"):
+        specs[name] = [
+            Sample((mask(3, 4),), (None, False), lambda t, x, n=name: getattr(t, n)(x)),
+            Sample((ints(3, 4, low=0, high=2),), (1, True), lambda t, x, n=name: getattr(t, n)(x, 1, True)),
+        ]
+    specs["count_nonzero"] = [Sample((ints(3, 4, low=0, high=2),), (1,), lambda t, x: t.count_nonzero(x, 1))]
+    specs["cumsum"] = [Sample((x,), (1,), lambda t, x: x.cumsum(1)), Sample((ints(4),), (0,), lambda t, x: x.cumsum(0))]
+    specs["_softmax"] = [Sample((x,), (d,), lambda t, x, d=d: x.softmax(d)) for d in (1, -1)]
+    specs["_log_softmax"] = [Sample((x,), (d,), lambda t, x, d=d: x.log_softmax(d)) for d in (0, -1)]
+    specs["logsumexp"] = [
+        Sample((x,), ((0, 1), True), lambda t, x: x.logsumexp((0, 1), True)),
+        Sample((x,), (-1, False), lambda t, x: x.logsumexp(-1)),
+    ]
+    return specs
+
+
+def _views() -> dict[str, list[Sample]]:
+    x = f(2, 3, 4)
+    return {
+        "view": [Sample((x,), ((4, -1),), lambda t, x: x.view(4, -1))],
+        "unsafe_view": [Sample((x,), ((4, -1),), lambda t, x: x.view(4, -1))],
+        "detach": [Sample((x,), (), lambda t, x: x.detach())],
+        "alias": [Sample((x,), (), lambda t, x: x[:])],
+        "transpose": [Sample((x,), (0, -1), lambda t, x: x.transpose(0, -1))],
+        "t": [Sample((f(2, 3),), (), lambda t, x: x.t())],
+        "permute": [Sample((x,), ((2, 0, 1),), lambda t, x: x.permute(2, 0, 1))],
+        "expand": [Sample((f(3, 1),), ((2, -1, 4),), lambda t, x: x.expand(2, -1, 4))],
+        "squeeze": [
+            Sample((f(1, 3, 1),), (None,), lambda t, x: x.squeeze()),
+            Sample((f(1, 3, 1),), (-1,), lambda t, x: x.squeeze(-1)),
+        ],
+        "unsqueeze": [Sample((x,), (-2,), lambda t, x: x.unsqueeze(-2))],
+        "select": [Sample((x,), (1, -1), lambda t, x: x.select(1, -1))],
+        "slice": [
+            Sample((x,), (2, 1, None, 2), lambda t, x: x[:, :, 1::2]),
+            Sample((x,), (1, -2, 9, 1), lambda t, x: x[:, -2:9]),
+        ],
+        "diagonal": [
+            Sample((f(2, 4, 3),), (1, 1, 2), lambda t, x: x.diagonal(1, 1, 2)),
+            Sample((f(4, 3, 2),), (-1, 0, 1), lambda t, x: x.diagonal(-1, 0, 1)),
+        ],
+        "unfold": [Sample((f(2, 7, 3),), (1, 3, 2), lambda t, x: x.unfold(1, 3, 2))],
+        "as_strided": [Sample((f(12),), ((3, 3), (2, 1), 1), lambda t, x: x.as_strided((3, 3), (2, 1), 1))],
+        "slice_backward": [
+            Sample((f(2, 3),), ((2, 9), 1, 1, 8, 3)),
+            Sample((f(2, 3),), ((2, 5), 1, 2, 5, 1)),
+            Sample((f(2, 0),), ((2, 5), 1, 2, 2, 1)),
+        ],
+        "diagonal_backward": [Sample((f(2, 2),), ((2, 4, 3), 1, 1, 2)), Sample((f(2, 3),), ((4, 3, 2), -1, 0, 1))],
+        "unfold_backward": [Sample((f(2, 3, 3, 3),), ((2, 7, 3), 1, 3, 2))],
+        "as_strided_backward": [Sample((f(3, 3),), (make_aval((12,), float64), (3, 3), (2, 1), 1))],
+    }
+
+
+def _joining() -> dict[str, list[Sample]]:
+    x = f(2, 3)
+    return {
+        "cat": [
+            Sample(([x, f(2, 1), f(2, 2)],), (1,), lambda t, xs: t.cat(xs, 1)),
+            Sample(([x, ints(1, 3)],), (0,), lambda t, xs: t.cat(xs, 0)),
+        ],
+        "stack": [Sample(([x, f(2, 3)],), (-1,), lambda t, xs: t.stack(xs, -1))],
+        "flip": [Sample((f(2, 3, 4),), ((0, -1),), lambda t, x: x.flip(0, -1))],
+        "roll": [Sample((f(2, 5),), ((1, -2), (0, 1)), lambda t, x: x.roll((1, -2), (0, 1)))],
+        "repeat": [Sample((x,), ((2, 1, 3),), lambda t, x: x.repeat(2, 1, 3))],
+        "constant_pad": [
+            Sample((x,), ((1, -1), (0, 2), 0.5), lambda t, x: t.nn.functional.pad(x, (-1, 2, 1, 0), value=0.5))
+        ],
+    }
+
+
+def _products() -> dict[str, list[Sample]]:
+    linear = lambda t, *args: t.nn.functional.linear(*args)  # noqa: E731
+    return {
+        "mm": [
+            Sample((f(3, 4), f(4, 5)), (), lambda t, x, y: x.mm(y)),
+            Sample((ints(3, 4), ints(4, 5)), (), lambda t, x, y: x.mm(y)),
+        ],
+        "bmm": [Sample((f(2, 3, 4), f(2, 4, 5)), (), lambda t, x, y: x.bmm(y))],
+        "mv": [Sample((f(3, 4), f(4)), (), lambda t, x, y: x.mv(y))],
+        "dot": [Sample((f(4), f(4)), (), lambda t, x, y: x.dot(y))],
+        "addmm": [
+            Sample((f(5), f(3, 4), f(4, 5)), (0.5, 2), lambda t, b, x, y: t.addmm(b, x, y, beta=0.5, alpha=2)),
+            Sample((f(3, 5), f(3, 4), f(4, 5)), (1, 1), lambda t, b, x, y: t.addmm(b, x, y)),
+        ],
+        "linear": [Sample((f(3, 4), f(5, 4), f(5)), (), linear)],
+        "linear_nobias": [Sample((f(3, 4), f(5, 4)), (), linear)],
+    }
+
+
+def _indexing() -> dict[str, list[Sample]]:
+    x, i, j = f(4, 5, 6), np.array([0, 3, 3]), np.array([[4], [1]])
+    specs: dict[str, list[Sample]] = {
+        "index1": [Sample((x, i), ((1,),), lambda t, x, i: x[:, i]), Sample((x, j), ((2,),), lambda t, x, j: x[..., j])],
+        "index2": [
+            Sample((x, i, j), ((0, 1),), lambda t, x, i, j: x[i, j]),
+            Sample((x, i, j), ((0, 2),), lambda t, x, i, j: x[i, :, j]),
+        ],
+        "index3": [Sample((x, i, j, i), ((0, 1, 2),), lambda t, x, i, j, k: x[i, j, k])],
+        "gather": [Sample((f(3, 4), ints(2, 3, low=0, high=4)), (1,), lambda t, x, i: x.gather(1, i))],
+        "scatter_add": [
+            Sample((f(3, 4), ints(2, 3, low=0, high=3), f(2, 4)), (0,), lambda t, x, i, s: x.scatter_add(0, i, s))
+        ],
+        "index_select": [Sample((f(3, 4), np.array([3, 0, 3])), (1,), lambda t, x, i: x.index_select(1, i))],
+        "embedding": [
+            Sample((f(5, 3), ints(2, 4, low=0, high=5)), (-1,), lambda t, w, i: t.nn.functional.embedding(i, w)),
+            Sample((f(5, 3), np.array([1, 2, 1])), (1,), lambda t, w, i: t.nn.functional.embedding(i, w, padding_idx=1)),
+        ],
+        "masked_fill": [
+            Sample((f(3, 4), mask(4), 1.5), (), lambda t, x, m, v: x.masked_fill(m, v)),
+            Sample((f(3, 4), mask(3, 4), f()), (), lambda t, x, m, v: x.masked_fill(m, v)),
+        ],
+        "tril": [Sample((f(3, 4),), (1,), lambda t, x: x.tril(1))],
+        "triu": [Sample((f(2, 3, 4),), (-1,), lambda t, x: x.triu(-1))],
+    }
+    put = lambda t, x, v, *i: x.index_put(i, v)  # noqa: E731
+    add = lambda t, x, v, *i: x.index_put(i, v, accumulate=True)  # noqa: E731
+    unique = (np.array([0, 2, 3]), np.array([[4], [1]]))
+    for k in range(1, 7):
+        shape, at = (4, 5, *[2] * 4)[: max(k, 2)], (*unique, *[np.array([0, 1, 1])] * 4)[:k]
+        dims, wide = tuple(range(k)), np.broadcast_shapes(*(a.shape for a in at))
+        values = f(*wide, *shape[k:])
+        specs[f"index_put{k}"] = [Sample((f(*shape), values, *at), (dims,), put)]
+        specs[f"index_put_accumulate{k}"] = [Sample((f(*shape), values, *at), (dims,), add)]
+        specs[f"index_backward{k}"] = [Sample((values, *at), (shape, dims))]
+        specs.setdefault(f"index{k}", [Sample((f(*shape), *at), (dims,), lambda t, x, *i: x[i])])
+    return specs
+
+
+def _creation() -> dict[str, list[Sample]]:
+    x = f(2, 3)
+    return {
+        "full": [Sample((2.5,), ((2, 3), float64), lambda t, v: t.full((2, 3), v, dtype=t.float64))],
+        "zeros_like": [Sample((x,), (), lambda t, x: t.zeros_like(x))],
+        "ones_like": [Sample((x,), (int64,), lambda t, x: t.ones_like(x, dtype=t.int64))],
+        "arange": [
+            Sample((), (2, 11, 3, int64), lambda t: t.arange(2, 11, 3)),
+            Sample((), (0.5, -3, -0.75, float32), lambda t: t.arange(0.5, -3, -0.75)),
+        ],
+        "linspace": [Sample((), (-1.0, 2.0, 7, float64), lambda t: t.linspace(-1, 2, 7, dtype=t.float64))],
+        "eye": [Sample((), (3, 4, float32), lambda t: t.eye(3, 4))],
+        "clone": [Sample((x,), (), lambda t, x: x.clone())],
+        "_to_copy": [
+            Sample((x,), (int64,), lambda t, x: x.to(t.int64)),
+            Sample((x,), (float32,), lambda t, x: x.to(t.float32)),
+            Sample((ints(3, low=-1, high=2),), (bool_,), lambda t, x: x.to(t.bool)),
+            Sample((mask(3),), (float64,), lambda t, x: x.to(t.float64)),
+        ],
+        "copy": [Sample((f(2, 3), f(3)), (), lambda t, x, y: x.clone().copy_(y)), Sample((ints(3), 2.5), ())],
+    }
+
+
+def _activations() -> dict[str, list[Sample]]:
+    def use(name: str, *params: Any) -> Callable[..., Any]:
+        return lambda t, x: getattr(t.nn.functional, name)(x, *params)
+
+    x = f(4, 5, low=-4, high=4)
+    return {
+        "gelu": [
+            Sample((x,), (a,), lambda t, x, a=a: t.nn.functional.gelu(x, approximate=a)) for a in ("none", "tanh")
+        ],
+        "silu": [Sample((x,), (), use("silu"))],
+        "softplus": [Sample((x,), (2.0, 3.0), use("softplus", 2.0, 3.0))],
+        "log_sigmoid": [Sample((x,), (), use("logsigmoid"))],
+        "elu": [Sample((x,), (0.7,), use("elu", 0.7))],
+        "leaky_relu": [Sample((x,), (0.2,), use("leaky_relu", 0.2))],
+        "hardtanh": [Sample((x,), (-1.0, 0.5), use("hardtanh", -1.0, 0.5))],
+        "threshold_backward": [Sample((x, f(4, 5)))],
+        "leaky_relu_backward": [Sample((x, f(4, 5)), (0.2,))],
+        "hardtanh_backward": [Sample((x, f(4, 5)), (-1.0, 0.5))],
+    }
+
+
+def _losses() -> dict[str, list[Sample]]:
+    specs: dict[str, list[Sample]] = {}
+    rows: dict[str, tuple[tuple[Any, ...], dict[str, float], Any, Any]] = {
+        "mse_loss": ((), {}, f(3, 4), f(3, 4)),
+        "smooth_l1_loss": ((0.7,), {"beta": 0.7}, f(3, 4), f(3, 4)),
+        "huber_loss": ((0.7,), {"delta": 0.7}, f(3, 4), f(3, 4)),
+        "binary_cross_entropy": ((), {}, f(3, 4, low=0.1, high=0.9), f(3, 4, low=0.1, high=0.9)),
+        "binary_cross_entropy_with_logits": ((), {}, f(3, 4), f(3, 4, low=0, high=1)),
+    }
+    for name, (params, named, x, y) in rows.items():
+        specs[name] = [
+            Sample(
+                (x, y),
+                (red, *params),
+                lambda t, x, y, n=name, r=red, k=named: getattr(t.nn.functional, n)(x, y, reduction=r, **k),
+            )
+            for red in ("none", "mean", "sum")
+        ]
+    x, target, weight = f(4, 5), np.array([0, 4, 2, 2]), pos(5)
+    specs["nll_loss"] = [
+        Sample((x, target), (r, ignore), lambda t, x, y, r=r, i=ignore: t.ops.aten.nll_loss_forward(x, y, None, "none mean sum".split().index(r), i))
+        for r in ("none", "mean", "sum")
+        for ignore in (-100, 2)
+    ]
+    specs["nll_loss_weighted"] = [
+        Sample((x, target, weight), (r, 2), lambda t, x, y, w, r=r: t.ops.aten.nll_loss_forward(x, y, w.detach(), "none mean sum".split().index(r), 2))
+        for r in ("none", "mean", "sum")
+    ]
+    return specs
+
+
+def _layers() -> dict[str, list[Sample]]:
+    conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
+    pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
+    at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
+    state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
+    adam = (0.9, 0.999, 1e-8, 0.1)
+    return {
+        "native_layer_norm": [
+            Sample((f(2, 3, 4), f(3, 4), f(3, 4)), ((3, 4), 1e-5), lambda t, x, w, b: t.native_layer_norm(x, (3, 4), w, b, 1e-5))
+        ],
+        "native_layer_norm_plain": [
+            Sample((f(2, 3, 4),), ((4,), 1e-5), lambda t, x: t.native_layer_norm(x, (4,), None, None, 1e-5))
+        ],
+        "conv2d": [Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv)],
+        "conv2d_input": [Sample((f(2, 6, 3, 9), f(6, 2, 3, 2)), ((2, 4, 6, 7), *geometry))],
+        "conv2d_weight": [Sample((f(2, 4, 6, 7), f(2, 6, 3, 9)), ((6, 2, 3, 2), *geometry))],
+        "max_pool2d": [
+            Sample((windows,), pool, lambda t, x: t.nn.functional.max_pool2d(x, *pool, return_indices=True)),
+        ],
+        "max_pool2d_backward": [Sample((f(2, 3, 3, 3), np.asarray([[[5 * (2 * i) + 2 * j for j in range(3)] for i in range(3)]] * 6).reshape(2, 3, 3, 3)), ((2, 3, 6, 5), *pool))],
+        "max_pool2d_read": [Sample((windows, at), pool)],
+        "avg_pool2d": [Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool))],
+        "avg_pool2d_backward": [Sample((f(2, 3, 3, 3),), ((2, 3, 6, 5), *pool))],
+        "_sgd_update": [Sample((*state[:2], 0.1), (0.01, True))],
+        "_sgd_momentum_update": [
+            Sample((*state[:3], 0.1), (0.9, 0.1, 0.01, nesterov, False, first))
+            for nesterov, first in ((False, False), (True, True))
+        ],
+        "_adam_update": [
+            Sample((*state[:4], 0.01, 0.19, 0.002), (*adam, decoupled, False)) for decoupled in (False, True)
+        ],
+        "_adam_amsgrad_update": [Sample((*state, 0.01, 0.19, 0.002), (*adam, False, True))],
+    }
+
+
+SPECS: dict[str, list[Sample]] = {
+    **_unary(),
+    **_binary(),
+    **_selection(),
+    **_reductions(),
+    **_views(),
+    **_joining(),
+    **_products(),
+    **_indexing(),
+    **_creation(),
+    **_activations(),
+    **_losses(),
+    **_layers(),
+}

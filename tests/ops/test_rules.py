@@ -1,0 +1,228 @@
+"""Every table entry against itself and against PyTorch: shapes, values, lowerings, derivatives to second order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad
+from jitgrad.codegen.builder import Builder
+from jitgrad.dispatch import apply
+from jitgrad.dtypes import from_numpy_dtype
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import run_numpy
+from tests.codegen import interpreter
+from tests.ops.op_specs import SPECS, Sample
+
+torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
+
+EAGER_ONLY = {
+    "as_strided": "reads the storage through a layout of its own",
+    "as_strided_backward": "as as_strided",
+    "cumsum": "no primitive for scans",
+    "isclose": "a test helper",
+    "linspace": "made once, from both ends: not worth a kernel",
+    **{f"index_put{k}": "the last write to an element must win" for k in range(1, 7)},
+}
+CASES = [pytest.param(name, s, id=f"{name}-{i}") for name, samples in SPECS.items() for i, s in enumerate(samples)]
+WITH_TORCH = [case for case in CASES if case.values[1].torch is not None]  # type: ignore[union-attr]
+EXTRA_UNARY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh}
+
+
+def _flat(inputs: tuple[Any, ...]) -> list[Any]:
+    return [x for item in inputs for x in (item if isinstance(item, list) else [item])]
+
+
+def _aval(x: Any) -> Any:
+    return make_aval(x.shape, from_numpy_dtype(x.dtype)) if isinstance(x, np.ndarray) else x
+
+
+def _as(dtype: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs with floating arrays in ``dtype``."""
+
+    def one(x: Any) -> Any:
+        if isinstance(x, list):
+            return [one(y) for y in x]
+        return x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+
+    return tuple(one(x) for x in inputs)
+
+
+def _out_avals(name: str, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[Aval, ...]:
+    avals = tuple([_aval(y) for y in x] if isinstance(x, list) else _aval(x) for x in inputs)
+    out = OPS[name].aval(*avals, *params)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def test_every_operation_has_a_sample() -> None:
+    assert sorted(OPS) == sorted(SPECS)
+
+
+def test_what_only_runs_eagerly_says_why() -> None:
+    assert {name for name, op in OPS.items() if op.lower is None} == set(EAGER_ONLY)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "sample"), CASES)
+def test_numpy_rule_has_the_shape_and_dtype_of_the_aval(name: str, sample: Sample, dtype: Any) -> None:
+    op = OPS[name]
+    if op.numpy is None:
+        pytest.skip("a view")
+    inputs = _as(dtype, sample.inputs)
+    avals = _out_avals(name, inputs, sample.params)
+    with np.errstate(all="ignore"):
+        raw = op.numpy(*inputs, *sample.params)
+    for got, aval in zip(raw if isinstance(raw, tuple) else (raw,), avals, strict=True):
+        assert np.shape(got) == aval.shape
+        assert np.asarray(got).dtype == aval.dtype.np
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "sample"), CASES)
+def test_lowering_means_the_same_as_the_numpy_rule(
+    name: str, sample: Sample, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = OPS[name]
+    if op.lower is None or op.numpy is None:
+        pytest.skip("only one of the two rules")
+    for key, function in EXTRA_UNARY.items():
+        monkeypatch.setitem(interpreter.UNARY, key, function)
+    inputs = _as(dtype, sample.inputs)
+    b, arrays = Builder(), {}
+
+    def value(x: Any) -> Any:
+        if not isinstance(x, np.ndarray):
+            return x
+        arrays[len(arrays)] = x
+        return b.input(len(arrays) - 1, _aval(x))
+
+    values = [[value(y) for y in x] if isinstance(x, list) else value(x) for x in inputs]
+    lowered = op.lower(b, *values, *sample.params)
+    roots = lowered if isinstance(lowered, tuple) else (lowered,)
+    avals = _out_avals(name, inputs, sample.params)
+    assert [(r.shape, r.dtype) for r in roots] == [(a.shape, a.dtype) for a in avals]
+    expected = run_numpy(op, list(inputs[0]) if op.num_inputs < 0 else list(inputs), sample.params, avals)
+    for got, want in zip(interpreter.evaluate(roots, arrays), expected, strict=True):
+        tol = 1e-5 if dtype is np.float32 else 1e-12
+        np.testing.assert_allclose(got, want, rtol=tol, atol=tol)
+
+
+def _tensors(make: Any, inputs: tuple[Any, ...], requires_grad: bool) -> list[Any]:
+    def one(x: Any) -> Any:
+        if isinstance(x, list):
+            return [one(y) for y in x]
+        if not isinstance(x, np.ndarray):
+            return x
+        out = make(x)
+        return out.requires_grad_() if requires_grad and x.dtype.kind == "f" else out
+
+    return [one(x) for x in inputs]
+
+
+def _outputs(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _both(name: str, sample: Sample, dtype: Any, requires_grad: bool = False) -> tuple[Any, Any, list[Any], list[Any]]:
+    """(our outputs, torch's, our inputs, torch's)."""
+    assert sample.torch is not None
+    inputs = _as(dtype, sample.inputs)
+    ours = _tensors(jitgrad.functions.tensor, inputs, requires_grad)
+    theirs = _tensors(torch.tensor, inputs, requires_grad)
+    got = _outputs(apply(OPS[name], *ours, *sample.params))
+    want = _outputs(sample.torch(torch, *theirs))
+    return got, want, _flat(tuple(ours)), _flat(tuple(theirs))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "sample"), WITH_TORCH)
+def test_values_shapes_and_dtypes_are_torchs(name: str, sample: Sample, dtype: Any) -> None:
+    got, want, _, _ = _both(name, sample, dtype)
+    for x, y in zip(got, want, strict=False):
+        if name.startswith("native_layer_norm") and x.dtype is not jitgrad.float64:
+            y = y.reshape(x.shape)
+        assert tuple(x.shape) == tuple(y.shape)
+        assert x.dtype.name == str(y.dtype).removeprefix("torch.")
+        tol = 3e-6 if x.dtype.itemsize == 4 else 1e-13
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=tol, atol=tol)
+
+
+def _weights(like: Any) -> Any:
+    return np.asarray(np.random.default_rng(3).uniform(0.5, 1.5, tuple(like.shape)))
+
+
+def _weighted_sum(outputs: list[Any], make: Any) -> Any:
+    """A scalar that depends on every floating output, differently on each element."""
+    total = 0
+    for out in outputs:
+        if out.requires_grad:
+            total = total + (out * make(_weights(out))).sum()
+    return total
+
+
+def _leaves(inputs: list[Any]) -> list[Any]:
+    return [x for x in inputs if getattr(x, "requires_grad", False)]
+
+
+def _assert_same_grads(got: Any, want: Any) -> None:
+    for x, y in zip(got, want, strict=True):
+        a = np.zeros(()) if x is None else x.detach().numpy()
+        b = np.zeros(()) if y is None else y.detach().numpy(force=True)
+        np.testing.assert_allclose(a + 0 * b, b + 0 * a, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "sample"), WITH_TORCH)
+def test_derivatives_are_torchs_to_second_order(name: str, sample: Sample) -> None:
+    got, want, ours, theirs = _both(name, sample, np.float64, requires_grad=True)
+    pairs = [(x, y) for x, y in zip(_leaves(ours), _leaves(theirs), strict=True)]
+    if not any(y.requires_grad for y in want):
+        assert not any(x.requires_grad for x in got)
+        return
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    if name == "nll_loss_weighted":
+        xs, ys = xs[:1], ys[:1]
+    first = jitgrad.autograd.grad(_weighted_sum(got, jitgrad.functions.tensor), xs, create_graph=True, allow_unused=True)
+    expected = torch.autograd.grad(_weighted_sum(want, torch.tensor), ys, create_graph=True, allow_unused=True)
+    _assert_same_grads(first, expected)
+    square = sum((g * g).sum() for g in first if g is not None)
+    their_square = sum((g * g).sum() for g in expected if g is not None)
+    if not getattr(square, "requires_grad", False):
+        # a constant first derivative: PyTorch may still track it, with zeros as its derivative
+        if their_square.requires_grad:
+            zeros = torch.autograd.grad(their_square, ys, allow_unused=True)
+            assert all(z is None or not z.any() for z in zeros)
+        return
+    second = jitgrad.autograd.grad(square, xs, allow_unused=True)
+    _assert_same_grads(second, torch.autograd.grad(their_square, ys, allow_unused=True))
+
+
+NAMES = [case for case in WITH_TORCH if case.id.endswith("-0")]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("name", "sample"), NAMES)
+def test_compiled_results_and_gradients_are_the_eager_ones(name: str, sample: Sample) -> None:
+    inputs = _as(np.float32, sample.inputs)
+
+    def step(*tensors: Any) -> Any:
+        outputs = _outputs(apply(OPS[name], *tensors, *sample.params))
+        total = _weighted_sum(outputs, lambda a: jitgrad.functions.tensor(a, jitgrad.float32))
+        if getattr(total, "requires_grad", False):
+            total.backward()
+        return [out.detach() for out in outputs]
+
+    def run(function: Any) -> list[Any]:
+        tensors = _tensors(jitgrad.functions.tensor, inputs, True)
+        outputs = function(*tensors)
+        grads = [x.grad for x in _leaves(_flat(tuple(tensors)))]
+        return [None if x is None else x.numpy() for x in (*outputs, *grads)]
+
+    compiled = jitgrad.compile(step)
+    expected = run(step)
+    for _ in range(2):
+        for x, y in zip(run(compiled), expected, strict=True):
+            assert (x is None) == (y is None)
+            if x is not None:
+                np.testing.assert_allclose(x, y, rtol=3e-5, atol=1e-5)
