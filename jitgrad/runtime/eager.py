@@ -14,9 +14,10 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.eager_plan import EagerPlan, aval_args, find_plan
+from jitgrad.runtime.eager_plan import EagerPlan, find_plan
 from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
 from jitgrad.runtime.engine.op_node import build_node, make_op_node, saved_inputs
+from jitgrad.runtime.quiet import run_quietly
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 
@@ -34,8 +35,7 @@ def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[An
 def run_numpy(op: Op, arrays: list[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
     """The NumPy rule's arrays, made exactly what the avals say."""
     assert op.numpy is not None
-    with np.errstate(all="ignore"):
-        raw = op.numpy(arrays, *params) if op.num_inputs < 0 else op.numpy(*arrays, *params)
+    raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
     results = raw if isinstance(raw, tuple | list) else (raw,)
     return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
 
@@ -60,14 +60,14 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
         Whatever the shape rule or the NumPy rule raises; nothing has happened then.
     """
     avals: list[Any] = []
-    needs_any = False
+    needs: list[bool] = []
     for x in inputs:
         if isinstance(x, TensorBase):
             avals.append(x._aval)
-            if x._requires_grad or (x._base is not None and view_requires_grad(x)):
-                needs_any = True
+            needs.append(x._requires_grad or (x._base is not None and view_requires_grad(x)))
         else:
             avals.append(x)
+            needs.append(False)
     plan = find_plan(op, avals, params)
     if plan.direct is not None:
         outs: tuple[Any, ...] = (_run_direct(plan, inputs),)
@@ -78,8 +78,8 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
         results = run_numpy(op, arrays, params, plan.out_avals)
         pairs = zip(results, plan.out_avals, strict=True)
         outs = tuple(new_tensor(a, *storage_from_result(r, arrays)) for r, a in pairs)
-    if needs_any and op.vjps and state.grad_enabled:
-        _join_graph(plan, inputs, outs)
+    if True in needs and op.vjps and state.grad_enabled:
+        _join_graph(plan, inputs, outs, needs)
     return outs if plan.is_several else outs[0]
 
 
@@ -87,11 +87,15 @@ def _run_direct(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     """Floating, row-major, one dtype: the NumPy function's result is what the aval says."""
     assert plan.direct is not None
     arrays = [x._array if isinstance(x, TensorBase) and x._array is not None else _array_of(x) for x in inputs]
-    with np.errstate(all="ignore"):
-        result = plan.direct(*arrays)
+    result = run_quietly(plan.direct, *arrays)
     if result.base is not None or result is arrays[0]:
         result = result.copy()
-    return new_tensor(plan.out_avals[0], Storage.from_array(result), result)
+    out = new_tensor(plan.out_avals[0], Storage.from_array(result), result)
+    # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
+    out._vc = [0]
+    out._requires_grad = False
+    out._base = out._grad_fn = out._grad = out._hooks = None
+    return out
 
 
 def _array_of(x: Any) -> Any:
@@ -112,17 +116,13 @@ def _make_view(source: Any, aval: Aval, is_differentiable: bool) -> Any:
     return out
 
 
-def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
-    """Give the floating outputs a Node."""
-    needs = tuple(
-        [
-            has_rule and isinstance(x, TensorBase) and x._requires_grad
-            for x, has_rule in zip(inputs, plan.differentiable, strict=True)
-        ]
-    )
-    if True not in needs:
-        return
-    node = build_node(plan.op, *plan.graph(needs), inputs, outs)
+def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...], needs: list[bool]) -> None:
+    """Give the floating outputs a Node, if the operation has a derivative for any of the inputs that need one."""
+    if not plan.is_differentiable:
+        needs = [need and has_rule for need, has_rule in zip(needs, plan.differentiable, strict=True)]
+        if True not in needs:
+            return
+    node = build_node(plan.op, *plan.graph(tuple(needs)), inputs, outs)
     for nr, out in enumerate(outs):
         if out._aval.dtype.is_floating_point:
             out._requires_grad = True
@@ -177,14 +177,17 @@ def apply_inplace_eager(
     op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
-    avals = [x._aval if isinstance(x, TensorBase) else x for x in inputs]
-    out_avals = aval_args(op, avals, params)
-    out_avals = out_avals if isinstance(out_avals, tuple) else (out_avals,)
+    plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+    out_avals = plan.out_avals
     for target, aval in zip(targets, out_avals, strict=True):
         check_inplace(op, target, aval)
         check_writable_leaf(target)
     arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and _in_graph(x) for x in inputs)
+    if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
+        run_quietly(plan.direct, *arrays, targets[0]._ndarray())
+        targets[0]._vc[0] += 1
+        return targets
     before = list(inputs)
     if joins:
         for target in targets:

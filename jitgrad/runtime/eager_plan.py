@@ -33,9 +33,20 @@ class EagerPlan:
         context_avals: of the inputs; None for numbers.
         params: the static parameters.
         differentiable: which inputs have a derivative rule.
+        is_differentiable: all of them do.
     """
 
-    __slots__ = ("_graph", "context_avals", "differentiable", "direct", "is_several", "op", "out_avals", "params")
+    __slots__ = (
+        "_graph",
+        "context_avals",
+        "differentiable",
+        "direct",
+        "is_differentiable",
+        "is_several",
+        "op",
+        "out_avals",
+        "params",
+    )
 
     def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
         out_avals = aval_args(op, avals, params)
@@ -47,6 +58,7 @@ class EagerPlan:
         self.direct = self._direct()
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
+        self.is_differentiable = all(self.differentiable)
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext]] = {}
 
     def _direct(self) -> Callable[..., Any] | None:
