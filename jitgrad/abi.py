@@ -17,7 +17,7 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool block,
 # address of the abort word, reserved, reserved.
 # ``i64 driver(ptr record)`` returns bufs[0], the status word: 0, or what a kernel wrote there. The driver clears it
-# first, and stops between tasks when the abort word is not 0.
+# first, and stops between tasks when the abort word is not 0, and between stages when the status word is not 0.
 
 # Note [Pool block]
 # ~~~~~~~~~~~~~~~~~

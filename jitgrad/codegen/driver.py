@@ -45,7 +45,10 @@ def _driver_text(target: Target) -> str:
     b.do(f"store i64 0, ptr {bufs}")
     with b.loop("0", count) as index:
         stage = at(b, stages, b.op(f"mul i64 {index}, {STAGE_WORDS}"))
-        ask, take, share, alone, ended = (b.label(x) for x in ("ask", "take", "share", "alone", "ended"))
+        go, ask, take, share, alone, ended = (b.label(x) for x in ("go", "ask", "take", "share", "alone", "ended"))
+        status = b.op(f"load atomic i64, ptr {bufs} monotonic, align 8")
+        branch(b, b.op(f"icmp eq i64 {status}, 0"), go, ended)  # a kernel reported an error: no further stage
+        b.start(go)
         flags = load_word(b, stage, 2)
         branch(b, b.op(f"icmp ne i64 {b.op(f'and i64 {flags}, {STAGE_SHARE}')}, 0"), ask, alone)
         b.start(ask)
