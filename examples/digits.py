@@ -1,6 +1,7 @@
 """Train a small network on real images of handwritten digits, eagerly and compiled, from the same start.
 
-The training step is ordinary Python: loss, backward, Adam. ``jitgrad.compile`` is one decorator around it. Run::
+The training step is ordinary Python: loss, backward, Adam. ``jitgrad.compile`` is one decorator around it. The learning
+rate changes every epoch, and the last batch is shorter than the others: neither costs a compile. Run::
 
     python examples/digits.py [--epochs 30] [--plot digits.png] [--json]
 
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -24,6 +26,9 @@ from sklearn.model_selection import train_test_split
 import jitgrad
 from jitgrad import nn, optim
 from jitgrad.nn import functional as F
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,11 +77,12 @@ def train(mode: str, epochs: int, batch: int, seed: int, report: Callable[[str],
     """Train from ``seed``; ``mode`` is "eager" or "compiled" and changes nothing but the speed."""
     train_x, train_y, test_x, test_y = load()
     model = make_model(seed)
-    optimizer = optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = optim.Adam(model.parameters(), lr=3e-3)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
 
     def step(x: jitgrad.Tensor, y: jitgrad.Tensor) -> jitgrad.Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+        loss = F.cross_entropy(model(x), y, label_smoothing=0.1)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -94,6 +100,7 @@ def train(mode: str, epochs: int, batch: int, seed: int, report: Callable[[str],
         sizes = [len(b) for b in batches]
         run.losses.append(float(np.average([loss.item() for loss in losses], weights=sizes)))
         run.seconds.append(time.perf_counter() - start)
+        schedule.step()
         report(f"{mode:>8}  epoch {epoch + 1:3d}  loss {run.losses[-1]:.6f}  {1e3 * run.seconds[-1]:8.2f} ms")
 
     with jitgrad.no_grad():
@@ -104,11 +111,6 @@ def train(mode: str, epochs: int, batch: int, seed: int, report: Callable[[str],
 
 def save_plot(runs: list[Run], path: Path) -> None:
     """Both loss curves, one over the other, and the time of an epoch."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), width_ratios=(3, 1), layout="constrained")
     for run, style in zip(runs, ("-", "--"), strict=True):
         left.semilogy(range(1, len(run.losses) + 1), run.losses, style, label=run.mode)
@@ -156,7 +158,8 @@ def main() -> None:
         report(f"\nloss curves: {path}")
     for run in (eager, compiled):
         report(f"{run.mode:>8}: test accuracy {run.accuracy:.4f}, {1e3 * run.seconds_per_epoch:.2f} ms per epoch")
-    report(f"losses agree within {summary['max_relative_loss_difference']:.1e}; {summary['speed_up']:.1f}x faster")
+    difference, speed_up = summary["max_relative_loss_difference"], summary["speed_up"]
+    report(f"losses agree within {difference:.1e} relative; a compiled epoch is {speed_up:.1f}x faster")
     if arguments.json:
         print(json.dumps(summary, indent=1))
 

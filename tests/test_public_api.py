@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import pkgutil
 import statistics
 import subprocess
@@ -21,10 +20,12 @@ IMPORT_LIMIT_SECONDS = 0.2
 _REPORT = """
 import json, sys, time
 start = time.process_time()
+import numpy
+numpy_seconds = time.process_time() - start
 import jitgrad
 seconds = time.process_time() - start
 heavy = [name for name in ("torch", "jax", "numba", "scipy", "matplotlib", "sklearn") if name in sys.modules]
-print(json.dumps({"seconds": seconds, "heavy": heavy}))
+print(json.dumps({"seconds": seconds, "numpy_seconds": numpy_seconds, "heavy": heavy}))
 """
 
 
@@ -62,10 +63,12 @@ def test_import_is_light() -> None:
 
 
 def test_import_is_fast() -> None:
-    samples = [float(str(_import_in_a_new_process()["seconds"])) for _ in range(5)]
-    # a shared machine may be busy: the limit holds where it can be measured, and doubles in CI
-    limit = IMPORT_LIMIT_SECONDS * (2 if os.environ.get("CI") else 1)
-    assert statistics.median(samples) < limit, samples
+    samples = [_import_in_a_new_process() for _ in range(5)]
+    seconds, numpy_seconds = (
+        statistics.median(float(str(sample[key])) for sample in samples) for key in ("seconds", "numpy_seconds")
+    )
+    # on a slow or busy machine NumPy, which is most of it, is the yardstick
+    assert seconds < max(IMPORT_LIMIT_SECONDS, 2.5 * numpy_seconds), samples
 
 
 def test_version_is_the_distribution_s() -> None:
