@@ -75,7 +75,7 @@ _CLAMP_MIN, _CLAMP_MAX = OPS["clamp_min"], OPS["clamp_max"]
 _WHERE, _LERP, _ADDCMUL, _ADDCDIV = OPS["where"], OPS["lerp"], OPS["addcmul"], OPS["addcdiv"]
 _ROUND, _ISCLOSE = OPS["round"], OPS["isclose"]
 
-ROUNDING = {None: _DIV, "floor": OPS["floor_divide"], "trunc": OPS["div_trunc"]}
+ROUNDING = {None: _DIV, "floor": OPS["div_floor"], "trunc": OPS["div_trunc"]}
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:

@@ -152,7 +152,7 @@ def _nonzero(function: Any) -> Any:
     """An integer division that raises where NumPy would only warn."""
 
     def rule(x: Any, y: Any) -> Any:
-        if y.dtype.kind in "bi" and not np.all(y):
+        if np.asarray(y).dtype.kind in "bi" and not np.all(y):
             raise RuntimeError("ZeroDivisionError")
         return function(x, y)
 
@@ -176,13 +176,23 @@ def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
     return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend less its remainder divides exactly
 
 
-_define_binary("floor_divide", _nonzero(np.floor_divide), lambda b, x, y: b.floordiv(x, y), [Vjp(_zero_rule)] * 2)
+def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
+    raise RuntimeError("derivative for aten::floor_divide is not implemented")
+
+
+def _floor_quotient(b: Any, x: Any, y: Any) -> Any:
+    return b.floordiv(x, y)
+
+
+# x // y has no derivative in PyTorch; div(x, y, rounding_mode="floor") has one, which is zero
+_define_binary("floor_divide", _nonzero(np.floor_divide), _floor_quotient, [Vjp(_no_floor_divide_rule)] * 2)
+_define_binary("div_floor", _nonzero(np.floor_divide), _floor_quotient, [Vjp(_zero_rule)] * 2)
 _define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2)
 _define_binary(
     "remainder",
     _nonzero(np.remainder),
     lambda b, x, y: b.mod(x, y),
-    [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("floor_divide", x, y), (0, 1))],
+    [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_floor", x, y), (0, 1))],
 )
 _define_binary(
     "fmod",

@@ -31,6 +31,9 @@ class Sample(NamedTuple):
     torch: Callable[..., Any] | None = None
 
 
+# a tensor and a view of it: [1:, ::2]
+WHOLE = make_aval((3, 4), float64)
+PART = make_aval((2, 2), float64, (4, 2), 4)
 _rng = np.random.default_rng(7)
 
 
@@ -95,10 +98,11 @@ def _binary() -> dict[str, list[Sample]]:
     for op in ("add", "sub", "mul", "div", "remainder", "fmod", "floor_divide"):
         specs[op].append(Sample((ints(3, 4), nonzero_ints(4)), (), specs[op][0].torch))
         specs[op].append(Sample((f(3), 2.5), (), specs[op][0].torch))
-    specs["div_trunc"] = [
-        Sample((x, y), (), lambda t, x, y: t.div(x, y, rounding_mode="trunc"))
-        for x, y in ((f(3, 4, low=-5, high=5), pos(4)), (ints(3, 4), nonzero_ints(4)))
-    ]
+    for mode in ("trunc", "floor"):
+        specs[f"div_{mode}"] = [
+            Sample((x, y), (), lambda t, x, y, mode=mode: t.div(x, y, rounding_mode=mode))
+            for x, y in ((f(3, 4, low=-5, high=5), pos(4)), (ints(3, 4), nonzero_ints(4)))
+        ]
     specs["pow"] += [
         Sample((2.0, f(3)), (), lambda t, x, y: t.pow(x, y)),
         Sample((f(3), 2), (), lambda t, x, y: x**y),
@@ -236,6 +240,9 @@ def _views() -> dict[str, list[Sample]]:
         ],
         "unfold": [Sample((f(2, 7, 3),), (1, 3, 2), lambda t, x: x.unfold(1, 3, 2))],
         "as_strided": [Sample((f(12),), ((3, 3), (2, 1), 1), lambda t, x: x.as_strided((3, 3), (2, 1), 1))],
+        "strided_select": [Sample((f(3, 4),), (WHOLE, PART))],
+        "strided_scatter": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART))],
+        "strided_add": [Sample((f(2, 2),), (WHOLE, PART))],
         "slice_backward": [
             Sample((f(2, 3),), ((2, 9), 1, 1, 8, 3)),
             Sample((f(2, 3),), ((2, 5), 1, 2, 5, 1)),
@@ -294,7 +301,7 @@ def _indexing() -> dict[str, list[Sample]]:
         "index3": [Sample((x, i, j, i), ((0, 1, 2),), lambda t, x, i, j, k: x[i, j, k])],
         "gather": [Sample((f(3, 4), ints(2, 3, low=0, high=4)), (1,), lambda t, x, i: x.gather(1, i))],
         "scatter_add": [
-            Sample((f(3, 4), ints(2, 3, low=0, high=3), f(2, 4)), (0,), lambda t, x, i, s: x.scatter_add(0, i, s))
+            Sample((f(3, 4), ints(2, 3, low=0, high=3), f(2, 3)), (0,), lambda t, x, i, s: x.scatter_add(0, i, s))
         ],
         "index_select": [Sample((f(3, 4), np.array([3, 0, 3])), (1,), lambda t, x, i: x.index_select(1, i))],
         "embedding": [

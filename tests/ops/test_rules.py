@@ -25,6 +25,7 @@ EAGER_ONLY = {
     "cumsum": "no primitive for scans",
     "isclose": "a test helper",
     "linspace": "made once, from both ends: not worth a kernel",
+    **{f"strided_{k}": "as as_strided" for k in ("select", "scatter", "add")},
     **{f"index_put{k}": "the last write to an element must win" for k in range(1, 7)},
 }
 CASES = [pytest.param(name, s, id=f"{name}-{i}") for name, samples in SPECS.items() for i, s in enumerate(samples)]
@@ -86,8 +87,8 @@ def test_lowering_means_the_same_as_the_numpy_rule(
     name: str, sample: Sample, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     op = OPS[name]
-    if op.lower is None or op.numpy is None:
-        pytest.skip("only one of the two rules")
+    if op.lower is None:
+        pytest.skip("runs eagerly only")
     for key, function in EXTRA_UNARY.items():
         monkeypatch.setitem(interpreter.UNARY, key, function)
     inputs = _as(dtype, sample.inputs)
@@ -104,9 +105,12 @@ def test_lowering_means_the_same_as_the_numpy_rule(
     roots = lowered if isinstance(lowered, tuple) else (lowered,)
     avals = _out_avals(name, inputs, sample.params)
     assert [(r.shape, r.dtype) for r in roots] == [(a.shape, a.dtype) for a in avals]
-    expected = run_numpy(op, list(inputs[0]) if op.num_inputs < 0 else list(inputs), sample.params, avals)
+    if op.numpy is None:  # a view: its layout says what it means
+        expected = [apply(op, *_tensors(jitgrad.functions.tensor, inputs, False), *sample.params).numpy()]
+    else:
+        expected = run_numpy(op, list(inputs[0]) if op.num_inputs < 0 else list(inputs), sample.params, avals)
     for got, want in zip(interpreter.evaluate(roots, arrays), expected, strict=True):
-        tol = 1e-5 if dtype is np.float32 else 1e-12
+        tol = 1e-12 if got.dtype == np.float64 else 1e-5
         np.testing.assert_allclose(got, want, rtol=tol, atol=tol)
 
 
@@ -177,6 +181,14 @@ def _assert_same_grads(got: Any, want: Any) -> None:
 @pytest.mark.parametrize(("name", "sample"), WITH_TORCH)
 def test_derivatives_are_torchs_to_second_order(name: str, sample: Sample) -> None:
     got, want, ours, theirs = _both(name, sample, np.float64, requires_grad=True)
+    if name.startswith("native_layer_norm"):
+        got, want = got[:1], want[:1]  # PyTorch ignores the gradients of the statistics
+    if name == "floor_divide":
+        for result, tensor in ((got, jitgrad.functions.tensor), (want, torch.tensor)):
+            if result[0].requires_grad:
+                with pytest.raises(RuntimeError, match="derivative for aten::floor_divide is not implemented"):
+                    _weighted_sum(result, tensor).backward()
+        return
     pairs = [(x, y) for x, y in zip(_leaves(ours), _leaves(theirs), strict=True)]
     if not any(y.requires_grad for y in want):
         assert not any(x.requires_grad for x in got)
@@ -191,7 +203,7 @@ def test_derivatives_are_torchs_to_second_order(name: str, sample: Sample) -> No
     their_square = sum((g * g).sum() for g in expected if g is not None)
     if not getattr(square, "requires_grad", False):
         # a constant first derivative: PyTorch may still track it, with zeros as its derivative
-        if their_square.requires_grad:
+        if getattr(their_square, "requires_grad", False):
             zeros = torch.autograd.grad(their_square, ys, allow_unused=True)
             assert all(z is None or not z.any() for z in zeros)
         return
