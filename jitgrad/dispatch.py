@@ -6,6 +6,7 @@ In: an ``Op``, then its inputs (Tensors and Python numbers), then its static par
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.ops import dispatch_hook
@@ -13,7 +14,7 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager import apply_eager, apply_inplace_eager, split_args
 from jitgrad.state import state
 
-__all__ = ["apply", "apply_inplace"]
+__all__ = ["apply", "apply_inplace", "apply_update"]
 
 
 def apply(op: Op, *args: Any) -> Any:
@@ -36,6 +37,27 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
         return recorder.apply_inplace(op, targets, args)
     inputs, params = split_args(op, args)
     return apply_inplace_eager(op, targets, inputs, params)
+
+
+def apply_update(
+    op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
+) -> None:
+    """An optimizer's step: ``op(*row, *numbers, *params)`` for every row, written back in place; one event of a trace.
+
+    Args:
+        rows: the tensor inputs, one row per parameter; no tensor may be written by one row and used by another.
+        writes: which inputs of a row receive the outputs, in order.
+        numbers: the number inputs, which may change at every call at no cost.
+        params: the static parameters.
+    """
+    if not rows:
+        return
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.apply_update(op, rows, writes, numbers, params)
+        return
+    for row in rows:
+        apply_inplace_eager(op, tuple(row[i] for i in writes), (*row, *numbers), params)
 
 
 dispatch_hook.install(apply)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.dispatch import apply_inplace
+from jitgrad.dispatch import apply_update
 from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_betas, check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
@@ -74,22 +74,19 @@ class Adam(Optimizer):
         decay = (group["weight_decay"], group["decoupled_weight_decay"])
         options = (beta1, beta2, group["eps"], *decay, group["maximize"])
         lr = float(group["lr"])
-        last_step, correction1, correction2 = 0, 1.0, 1.0
+        by_step: dict[int, list[tuple[Tensor, ...]]] = {}
+        states = self.state
         for p in group["params"]:
-            grad = p.grad
+            grad = p._grad
             if grad is None:
                 continue
-            kept = self.state.get(p) or self._start(p, amsgrad)
+            kept = states.get(p) or self._start(p, amsgrad)
             step = kept["step"] = kept["step"] + 1
-            if step != last_step:
-                last_step, correction1, correction2 = step, 1.0 - beta1**step, 1.0 - beta2**step
-            numbers = (lr, correction1, correction2)
-            if amsgrad:
-                state = kept["exp_avg"], kept["exp_avg_sq"], kept["max_exp_avg_sq"]
-                apply_inplace(_ADAM_AMSGRAD, (p, *state), p, grad, *state, *numbers, *options)
-            else:
-                mean, mean_square = kept["exp_avg"], kept["exp_avg_sq"]
-                apply_inplace(_ADAM, (p, mean, mean_square), p, grad, mean, mean_square, *numbers, *options)
+            row = (p, grad, kept["exp_avg"], kept["exp_avg_sq"])
+            by_step.setdefault(step, []).append((*row, kept["max_exp_avg_sq"]) if amsgrad else row)
+        op, writes = (_ADAM_AMSGRAD, (0, 2, 3, 4)) if amsgrad else (_ADAM, (0, 2, 3))
+        for step, rows in by_step.items():
+            apply_update(op, rows, writes, (lr, 1.0 - beta1**step, 1.0 - beta2**step), options)
 
     def _start(self, p: Tensor, amsgrad: bool) -> dict[str, Any]:
         kept: dict[str, Any] = {"step": 0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.dispatch import apply_inplace
+from jitgrad.dispatch import apply_update
 from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
+from jitgrad.tensor import Tensor
 
 __all__ = ["SGD"]
 
@@ -66,12 +67,15 @@ class SGD(Optimizer):
     def _update_group(self, group: Group) -> None:
         lr, momentum, maximize = float(group["lr"]), group["momentum"], group["maximize"]
         weight_decay = group["weight_decay"]
+        plain: list[tuple[Tensor, ...]] = []
+        special: list[tuple[Tensor, ...]] = []
+        moving: list[tuple[Tensor, ...]] = []
         for p in group["params"]:
             grad = p.grad
             if grad is None:
                 continue
             if not momentum:
-                apply_inplace(_SGD, (p,), p, grad, lr, weight_decay, maximize)
+                plain.append((p, grad))
                 continue
             kept = self.state.get(p)
             # PyTorch's first step is not dampened. Without dampening it is like any other, from a buffer of zeros:
@@ -80,5 +84,8 @@ class SGD(Optimizer):
             if kept is None:
                 kept = self.state[p] = {"momentum_buffer": self._zeros(p)}
             buffer = kept["momentum_buffer"]
-            options = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize, is_special)
-            apply_inplace(_SGD_MOMENTUM, (p, buffer), p, grad, buffer, lr, *options)
+            (special if is_special else moving).append((p, grad, buffer))
+        options = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
+        apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
+        apply_update(_SGD_MOMENTUM, special, (0, 2), (lr,), (*options, True))
+        apply_update(_SGD_MOMENTUM, moving, (0, 2), (lr,), (*options, False))

@@ -14,7 +14,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent"]
+__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent", "UpdateEvent"]
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +60,25 @@ class OpEvent:
         history.overwritten.update(dict.fromkeys(self.overwritten, self.instrs[0]))
         history.write(self.writes)
         history.leaves.update(self.leaf_rebinds)
+
+
+@dataclass(slots=True, eq=False)
+class UpdateEvent:
+    """An optimizer's step over many parameters.
+
+    Attributes:
+        events: one in-place event per parameter.
+        results: the value ids that the targets move on to, in order.
+        ends_segment: see ``OpEvent``.
+    """
+
+    events: tuple[OpEvent, ...]
+    results: tuple[int, ...]
+    ends_segment: bool = False
+
+    def replay(self, history: History) -> None:
+        for event in self.events:
+            event.replay(history)
 
 
 @dataclass(slots=True, eq=False)

@@ -27,16 +27,16 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.tracer.flush import build_end
-from jitgrad.tracer.graph import Instr
-from jitgrad.tracer.history import EndEvent, History, InputEvent, LeafEvent, OpEvent
+from jitgrad.tracer.graph import Instr, RuntimeScalar
+from jitgrad.tracer.history import EndEvent, History, InputEvent, LeafEvent, OpEvent, UpdateEvent
 from jitgrad.tracer.numbers import NumberKeys, is_number
 from jitgrad.tracer.rules import out_avals_of, user_line
 from jitgrad.tracer.trie import Trie, TrieNode
 
 __all__ = ["EXTERNAL", "Backend", "Recorder", "Slot", "input_kind"]
 
-_END, _IN, _ALIAS, _LEAF, _HOOKS, _WRITE, _NODE = (
-    f"<{n}>" for n in ("end", "in", "alias", "leaf", "hooks", "write", "node")
+_END, _IN, _ALIAS, _LEAF, _HOOKS, _WRITE, _NODE, _UPDATE = (
+    f"<{n}>" for n in ("end", "in", "alias", "leaf", "hooks", "write", "node", "update")
 )
 PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
 SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
@@ -394,13 +394,13 @@ class Recorder:
         return self._results(node, inputs)
 
     def _instr(
-        self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], operands: tuple[Any, ...]
+        self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], operands: tuple[Any, ...], first: int = -1
     ) -> tuple[Instr, bool]:
         """Shape rule and graph membership of a new operation."""
         avals, several = out_avals_of(op, inputs, params)
         needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
         joins = state.grad_enabled and bool(op.vjps) and any(needs)
-        first = self.node.next_vid
+        first = self.node.next_vid if first < 0 else first
         instr = Instr(
             op,
             operands,
@@ -436,7 +436,7 @@ class Recorder:
             self.flush()
         return targets
 
-    def _rebinds(self, targets: tuple[Any, ...], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
+    def _rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
         same: list[Any] | tuple[()] = ()
         for nr, target in enumerate(targets):
@@ -509,15 +509,7 @@ class Recorder:
             self.backend.check_inplace(op, target, aval)
             self.backend.check_writable_leaf(target)
         instrs, final = self._as_targets(instr, targets)
-        writes, leaves = [], []
-        for target, vid in zip(targets, final.outputs, strict=True):
-            storage = target._storage
-            if storage is not None and storage.addr:
-                writes.append((self.owner_of(target, target._vid), vid))
-            for handle in self._slots[id(storage)].handles if storage is not None else (target,):
-                if handle._vid in history.leaves and handle._requires_grad:
-                    leaves.append((vid, history.leaves[handle._vid]))
-        event = OpEvent(final, instrs, tuple(t._vid for t in targets), tuple(writes), tuple(leaves))
+        event = self._write_event(history, instrs, final, targets)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
         count = sum(len(i.outputs) for i in instrs)
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
@@ -530,6 +522,76 @@ class Recorder:
         if len(targets) != 1 or instr.avals[0].dtype is targets[0]._aval.dtype:
             return (instr,), instr
         return self.backend.cast_after(instr, targets[0]._aval.dtype)
+
+    def apply_update(
+        self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
+    ) -> None:
+        """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
+        tid = self.tid
+        ids = tuple([x._vid if x._tid == tid else self.enter(x) for row in rows for x in row])
+        targets = [row[i] for row in rows for i in writes]
+        rebinds = self._rebinds(targets)
+        if rebinds is None:
+            for row in rows:
+                self.apply_inplace(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
+            return
+        key = (_UPDATE, op, ids, tuple(map(type, numbers)), params)
+        node = self.node.children.get(key)
+        if node is None:
+            node = self._grow_update(op, rows, writes, numbers, params, key)
+        self.node = node
+        self.scalars.extend(numbers)
+        dirty = self._dirty
+        for target, vid in zip(targets, node.event.results, strict=True):
+            target._vid = vid
+            target._vc[0] += 1
+            storage = target._storage
+            if storage is not None:
+                dirty.add(id(storage))
+        for nr, other in rebinds:
+            other._vid = node.event.results[nr]
+        if node.event.ends_segment:
+            self.flush()
+
+    def _grow_update(
+        self,
+        op: Op,
+        rows: Sequence[tuple[Any, ...]],
+        writes: tuple[int, ...],
+        numbers: tuple[Any, ...],
+        params: tuple[Any, ...],
+        key: Any,
+    ) -> TrieNode:
+        history = self._live()
+        slots = tuple(RuntimeScalar(self.node.next_scalar + i, isinstance(x, float)) for i, x in enumerate(numbers))
+        first = vid = self.node.next_vid
+        events = []
+        for row in rows:
+            targets = tuple(row[i] for i in writes)
+            operands = (*(x._vid for x in row), *slots)
+            instr, _ = self._instr(op, (*row, *numbers), params, operands, vid)
+            vid += len(instr.outputs)
+            for target, aval in zip(targets, instr.avals, strict=True):
+                self.backend.check_inplace(op, target, aval)
+                self.backend.check_writable_leaf(target)
+            events.append(self._write_event(history, (instr,), instr, targets))
+        event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
+        event.ends_segment = len(history.instrs) - history.start + len(rows) >= self.segment_limit
+        return self._publish(self.trie.grow(self.node, key, event, vids=vid - first, scalars=len(numbers)), event)
+
+    def _write_event(
+        self, history: History, instrs: tuple[Instr, ...], final: Instr, targets: tuple[Any, ...]
+    ) -> OpEvent:
+        """The event of an in-place operation: what it overwrites, what it owes to storages, which leaves move on."""
+        writes, leaves = [], []
+        for target, vid in zip(targets, final.outputs, strict=True):
+            storage = target._storage
+            if storage is not None and storage.addr:
+                writes.append((self.owner_of(target, target._vid), vid))
+            for handle in self._slots[id(storage)].handles if storage is not None else (target,):
+                if handle._vid in history.leaves and handle._requires_grad:
+                    leaves.append((vid, history.leaves[handle._vid]))
+        return OpEvent(final, instrs, tuple(t._vid for t in targets), tuple(writes), tuple(leaves))
 
     def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """End the segment and write eagerly; what looked at the storage is looked at afresh."""
