@@ -151,7 +151,9 @@ def _scatter(b: Builder, v: Value) -> Value | None:
         return zeros
     if _row_select(v.shape, tuple(indices)):
         return b.where(_hot(b, v.shape, indices[1]), b.reshape(src, (v.shape[0], 1)), 0)
-    return b.make("scatter_add", (copy_of(b, zeros), src, *indices), "in place", v.shape, v.dtype)
+    # zeros of its own: two scatters must not share the buffer that they update
+    own = b.make("copy", (zeros,), ("zeros of", id(src), *map(id, indices)), v.shape, v.dtype)
+    return b.make("scatter_add", (own, src, *indices), "in place", v.shape, v.dtype)
 
 
 def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
@@ -160,6 +162,8 @@ def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
 
 def _cat(b: Builder, v: Value) -> Value | None:
     """The parts of a cat are stored into its windows by whoever computes them."""
+    if 0 in v.shape:
+        return b.const(0, v.dtype, v.shape)
     parts = [s if s.op == "copy" else copy_of(b, s) for s in v.srcs if s.shape[v.params] != 0]
     if len(parts) == 1:
         return parts[0].srcs[0]

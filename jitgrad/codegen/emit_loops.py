@@ -41,7 +41,7 @@ class _NestPrinter:
         seq_bits = ((1 << key.seqs) - 1) << key.units
         vec_bit = 1 << key.vec
         self.inner_bits = {"map": vec_bit, "row": seq_bits | vec_bit, "col": seq_bits}[key.form]
-        self.ops.find_dependencies(0 if key.form == "map" else self.inner_bits)
+        self.ops.find_dependencies(0 if key.form == "map" else self.inner_bits, vec_bit if key.form == "col" else 0)
         self.phase = self._phases()
 
     # classification

@@ -70,14 +70,19 @@ class OpPrinter:
     def word(self, n: int) -> str:
         return self._words[n]
 
-    def find_dependencies(self, reduced: int) -> None:
-        """Fill ``deps``; ``reduced``: the bits of dims that a reduction's result does not depend on."""
+    def find_dependencies(self, reduced: int, kept: int = 0) -> None:
+        """Fill ``deps``.
+
+        Args:
+            reduced: the bits of dims that a reduction's result does not depend on.
+            kept: the bits of dims that it depends on in any case, because its accumulator does.
+        """
         for op in self.ops:
             bits = 0
             for s in op.srcs:
                 bits |= self.deps[s]
             bits |= _OWN_BITS.get(op.op, _no_bits)(op)
-            self.deps.append(bits & ~reduced if op.op.startswith("reduce_") else bits)
+            self.deps.append(bits & ~reduced | kept if op.op.startswith("reduce_") else bits)
 
     def lanes(self, n: int) -> int:
         """How wide op ``n``'s register is."""

@@ -6,9 +6,8 @@ In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 
 # Note [Native pieces]
 # ~~~~~~~~~~~~~~~~~~~~
-# Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece. If a
-# kernel checks indices, the writes to existing storages move to a piece of their own after it: the caller looks at the
-# status word between pieces, and can still run the whole segment again, eagerly, to raise the right error.
+# Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece. Writes to
+# existing storages are all in the last piece.
 """
 
 from __future__ import annotations
@@ -71,17 +70,6 @@ class Piece:
         for n in v.shape:
             size *= n
         return size
-
-    def split_writes(self) -> Piece:
-        """Take the writes away into a new piece that follows; what they write becomes outputs of this one."""
-        made = {vid: instr.avals[k] for _, instr in self.instrs for k, vid in enumerate(instr.outputs)}
-        crossing = tuple(dict.fromkeys(vid for vid, _ in self.writes if vid in made and vid not in self.outputs))
-        inputs = dict(self.inputs)
-        inputs.update((vid, _row_major(made[vid])) for vid, _ in self.writes if vid in made)
-        last = Piece([], inputs, (), self.writes, self.cpu)
-        self.outputs += crossing
-        self.writes = ()
-        return last
 
 
 def _row_major(aval: Aval) -> Aval:

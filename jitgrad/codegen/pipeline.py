@@ -24,14 +24,12 @@ from jitgrad.codegen.plan import Buffer, make_plan
 from jitgrad.codegen.simplify import SIMPLIFY, Rule, rewrite, topological
 from jitgrad.codegen.target import host_target
 from jitgrad.errors import CompileError
-from jitgrad.events import bump
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment
 
 __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
 
 _MAX_COPIES = 64
-_CHECKED = frozenset({"gather", "scatter_add", "check"})
 
 
 class Pass(NamedTuple):
@@ -59,28 +57,15 @@ def compile_segment(segment: Segment) -> Program:
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
     """All passes but LLVM's."""
-    bump("plans")
     parts: list[Piece | EagerStep] = []
     for part in cut(segment, host_target()):
         if isinstance(part, EagerStep):
             parts.append(part)
             continue
-        build(part)
-        for piece in _writes_last(part):
-            for stage in PIPELINE:
-                stage.run(piece)
-            parts.append(piece)
+        for stage in PIPELINE:
+            stage.run(part)
+        parts.append(part)
     return parts
-
-
-def _writes_last(piece: Piece) -> list[Piece]:
-    """The piece; or, if it checks indices, the piece and then its writes. See Note [Native pieces]."""
-    if not piece.writes or not any(v.op in _CHECKED for v in topological(piece.roots)):
-        return [piece]
-    last = piece.split_writes()
-    build(piece)
-    build(last)
-    return [piece, last]
 
 
 def _simplify(piece: Piece) -> None:
@@ -144,6 +129,7 @@ def _plan(piece: Piece) -> None:
 
 
 PIPELINE = (
+    Pass("build", build, "recorded operations to primitives"),
     Pass("simplify", _simplify, "fold constants and identities, choose algorithms"),
     Pass("group", _group, "which values are computed together, lowered to instructions over one domain"),
     Pass("place", _place, "where results go"),

@@ -9,6 +9,8 @@ In: groups, targets. Out: ``Planned`` launches by stage, arena size.
 # A kernel may store into an input's storage only after everybody else has read the old contents: an edge from each
 # reader to the writer. Inside the writing kernel each element may be read only where it is written. Where that fails, or
 # the edges would close a cycle, the value goes to the arena and a copy that is ordered after all readers writes it.
+# A kernel that checks indices may report an error, after which the driver starts no further stage; the caller then runs
+# the whole segment again from its inputs, which must be as they were: so writes also come after all checks.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Job:
         after: jobs that must have ended.
         stage: its place.
         kernel: how.
+        stores: what it writes.
+        sources: what a copy reads.
     """
 
     group: Group | None
@@ -68,6 +72,7 @@ class Job:
     stage: int = 0
     kernel: Kernel | MatmulKernel | None = None
     stores: list[Store] = field(default_factory=list)
+    sources: list[Buffer] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +186,9 @@ class _Planner:
             self._buffer(v).readers.append(job)
 
     def _may_write(self, group: Group, t: Target, address: Expr) -> bool:
-        """Whether everything that the group itself reads of the storage is the very element that it writes."""
+        """Whether all that the group itself reads of the storage is the element that it writes, and it cannot fail."""
+        if _has_check(group):
+            return False
         for v, addresses in self.reads[group].items():
             if self._buffer(v) is t.buffer and any(a != address for a in addresses):
                 return False
@@ -199,7 +206,7 @@ class _Planner:
     def _copy(self, shape: tuple[int, ...], dtype: DType, source: Buffer, t: Target) -> Job:
         rank = len(shape)
         unit = tuple(tuple(int(i == d + 1) for i in range(rank + 1)) for d in range(rank))
-        job = Job(None)
+        job = Job(None, sources=[source])
         instr = ("load", dtype, (), (source, linear(unit, contiguous_strides(shape), 0, rank)))
         store = Store(0, t.buffer, dtype, linear(unit, t.strides, t.offset, rank))
         body = Body(shape, frozenset(), [instr], [store], lambda buffer: buffer)
@@ -210,65 +217,50 @@ class _Planner:
 
     # order
     def _order(self) -> None:
-        """Edges: a reader after the writers, a writer of an input after its readers; copies where that is impossible."""
+        """Edges between jobs; a write that cannot be ordered becomes a copy, and the edges are drawn again."""
+        while True:
+            jobs = [*self.jobs.values(), *self.copies]
+            for job in jobs:
+                job.after.clear()
+            self._draw_edges(jobs)
+            stuck = _cyclic(jobs)
+            if not stuck:
+                return
+            job, store = next((j, s) for j in stuck if j.group for s in j.stores if s.buffer.kind == "input")
+            self._postpone(job, store)
+
+    def _draw_edges(self, jobs: list[Job]) -> None:
+        """A reader after the writers; a writer of an input after its readers, and after everything that may fail."""
         for buffer in self._all_buffers():
-            for reader in buffer.readers:
-                if buffer.kind != "input":
-                    reader.after.update(dict.fromkeys(w for w in buffer.writers if w is not reader))
+            if buffer.kind != "input":
+                for reader in buffer.readers:
+                    _wait(reader, buffer.writers)
         for v, node in self.nodes.items():
             if node.kind == "scatter":
-                self.jobs[node.group].after[self.jobs[self.nodes[v.srcs[0]].group]] = None
+                _wait(self.jobs[node.group], [self.jobs[self.nodes[v.srcs[0]].group]])
                 for reader in self.home[v].readers:
-                    if reader is not self.jobs[node.group]:
-                        reader.after[self.jobs[node.group]] = None
+                    _wait(reader, [self.jobs[node.group]])
+        checks = [job for group, job in self.jobs.items() if _has_check(group)]
         for buffer in self.inputs.values():
             for writer in buffer.writers:
-                writer.after.update(dict.fromkeys(r for r in buffer.readers if r is not writer))
-        self._break_cycles()
+                _wait(writer, buffer.readers)
+                _wait(writer, checks)
 
     def _all_buffers(self) -> list[Buffer]:
         found = {id(b): b for b in self.home.values()}
         for job in [*self.jobs.values(), *self.copies]:
             found.update((id(s.buffer), s.buffer) for s in job.stores)
+            found.update((id(b), b) for b in job.sources)
         return list(found.values())
-
-    def _break_cycles(self) -> None:
-        """While the order has a cycle, turn one in-place write on it into a copy."""
-        while True:
-            stuck = _cyclic([*self.jobs.values(), *self.copies])
-            if not stuck:
-                return
-            job, store = next((j, s) for j in stuck for s in j.stores if s.buffer.kind == "input")
-            self._postpone(job, store)
 
     def _postpone(self, job: Job, store: Store) -> None:
         """Replace an in-place store of ``job`` by a store to the arena and a copy."""
         assert job.group is not None
-        node = next(
-            n for n in job.group.nodes if any(t.buffer is store.buffer for t in n.targets)
-        )
-        target = next(t for t in node.targets if t.buffer is store.buffer)
+        node, target = next((n, t) for n in job.group.nodes for t in n.targets if t.buffer is store.buffer)
         m, reg = job.group.lowerer.local[node.value]
         job.stores.remove(store)
         store.buffer.writers.remove(job)
-        for reader in store.buffer.readers:
-            job.after.pop(reader, None)
-        copies = len(self.copies)
         self._write_later(job, node, reg, m, target, len(job.group.lowerer.domain.extents))
-        copy = self.copies[copies]
-        copy.after[job] = None
-        copy.after.update(dict.fromkeys(store.buffer.readers))
-        self._restore_edges(job)
-
-    def _restore_edges(self, job: Job) -> None:
-        """The edges that ``_postpone`` may have taken away although another reason for them remains."""
-        assert job.group is not None
-        for v in self.reads[job.group]:
-            if v.op != "input":
-                job.after.update(dict.fromkeys(w for w in self.home[v].writers if w is not job))
-        for s in job.stores:
-            if s.buffer.kind == "input":
-                job.after.update(dict.fromkeys(r for r in s.buffer.readers if r is not job))
 
     # memory and kernels
     def _arena(self, stages: list[list[Job]]) -> int:
@@ -298,6 +290,17 @@ class _Planner:
             along = sum(1 for n in node.source.shape[:rank] if n != 1)
             body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
         return make_kernel(body, self.cpu)
+
+
+def _wait(job: Job, others: Sequence[Job]) -> None:
+    for other in others:
+        if other is not job:
+            job.after[other] = None
+
+
+def _has_check(group: Group) -> bool:
+    """Whether the kernel may report an index out of range."""
+    return any(instr[0] == "check" for instr in group.lowerer.instrs)
 
 
 def _nbytes(v: Value) -> int:
