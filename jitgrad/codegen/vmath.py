@@ -94,11 +94,13 @@ def emit_pointwise(b: FnBuilder, op: str, dtype: DType, width: int, *regs: str) 
     """Apply the primitive ``op`` to registers or literals of ``dtype``; returns the result's register.
 
     Args:
-        b: the function under construction. Some primitives start new blocks: read ``b.block`` afterwards.
+        b: the function under construction. Some primitives start new blocks: read ``b.block`` afterwards. ``b.isa``
+            says what the target has. ``sin``, ``cos`` and ``tan`` add a function and a table to ``b.declarations``.
         op: a name of Note [Primitives] in ``builder``, but ``cast``.
         dtype: of the operands. ``where`` takes a mask first, then two operands of ``dtype``.
         width: lanes per register, a power of two; 1 = scalars.
-        regs: the operands. Masks (bool) are ``<width x i1>``, or ``i1`` for width 1.
+        regs: the operands, never poison, since some primitives branch on "any lane". Masks (bool) are
+            ``<width x i1>``, or ``i1`` for width 1.
 
     Raises:
         KeyError: no such primitive.

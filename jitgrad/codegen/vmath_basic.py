@@ -27,8 +27,8 @@ def arithmetic(name: str) -> Callable[[Lanes, Lanes], Lanes]:
 
     def emit(x: Lanes, y: Lanes) -> Lanes:
         if x.scalar == "i1":
-            return x._binary(BOOL_ARITHMETIC[name], y)
-        return x._binary(("f" if x.is_float else "") + name, y)
+            return x.binary(BOOL_ARITHMETIC[name], y)
+        return x.binary(("f" if x.is_float else "") + name, y)
 
     return emit
 
@@ -61,9 +61,9 @@ def minimum(x: Lanes, y: Lanes) -> Lanes:
 
 def _extreme(x: Lanes, y: Lanes, for_bool: str, for_int: str, for_float: str) -> Lanes:
     if x.scalar == "i1":
-        return x._binary(for_bool, y)
+        return x.binary(for_bool, y)
     if not x.is_float:
-        return x._intrinsic(for_int, y)
+        return x.intrinsic(for_int, y)
     keep = x.cmp(for_float, y)  # unordered or x wins: x, unless the NaN is y's
     return select(y.isnan(), y, select(keep, x, y))
 
@@ -92,7 +92,7 @@ def _quotient(x: Lanes, y: Lanes) -> Lanes:
     if x.scalar == "i32":
         result = (x.convert("double") / safe.convert("double")).convert("i32", "fptosi")
     else:
-        result = x._binary("sdiv", safe)
+        result = x.binary("sdiv", safe)
     return select(zero, 0, select(minus_one, -x, result))
 
 

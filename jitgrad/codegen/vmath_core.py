@@ -124,16 +124,16 @@ class Lanes:
     def like(self, value: Lanes | float) -> Lanes:
         return value if isinstance(value, Lanes) else self.const(value)
 
-    def _binary(self, name: str, other: Lanes | float) -> Lanes:
+    def binary(self, name: str, other: Lanes | float) -> Lanes:
+        """The two-operand instruction ``name``."""
         return self.new(f"{name} {self.type} {self.reg}, {self.like(other).reg}")
 
-    def _intrinsic(self, name: str, *others: Lanes) -> Lanes:
-        prefix = "" if self.width == 1 else f"v{self.width}"
-        suffix = self.fmt.suffix if self.scalar in FORMATS else self.scalar
-        function = f"llvm.{name}.{prefix}{suffix}"
-        return Lanes(
-            self.b, self.scalar, self.width, self.b.call(self.type, function, self.typed, *(o.typed for o in others))
-        )
+    def intrinsic(self, name: str, *others: Lanes) -> Lanes:
+        """``llvm.name`` over operands that are all of this type."""
+        lanes = "" if self.width == 1 else f"v{self.width}"
+        suffix = self.fmt.suffix if self.is_float else self.scalar
+        operands = (self.typed, *(o.typed for o in others))
+        return Lanes(self.b, self.scalar, self.width, self.b.call(self.type, f"llvm.{name}.{lanes}{suffix}", *operands))
 
     @property
     def is_float(self) -> bool:
@@ -141,16 +141,16 @@ class Lanes:
 
     # -- arithmetic
     def __add__(self, other: Lanes | float) -> Lanes:
-        return self._binary("fadd" if self.is_float else "add", other)
+        return self.binary("fadd" if self.is_float else "add", other)
 
     def __sub__(self, other: Lanes | float) -> Lanes:
-        return self._binary("fsub" if self.is_float else "sub", other)
+        return self.binary("fsub" if self.is_float else "sub", other)
 
     def __mul__(self, other: Lanes | float) -> Lanes:
-        return self._binary("fmul" if self.is_float else "mul", other)
+        return self.binary("fmul" if self.is_float else "mul", other)
 
     def __truediv__(self, other: Lanes | float) -> Lanes:
-        return self._binary("fdiv", other)
+        return self.binary("fdiv", other)
 
     def __radd__(self, other: float) -> Lanes:
         return self.like(other) + self
@@ -170,14 +170,14 @@ class Lanes:
     def mad(self, times: Lanes | float, plus: Lanes | float) -> Lanes:
         """``self * times + plus``, fused where that is one instruction. Note [Targets]."""
         if self.b.isa.fma:
-            return self._intrinsic("fma", self.like(times), self.like(plus))
+            return self.intrinsic("fma", self.like(times), self.like(plus))
         return self * times + plus
 
     def fma(self, times: Lanes | float, plus: Lanes | float) -> Lanes:
         """``self * times + plus`` with one rounding (at most a double rounding where emulated). Note [Targets]."""
         times, plus = self.like(times), self.like(plus)
         if self.b.isa.fma:
-            return self._intrinsic("fma", times, plus)
+            return self.intrinsic("fma", times, plus)
         if self.scalar == "float":
             return (self.convert("double") * times.convert("double") + plus.convert("double")).convert("float")
         return _dekker_fma(self, times, plus)
@@ -190,33 +190,33 @@ class Lanes:
         return acc
 
     def sqrt(self) -> Lanes:
-        return self._intrinsic("sqrt")
+        return self.intrinsic("sqrt")
 
     def abs(self) -> Lanes:
-        return self._intrinsic("fabs")
+        return self.intrinsic("fabs")
 
     def copysign(self, sign: Lanes) -> Lanes:
-        return self._intrinsic("copysign", sign)
+        return self.intrinsic("copysign", sign)
 
     # -- bits
     def __and__(self, other: Lanes | int) -> Lanes:
-        return self._binary("and", other)
+        return self.binary("and", other)
 
     def __or__(self, other: Lanes | int) -> Lanes:
-        return self._binary("or", other)
+        return self.binary("or", other)
 
     def __xor__(self, other: Lanes | int) -> Lanes:
-        return self._binary("xor", other)
+        return self.binary("xor", other)
 
     def __lshift__(self, count: Lanes | int) -> Lanes:
-        return self._binary("shl", count)
+        return self.binary("shl", count)
 
     def __rshift__(self, count: Lanes | int) -> Lanes:
         """Arithmetic shift."""
-        return self._binary("ashr", count)
+        return self.binary("ashr", count)
 
     def lshr(self, count: Lanes | int) -> Lanes:
-        return self._binary("lshr", count)
+        return self.binary("lshr", count)
 
     def invert(self) -> Lanes:
         return self ^ (1 if self.scalar == "i1" else -1)
@@ -240,7 +240,7 @@ class Lanes:
 
     def fshl(self, low: Lanes, count: Lanes) -> Lanes:
         """The upper half of (self : low) << count."""
-        return self._intrinsic("fshl", low, count)
+        return self.intrinsic("fshl", low, count)
 
     # -- masks
     def cmp(self, predicate: str, other: Lanes | float) -> Lanes:

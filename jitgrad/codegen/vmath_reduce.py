@@ -83,10 +83,15 @@ def _direct(x: Lanes) -> Reduced:
 
 
 def _direct32(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
-    """Three full parts and exact fma: x - n * part is exact the first time."""
+    """Three full parts and exact fma: x - n * high is exact, and the product n * middle is kept as a pair.
+
+    Where x - n * high is the smaller, the sum's error is itself rounded: half an ULP of r at most.
+    """
     high, middle, low = split_constant(PI_HALF, 24, 24)
-    r = n.fma(-low, n.fma(-middle, n.fma(-high, x)))
-    return r, r.const(0.0)
+    r = n.fma(-high, x)
+    product, error = two_product(n, n.const(-middle))
+    r, rounding = quick_two_sum(r, product)
+    return r, rounding + n.mad(-low, error)
 
 
 def _direct64(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:

@@ -16,7 +16,7 @@ __all__ = ["floordiv", "fmod", "mod", "round_mode"]
 
 def round_mode(x: Lanes, mode: str) -> Lanes:
     """``mode``: floor, ceil, trunc or roundeven. Signed zeros, infinities and NaN as IEEE has them."""
-    return x._intrinsic(mode) if x.b.isa.round else _ROUND[mode](x)
+    return x.intrinsic(mode) if x.b.isa.round else _ROUND[mode](x)
 
 
 def _roundeven(x: Lanes) -> Lanes:

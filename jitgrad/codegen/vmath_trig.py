@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from jitgrad.codegen.vmath_coefs import COEFS
-from jitgrad.codegen.vmath_core import Lanes, select, split_constant
+from jitgrad.codegen.vmath_core import Lanes, quick_two_sum, select, split_constant
 from jitgrad.codegen.vmath_reduce import PI_HALF, reduce_pi_half
 
 __all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
@@ -68,29 +68,30 @@ def tan(x: Lanes) -> Lanes:
     return select(x.eq(0.0), x, result)
 
 
-def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(mask |x| < 0.5625, asin(|x|) there, and elsewhere asin(sqrt((1 - |x|) / 2)))."""
+def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """(mask |x| < 0.5625, s, tail): s + tail is asin(|x|) there, and elsewhere asin(sqrt((1 - |x|) / 2))."""
     size = x.abs()
     small = size < 0.5625
     z = select(small, size * size, size.mad(-0.5, 0.5))
     s = select(small, size, z.sqrt())
-    return small, (s * z).mad(z.poly(COEFS["ASIN", x.scalar]), s)
+    return small, s, (s * z) * z.poly(COEFS["ASIN", x.scalar])
 
 
 def asin(x: Lanes) -> Lanes:
     """asin |x| = pi/2 - 2 asin(sqrt((1 - |x|) / 2)) in the upper half."""
     high, low = split_constant(PI_HALF, x.fmt.mantissa + 1)
-    small, p = _asin_parts(x)
-    return select(small, p, (high - (p + p)) + low).copysign(x)
+    small, s, tail = _asin_parts(x)
+    upper, error = quick_two_sum(x.const(high), s * -2.0)
+    upper = upper + (error - (tail + tail - low))
+    return select(small, s + tail, upper).copysign(x)
 
 
 def acos(x: Lanes) -> Lanes:
     high, low = split_constant(PI_HALF, x.fmt.mantissa + 1)
-    small, p = _asin_parts(x)
-    negative = x < 0.0
-    inner = high - (p.copysign(x) - low)
-    twice = p + p
-    outer = select(negative, (2 * high - twice) + 2 * low, twice)
+    small, s, tail = _asin_parts(x)
+    inner = high - ((s + tail).copysign(x) - low)
+    twice, tail_twice = s + s, tail + tail
+    outer = select(x < 0.0, (2 * high - twice) - (tail_twice - 2 * low), twice + tail_twice)
     return select(small, inner, outer)
 
 

@@ -17,8 +17,8 @@ from jitgrad.codegen.vmath import emit_cast, emit_pointwise, memory_scalar
 from jitgrad.codegen.vmath_core import Lanes
 from jitgrad.dtypes import DType, bool_, from_numpy_dtype
 
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
 
 LEVELS = {
     "x86-64": "",
