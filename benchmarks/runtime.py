@@ -62,7 +62,7 @@ def _burn_text(name: str) -> str:
 def burn(rounds: int, shared: bool) -> LoadedStep:
     """``STAGES`` stages of ``TASKS`` tasks."""
     (kernel,) = compile_kernels([KernelSource("burn", "benchmark burn", lambda: _burn_text("burn"))])
-    launch = Launch(kernel.address, (rounds,), TASKS, 1, 1e6 if shared else 0.0, kernel.name)
+    launch = Launch(kernel.address, (rounds,), TASKS, 1, 2e5 if shared else 0.0, kernel.name)
     return LoadedStep(NativeStep((), (), 0, (), ((launch,),) * STAGES, kernel))
 
 
