@@ -80,7 +80,8 @@ class _GradMode:
 
     def __call__(self, fn: F) -> F:
         """Decorate ``fn``; of a generator function, each resumption runs in the mode."""
-        return _decorate(self._again, fn)
+        decorated: F = _decorate(self._again, fn)
+        return decorated
 
     def _again(self) -> Any:
         return type(self)()
@@ -124,6 +125,8 @@ class set_grad_enabled(_GradMode):
 
 class inference_mode(no_grad):
     """``no_grad``, as a promise that the results are never part of a graph; ``inference_mode(False)`` ends one."""
+
+    _flag: bool
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)

@@ -186,9 +186,9 @@ def _gradient_of(func: Callable[..., Any], strict: bool, name: str) -> Callable[
 
     def gradient(*inputs: Any) -> tuple[Any, ...]:
         output = func(*inputs)
-        if not isinstance(output, TensorBase) or output.numel() != 1:  # type: ignore[attr-defined]
+        if not isinstance(output, TensorBase) or output.numel() != 1:
             raise RuntimeError(f"The function given to {name} should return a single Tensor with a single element.")
-        return _grad((output.reshape(()),), inputs, None, True, strict)  # type: ignore[attr-defined]
+        return _grad((output.reshape(()),), inputs, None, True, strict)
 
     return gradient
 

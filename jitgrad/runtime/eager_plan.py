@@ -14,7 +14,7 @@ from typing import Any
 
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.engine.op_node import BackwardPlan, plan_of
+from jitgrad.runtime.engine.op_node import BackwardPlan, backward_plan
 
 __all__ = ["EagerPlan", "aval_args", "find_plan"]
 
@@ -75,7 +75,7 @@ class EagerPlan:
         found = self._graph.get(needs)
         if found is None:
             context = RuleContext(self.context_avals, self.out_avals, self.params, needs)
-            found = self._graph[needs] = (plan_of(self.op, needs), context)
+            found = self._graph[needs] = (backward_plan(self.op, needs), context)
         return found
 
 

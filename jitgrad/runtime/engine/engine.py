@@ -8,7 +8,8 @@ In: root edges with their gradients. Out: ``.grad`` accumulated, or captured gra
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # A node or a hook is Python and may call backward(). The nested GraphTask runs inline, on the caller's own ReadyQueue,
 # at ``reentrant_depth + 1``: its tasks go first, and the loop that it starts returns when *its* tasks are done, leaving
-# those of the outer call in the queue.
+# those of the outer call in the queue. Every ``MAX_DEPTH`` levels the nesting moves to another thread, and the caller
+# waits: so no stack grows without bound. The queue and the recorder move with it; nobody else uses them meanwhile.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from jitgrad.runtime.engine.graph_task import (
 from jitgrad.runtime.engine.input_buffer import InputBuffer
 from jitgrad.runtime.engine.node import GraphRoot, Node, call_node
 from jitgrad.runtime.engine.ready_queue import ReadyQueue
+from jitgrad.runtime.engine.reentrant_pool import MAX_DEPTH, pool
 from jitgrad.runtime.engine.validate import check_count, fit
 from jitgrad.state import state
 
@@ -68,7 +70,10 @@ class Engine:
             task.init_to_execute(root, outputs, accumulate_grad)
         if task.should_execute(root):
             queue.push(task, root, root_inputs)
-        self._execute_with_graph_task(task)
+        if current.inline_depth < MAX_DEPTH:
+            self._execute_with_graph_task(task)
+        else:
+            _execute_on_pool(self, task)
         return task.take_captured_vars()
 
     def queue_callback(self, callback: Callable[[], None]) -> None:
@@ -83,6 +88,7 @@ class Engine:
         outer = current.graph_task, current.node, current.ready_queue
         grad_mode = state.grad_enabled
         current.graph_task, current.ready_queue = task, task.cpu_ready_queue
+        current.inline_depth += 1
         set_grad_mode(task.grad_mode)
         try:
             _run(task)
@@ -93,8 +99,23 @@ class Engine:
             raise
         finally:
             task.not_ready.clear()
+            current.inline_depth -= 1
             current.graph_task, current.node, current.ready_queue = outer
             set_grad_mode(grad_mode)
+
+
+def _execute_on_pool(engine: Engine, task: GraphTask) -> None:
+    """Run a task that is nested too deep on a thread of its own stack, which takes over this thread's state."""
+    grad_mode, recorder = state.grad_enabled, state.recorder
+
+    def run() -> None:
+        state.grad_enabled, state.recorder = grad_mode, recorder
+        try:
+            engine._execute_with_graph_task(task)
+        finally:
+            state.recorder = None
+
+    pool.run(run)
 
 
 def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, list[Any]]:

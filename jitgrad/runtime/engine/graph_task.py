@@ -165,11 +165,13 @@ class _Current(threading.local):
         graph_task: the innermost backward call, or None.
         node: the node being run, or None.
         ready_queue: the queue of the outermost call on this thread, or None.
+        inline_depth: backward calls on this thread's stack.
     """
 
     graph_task: GraphTask | None = None
     node: Node | None = None
     ready_queue: ReadyQueue | None = None
+    inline_depth: int = 0
 
 
 current = _Current()

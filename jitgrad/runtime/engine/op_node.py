@@ -18,7 +18,7 @@ from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariabl
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["BackwardPlan", "OpNode", "build_node", "make_op_node", "plan_of", "saved_inputs"]
+__all__ = ["BackwardPlan", "OpNode", "backward_plan", "build_node", "make_op_node", "saved_inputs"]
 
 
 class BackwardPlan(NamedTuple):
@@ -43,7 +43,7 @@ def _output_number(key: str) -> int:
 
 
 def backward_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
-    """What ``op`` saves and computes when these inputs need gradients."""
+    """What ``op`` saves and computes when these inputs need gradients; made once for each choice."""
     plan = _PLANS.get((op, needs))
     return plan if plan is not None else _PLANS.setdefault((op, needs), _make_plan(op, needs))
 
@@ -65,7 +65,8 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
     """Where each key of ``Vjp.saves`` stands among the saved values."""
     names = [f"out{n or ''}" for n in outputs]
-    place: dict[int | str, int] = {key: i for i, key in enumerate((*inputs, *names))}
+    keys: list[int | str] = [*inputs, *names]
+    place = {key: i for i, key in enumerate(keys)}
     if "out" in place:
         place["out0"] = place["out"]
     return place
@@ -133,15 +134,31 @@ class OpNode(Node):
         return [x.unpack(self, with_history) if isinstance(x, SavedVariable) else x for x in self.saved]
 
     def saved_tensor(self, key: int | str) -> Any:
-        """The value saved for input ``key`` or output ``"out"``; KeyError if the node does not save it."""
-        place = _places(self.plan.inputs, self.plan.outputs)[key]
-        return self.unpack_saved()[place]
+        """The value saved for input ``key`` or output ``"out"``, with its history.
+
+        Raises:
+            KeyError: the node does not save it.
+            RuntimeError: it has been released, or overwritten.
+        """
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        value = self.saved[_places(self.plan.inputs, self.plan.outputs)[key]]
+        return value.unpack(self, True) if isinstance(value, SavedVariable) else value
+
+    def __getattr__(self, name: str) -> Any:
+        """``_saved_self``, ``_saved_other``, ``_saved_result``: PyTorch's names of saved values."""
+        key = _SAVED_NAMES.get(name)
+        if key is not None and key in _places(self.plan.inputs, self.plan.outputs):
+            return self.saved_tensor(key)
+        raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
     def release_variables(self) -> None:
         # a node that saved nothing can run again: so does PyTorch's
         if self.saved:
             self.saved = None
 
+
+_SAVED_NAMES: dict[str, int | str] = {"_saved_self": 0, "_saved_other": 1, "_saved_result": "out"}
 
 _new_edge = tuple.__new__
 
@@ -162,15 +179,7 @@ def _edge_of(tensor: Any) -> Edge:
 
 def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:
     """Positions of the inputs that a node would save: what an in-place form must keep a copy of."""
-    return plan_of(op, needs).inputs
-
-
-def plan_of(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
-    """The plan for one choice of inputs that need gradients; made once."""
-    plan = _PLANS.get((op, needs))
-    if plan is None:
-        plan = _PLANS.setdefault((op, needs), _make_plan(op, needs))
-    return plan
+    return backward_plan(op, needs).inputs
 
 
 def make_op_node(
@@ -187,7 +196,7 @@ def make_op_node(
     """
     avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
     context = RuleContext(avals, tuple([x._aval for x in outputs]), params, needs)
-    return build_node(op, plan_of(op, needs), context, inputs, outputs)
+    return build_node(op, backward_plan(op, needs), context, inputs, outputs)
 
 
 def build_node(
@@ -201,7 +210,7 @@ def build_node(
         if needed:
             edge = _edge_of(tensor)
             edges.append(edge)
-            below = edge[0].topological_nr
+            below = edge[0].topological_nr  # type: ignore[union-attr]  # what needs a gradient has a valid edge
             if below > topological_nr:
                 topological_nr = below
         else:
