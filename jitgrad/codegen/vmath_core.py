@@ -71,8 +71,6 @@ FORMATS = {
 }
 
 
-
-
 def split_constant(value: Fraction, *bits: int) -> list[float]:
     """``value`` as a sum: parts truncated to ``bits`` significant bits each, then the rest.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from jitgrad.codegen.vmath_coefs import COEFS
-from jitgrad.codegen.vmath_core import Lanes, select, split_constant
+from jitgrad.codegen.vmath_core import FORMATS, Lanes, select, split_constant
 
 __all__ = ["LN2", "RANGES", "cosh", "exp", "exp2", "exp_unscaled", "expm1", "scale_by_power", "sigmoid", "sinh", "tanh"]
 
@@ -72,17 +72,16 @@ def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     return shifted.bits(), high, (r * r).mad(r.poly(COEFS["EXP", x.scalar]), low)
 
 
-def power_of_two(n_bits: Lanes) -> Lanes:
-    """2^n for a normal result; ``n_bits`` from ``nearest_int``."""
-    scalar = "float" if n_bits.scalar == "i32" else "double"
-    one = n_bits.const(1.0, scalar)
-    return ((n_bits << one.fmt.mantissa) + one.bits()).as_float()
+def power_of_two(n_bits: Lanes, plus: int = 0) -> Lanes:
+    """2^(n + plus), a normal number; n in the low bits."""
+    fmt = FORMATS["float" if n_bits.scalar == "i32" else "double"]
+    return ((n_bits << fmt.mantissa) + (fmt.bias + plus << fmt.mantissa)).as_float()
 
 
 def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
     """x * 2^n in two steps, so that a subnormal result is rounded once and an overflow gives infinity."""
     mantissa = x.fmt.mantissa
-    one = x.const(1.0).bits()
+    one = x.fmt.bias << mantissa
     half = (n_bits << (mantissa - 1)) & (-1 << mantissa)  # (n >> 1) in the exponent field
     rest = (n_bits << mantissa) - half
     return (x * (half + one).as_float()) * (rest + one).as_float()
@@ -91,7 +90,7 @@ def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
 def scale_down(x: Lanes, n_bits: Lanes) -> Lanes:
     """x * 2^n for x near 1 and n <= 0: cheaper than ``scale_by_power``."""
     spare = x.fmt.mantissa + 2
-    return (x * power_of_two(n_bits + spare)) * math.ldexp(1.0, -spare)
+    return (x * power_of_two(n_bits, spare)) * math.ldexp(1.0, -spare)
 
 
 def exp_unscaled(x: Lanes) -> tuple[Lanes, Lanes]:
@@ -124,7 +123,7 @@ def _expm1_half(x: Lanes) -> Lanes:
     2^n (1 + high + tail) - 1 is summed as (2^n - 1 + 2^n high) + 2^n tail.
     """
     n_bits, high, tail = _reduce(x)
-    scale = power_of_two(n_bits - 1)
+    scale = power_of_two(n_bits, -1)
     return scale.mad(tail, scale.mad(high, scale - 0.5))
 
 
