@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import itertools
 import os
 import threading
@@ -25,9 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import llvmlite
-import llvmlite.binding as llvm
-
+from jitgrad.codegen.llvm import binding
 from jitgrad.codegen.object_cache import open_cache
 from jitgrad.codegen.target import Target, host_target
 from jitgrad.config import config
@@ -81,7 +80,8 @@ def _sources_digest() -> str:
 
 @functools.cache
 def _version_key() -> str:
-    return f"{llvmlite.__version__}|{llvm.llvm_version_info}|{_sources_digest()}"
+    version = importlib.import_module("llvmlite").__version__
+    return f"{version}|{binding().llvm_version_info}|{_sources_digest()}"
 
 
 def _digest(source: KernelSource, target: Target) -> bytes:
@@ -93,6 +93,7 @@ class _Session:
     """LLVM's own state. ``emit`` and ``load`` must be called under the compile lock."""
 
     def __init__(self, target: Target) -> None:
+        llvm = binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         make = llvm.Target.from_triple(target.triple).create_target_machine
@@ -104,14 +105,14 @@ class _Session:
     def emit(self, name: str, text: str) -> bytes:
         """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
         try:
-            module = llvm.parse_assembly(text)
+            module = binding().parse_assembly(text)
             module.verify()
             return self._machine.emit_object(module)
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
 
     def load(self, name: str, obj: bytes) -> Kernel:
-        library = llvm.JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
+        library = binding().JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
         try:
             tracker = library.link(self._linker, f"kernel{next(self._serial)}")
         except RuntimeError as error:

@@ -145,8 +145,10 @@ class ObjectCache:
             for name in os.listdir(self._path if self._fd is None else self._fd):
                 with contextlib.suppress(OSError):
                     info = os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
-                    abandoned = name.endswith(".tmp") and time.time() - info.st_mtime > _STALE_S
-                    files.append((0.0 if abandoned else info.st_mtime, info.st_size, name))
+                    if not name.endswith(".tmp"):
+                        files.append((info.st_mtime, info.st_size, name))
+                    elif time.time() - info.st_mtime > _STALE_S:  # a younger one is being written
+                        files.append((0.0, info.st_size, name))
         total = sum(size for _, size, _ in files)
         goal = self._limit if total <= self._limit else self._limit * 9 // 10
         for mtime, size, name in sorted(files):

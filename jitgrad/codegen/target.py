@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-
+from jitgrad.codegen.llvm import binding
 from jitgrad.config import config
 
 __all__ = ["Target", "host_target", "target_for"]
@@ -82,7 +81,7 @@ def target_for(cpu: str) -> Target:
     Raises:
         ValueError: the name is not known, or this machine could not run its code.
     """
-    triple = llvm.get_process_triple()
+    triple = binding().get_process_triple()
     host = _host_features()
     if cpu == "generic":
         return Target("generic", "", triple, 1, 16, False, False, False)
@@ -95,7 +94,7 @@ def target_for(cpu: str) -> Target:
 
 
 def _host_features() -> frozenset[str]:
-    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    return frozenset(name for name, on in binding().get_host_cpu_features().items() if on)
 
 
 @functools.cache
@@ -103,5 +102,6 @@ def host_target() -> Target:
     """The target that kernels are compiled for: this machine, or ``config.cpu``."""
     if config.cpu:
         return target_for(config.cpu)
-    features = llvm.get_host_cpu_features()
-    return _describe(llvm.get_host_cpu_name(), features.flatten(), llvm.get_process_triple(), _host_features())
+    llvm = binding()
+    features = llvm.get_host_cpu_features().flatten()
+    return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())
