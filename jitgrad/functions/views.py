@@ -17,6 +17,7 @@ _VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
 _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
 _SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
 _DIAGONAL, _UNFOLD, _AS_STRIDED, _DETACH = OPS["diagonal"], OPS["unfold"], OPS["as_strided"], OPS["detach"]
+_SPLIT, _SPLIT_WITH_SIZES, _UNBIND = OPS["split"], OPS["split_with_sizes"], OPS["unbind"]
 _FLIP, _ROLL, _REPEAT = OPS["flip"], OPS["roll"], OPS["repeat"]
 
 
@@ -164,40 +165,23 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
-    """All indices of one dimension, as a tuple."""
-    d = wrap_dim(dim, input.ndim)
-    if not input.ndim:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    return tuple(apply(_SELECT, input, d, i) for i in range(input._aval.shape[d]))
+    """All indices of one dimension, as a tuple of views."""
+    return apply(_UNBIND, input, dim)
 
 
 def split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
-    """Pieces of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
-    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    """Views of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
     if isinstance(split_size, int):
-        if split_size <= 0 and not (split_size == 0 and extent == 0):
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
-        sizes = [min(split_size, extent - at) for at in range(0, extent, split_size or 1)] or [0]
-    else:
-        sizes = list(split_size)
-        if sum(sizes) != extent:
-            raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {extent} (input tensor's size at dimension "
-                f"{dim}), but got split_sizes={sizes}"
-            )
-    pieces, at = [], 0
-    for size in sizes:
-        pieces.append(apply(_SLICE, input, dim, at, at + size, 1))
-        at += size
-    return tuple(pieces)
+        return apply(_SPLIT, input, split_size, dim)
+    return apply(_SPLIT_WITH_SIZES, input, tuple(split_size), dim)
 
 
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """At most ``chunks`` pieces of equal size along ``dim``, the last possibly smaller."""
+    """At most ``chunks`` views of equal size along ``dim``, the last possibly smaller."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     extent = input._aval.shape[wrap_dim(dim, input.ndim)]
-    return split(input, max(1, -(-extent // chunks)), dim)
+    return apply(_SPLIT, input, max(1, -(-extent // chunks)), dim)
 
 
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:

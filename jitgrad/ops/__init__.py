@@ -19,6 +19,7 @@ from jitgrad.ops import (
     powers,
     reductions,
     softmax,
+    splitting,
     view_grads,
     views,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "powers",
     "reductions",
     "softmax",
+    "splitting",
     "view_grads",
     "views",
 ]

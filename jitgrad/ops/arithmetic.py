@@ -31,6 +31,18 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 __all__ = ["binary_aval"]
 
 
+def _no_bools_aval(name: str, kernel: str) -> Any:
+    """A binary shape rule that refuses two bools, naming PyTorch's kernel."""
+    rule = binary_aval(name)
+
+    def checked(x: Any, y: Any) -> Aval:
+        if dtype_of(x).category == 0 and dtype_of(y).category == 0:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+        return rule(x, y)
+
+    return checked
+
+
 def binary_aval(name: str, dtype_rule: Any = result_dtype) -> Any:
     """The shape rule of a broadcasting operation whose inputs share one promoted dtype."""
 
@@ -185,8 +197,14 @@ def _floor_quotient(b: Any, x: Any, y: Any) -> Any:
 
 
 # x // y has no derivative in PyTorch; div(x, y, rounding_mode="floor") has one, which is zero
-_define_binary("floor_divide", _nonzero(np.floor_divide), _floor_quotient, [Vjp(_no_floor_divide_rule)] * 2)
-_define_binary("div_floor", _nonzero(np.floor_divide), _floor_quotient, [Vjp(_zero_rule)] * 2)
+for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zero_rule)):
+    _define_binary(
+        _name,
+        _nonzero(np.floor_divide),
+        _floor_quotient,
+        [Vjp(_rule)] * 2,
+        aval=_no_bools_aval(_name, "div_floor_cpu"),
+    )
 _define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2)
 _define_binary(
     "remainder",

@@ -13,7 +13,7 @@ import numpy as np
 from jitgrad.dtypes import bool_
 from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.shapes import broadcast, np_operand, operand, result_dtype, shape_of
+from jitgrad.ops.shapes import broadcast, np_operand, operand, result_dtype, shape_of, torch_dtype_name
 from jitgrad.ops.table import define
 
 __all__: list[str] = []
@@ -78,8 +78,8 @@ def _integral_aval(name: str) -> Any:
 
     def rule(*inputs: Any) -> Aval:
         if result_dtype(*inputs).category == 2:
-            shown = result_dtype(*inputs).name
-            raise RuntimeError(f'"{name}_cpu" not implemented for \'{"Float" if shown == "float32" else "Double"}\'')
+            shown = torch_dtype_name(result_dtype(*inputs))
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{shown}'")
         return shape_rule(*inputs)
 
     return rule

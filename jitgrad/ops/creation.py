@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     if any(n < 0 for n in shape):
-        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+        raise RuntimeError(f"Dimension size must be non-negative, but got {list(shape)}")
     return shape
 
 

@@ -41,7 +41,7 @@ def _cat_parts(xs: Any) -> list[Any]:
 
 def _cat_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
     if not xs:
-        raise RuntimeError("cat(): expected a non-empty list of Tensors")
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     for i, x in enumerate(xs):
         if not x.ndim:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")

@@ -36,7 +36,7 @@ def _reduced_aval(name: str) -> Any:
         shape = broadcast(name, x.shape, y.shape)
         dtype = result_dtype(x, y)
         if dtype.category != 2:
-            raise RuntimeError(f"\"{name}\" not implemented for '{torch_dtype_name(dtype)}'")
+            raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(dtype)}'")
         return make_aval(shape if reduction == "none" else (), dtype)
 
     return rule

@@ -102,6 +102,15 @@ _define_float_unary(
 )
 
 
+def _no_bools_aval(name: str) -> Any:
+    def rule(x: Aval) -> Aval:
+        if x.dtype.category == 0:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+        return same_aval(x)
+
+    return rule
+
+
 def _define_same_dtype(name: str, np_function: Callable[[Any], Any], rule: Any, save: tuple[int, ...] = ()) -> None:
     """Rounding and signs: integers map to integers, for which rounding is the identity."""
     rounds = name in ("floor", "ceil", "round", "trunc")
@@ -112,7 +121,7 @@ def _define_same_dtype(name: str, np_function: Callable[[Any], Any], rule: Any, 
     def lower(b: Any, x: Any) -> Any:
         return x if rounds and x.dtype.category < 2 else getattr(b, name)(x)
 
-    define(name, aval=same_aval, numpy=numpy, lower=lower, vjps=[Vjp(rule, save)])
+    define(name, aval=_no_bools_aval(name), numpy=numpy, lower=lower, vjps=[Vjp(rule, save)])
 
 
 _define_same_dtype("abs", np.abs, lambda c, g, x: g * x.sign(), (0,))

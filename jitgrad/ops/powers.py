@@ -19,13 +19,16 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 __all__: list[str] = []
 
 
-def _reject_negative_integer_power(x: Any, exponent: Any) -> None:
+def _reject(x: Any, exponent: Any) -> None:
+    """Powers that PyTorch does not define."""
+    if not is_number(exponent) and result_dtype(x, exponent).category == 0:
+        raise NotImplementedError("\"pow\" not implemented for 'Bool'")
     if isinstance(exponent, int) and exponent < 0 and result_dtype(x, exponent).category < 2:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
 
 
 def _pow_scalar_aval(x: Aval, exponent: Any) -> Aval:
-    _reject_negative_integer_power(x, exponent)
+    _reject(x, exponent)
     return make_aval(x.shape, result_dtype(x, exponent))
 
 
@@ -81,7 +84,7 @@ define(
 
 
 def _pow_aval(x: Any, y: Any) -> Aval:
-    _reject_negative_integer_power(x, y)
+    _reject(x, y)
     return make_aval(broadcast("pow", shape_of(x), shape_of(y)), result_dtype(x, y))
 
 

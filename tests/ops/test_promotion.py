@@ -1,0 +1,86 @@
+"""Result dtypes of mixed operands: every pair of dtypes, tensors with and without dimensions, Python numbers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad
+from jitgrad import functions
+
+torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
+
+DTYPES = ("bool", "int32", "int64", "float32", "float64")
+NUMBERS = (True, 2, 1.5)
+OPERATIONS = ("add", "mul", "div", "maximum", "pow", "eq", "where", "floor_divide")
+
+
+def _operands(library: Any) -> list[Any]:
+    """Per dtype a vector and a 0-d tensor, then plain numbers."""
+    made: list[Any] = []
+    for name in DTYPES:
+        dtype = getattr(library, name)
+        made += [library.ones(2, dtype=dtype), library.ones((), dtype=dtype)]
+    return [*made, *NUMBERS]
+
+
+def _compute(library: Any, operation: str, x: Any, y: Any) -> Any:
+    if operation == "where":
+        return library.where(library.ones(2, dtype=library.bool), x, y)
+    return getattr(library, operation)(x, y)
+
+
+def _outcome(library: Any, operation: str, x: Any, y: Any) -> Any:
+    """(dtype, shape, values) or the error's type."""
+    try:
+        out = _compute(library, operation, x, y)
+    except (RuntimeError, TypeError) as error:
+        return type(error)
+    return str(out.dtype).split(".")[-1], tuple(out.shape), np.asarray(out.detach().numpy(), np.float64).tolist()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_result_is_torchs_for_every_pair(operation: str) -> None:
+    library = _Jitgrad()
+    pairs = itertools.product(
+        zip(_operands(library), _operands(torch), strict=True), zip(_operands(library), _operands(torch), strict=True)
+    )
+    for (x, their_x), (y, their_y) in pairs:
+        tensors = [isinstance(v, torch.Tensor) for v in (their_x, their_y)]
+        if not any(tensors) and operation != "where":
+            continue
+        if not all(tensors) and operation == "maximum":
+            continue  # torch.maximum takes tensors only
+        if not tensors[0] and operation not in ("pow", "where", "eq"):
+            continue  # torch's functions take the tensor first
+        got, want = _outcome(library, operation, x, y), _outcome(torch, operation, their_x, their_y)
+        if not tensors[0] and want is TypeError:
+            continue
+        assert got == want, (operation, their_x, their_y)
+
+
+class _Jitgrad:
+    """jitgrad with torch's names for dtypes."""
+
+    bool = jitgrad.bool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(functions, name, None) or getattr(jitgrad, name)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "exp", "abs", "floor", "amax", "any", "softmax", "norm"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unary_result_is_torchs(name: str, dtype: str) -> None:
+    results = []
+    for library in (_Jitgrad(), torch):
+        x = library.ones((2, 3), dtype=getattr(library, dtype))
+        args = (0,) if name in ("cumsum", "softmax") else ()
+        try:
+            out = getattr(x, name)(*args)
+            results.append((str(out.dtype).split(".")[-1], tuple(out.shape)))
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            results.append((type(error).__name__.replace("NotImplementedError", "RuntimeError"),))
+    assert results[0] == results[1]
