@@ -16,7 +16,7 @@ from jitgrad.compiled.backend import backend
 from jitgrad.config import config
 from jitgrad.events import bump_call
 from jitgrad.grad_mode import set_grad_mode
-from jitgrad.state import state
+from jitgrad.state import state, switch_recorder
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
 
@@ -39,11 +39,11 @@ def eager() -> Iterator[None]:
     if recorder is not None:
         recorder.flush()
     _eager.depth += 1
-    state.recorder = None
+    switch_recorder(None)
     try:
         yield
     finally:
-        state.recorder = recorder
+        switch_recorder(recorder)
         _eager.depth -= 1
 
 
@@ -65,7 +65,7 @@ class CompiledFunction:
             return self.fn(*args, **kwargs)
         recorder = Recorder(self._trie, backend, config.max_segment_ops)
         grad_mode = state.grad_enabled
-        state.recorder = recorder
+        switch_recorder(recorder)
         try:
             result = self.fn(*args, **kwargs)
             recorder.flush()
@@ -73,7 +73,7 @@ class CompiledFunction:
             self._settle(recorder)
             raise
         finally:
-            state.recorder = None
+            switch_recorder(None)
             if state.grad_enabled is not grad_mode:
                 set_grad_mode(grad_mode)
             self._finish(recorder)

@@ -281,7 +281,8 @@ class Tensor(TensorBase):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if self._requires_grad != requires_grad:
+        requires_grad = bool(requires_grad)
+        if self._requires_grad is not requires_grad:
             recorder = state.recorder
             if recorder is not None:
                 recorder.set_requires_grad(self, requires_grad)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.codegen import driver, pipeline
+from jitgrad.compiled import native_hits
 from jitgrad.compiled.backward import record_backward
 from jitgrad.compiled.graph_nodes import saved_vids
 from jitgrad.compiled.run import LoadedProgram, run_end
@@ -19,7 +20,7 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime import executor
 from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
-from jitgrad.state import state
+from jitgrad.state import switch_recorder
 from jitgrad.tracer.graph import Instr, Segment
 
 __all__ = ["backend"]
@@ -37,6 +38,7 @@ class _Backend:
         """Plan and compile a segment; the native driver comes with the first one."""
         if not self._is_installed:
             install_driver()
+            native_hits.install()
             self._is_installed = True
         bump("plans")
         return LoadedProgram(pipeline.compile_segment(segment), segment)
@@ -58,12 +60,12 @@ class _Backend:
     @staticmethod
     def inplace_eagerly(op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None:
         """Outside the trace, on the real memory."""
-        recorder, state.recorder = state.recorder, None
+        recorder = switch_recorder(None)
         try:
             inputs, params = split_args(op, args)
             apply_inplace_eager(op, targets, inputs, params)
         finally:
-            state.recorder = recorder
+            switch_recorder(recorder)
 
     run = staticmethod(run_end)
     pending_storage = staticmethod(Storage.pending)

@@ -23,7 +23,7 @@ from jitgrad.compiled.graph_nodes import ancestors, build_nodes, fresh_handle
 from jitgrad.compiled.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
-from jitgrad.state import state
+from jitgrad.state import switch_recorder
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.recorder import EXTERNAL, HOOKED, input_kind
 
@@ -170,7 +170,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) 
     before = [(leaf, leaf._grad, leaf._grad._vid if leaf._grad is not None else -1) for leaf in leaves]
     nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
-    state.recorder = inner
+    switch_recorder(inner)
     try:
         results = execute_request(request)
     except Exception as error:
@@ -179,7 +179,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) 
         _undo(before)
         return None
     finally:
-        state.recorder = recorder
+        switch_recorder(recorder)
     event = _event(recorder, inner, nodes, before, results)
     node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
     recorder._publish(node, event)
@@ -191,7 +191,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) 
 def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
     history = recorder._live()
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
-    state.recorder = None
+    switch_recorder(None)
     try:
         return build_nodes(
             history,
@@ -201,7 +201,7 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
             numbers,
         )
     finally:
-        state.recorder = recorder
+        switch_recorder(recorder)
 
 
 def _undo(before: list[tuple[Any, Any, int]]) -> None:
@@ -276,9 +276,9 @@ def _run_eagerly(recorder: Any, request: BackwardRequest, reason: str) -> tuple[
     log("fusion", "backward runs eagerly: %s", reason)
     roots = request.roots  # keep the roots' graph: they are alive here
     recorder.flush()
-    state.recorder = None
+    switch_recorder(None)
     try:
         return execute_request(request)
     finally:
-        state.recorder = recorder
+        switch_recorder(recorder)
         del roots

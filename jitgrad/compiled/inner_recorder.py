@@ -70,6 +70,8 @@ class InnerRecorder:
         next_vid: first unused value id.
     """
 
+    is_hot = False
+
     __slots__ = ("_graph", "consts", "instrs", "next_vid", "nodes", "tid")
 
     def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.compiled.graph_nodes import build_nodes, fresh_handle
-from jitgrad.state import state
+from jitgrad.state import state, switch_recorder
 from jitgrad.tracer.history import History
 
 __all__ = ["TraceGraph"]
@@ -94,7 +94,7 @@ class TraceGraph:
         else:
             history = History.replay(self.tip)
             buffers, inputs, scalars = self._buffers, self._inputs, self._scalars
-        active, state.recorder = state.recorder, None
+        active = switch_recorder(None)
         try:
             nodes = build_nodes(
                 history,
@@ -104,7 +104,7 @@ class TraceGraph:
                 scalars,
             )
         finally:
-            state.recorder = active
+            switch_recorder(active)
         self._restore_versions(nodes)
         return {v: pair for v, pair in nodes.items() if v not in self._nodes}
 

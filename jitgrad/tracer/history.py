@@ -43,7 +43,6 @@ class OpEvent:
         leaf_rebinds: (value id, input id): the value is now what this leaf holds.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
-        param_types: types of the params, where equal params of other types would mean something else.
     """
 
     instr: Instr
@@ -53,7 +52,6 @@ class OpEvent:
     leaf_rebinds: tuple[tuple[int, int], ...] = ()
     several: bool = False
     ends_segment: bool = False
-    param_types: tuple[type, ...] | None = None
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)

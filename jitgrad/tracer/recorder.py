@@ -33,7 +33,7 @@ from jitgrad.tracer.numbers import NumberKeys, is_number
 from jitgrad.tracer.rules import out_avals_of, user_line
 from jitgrad.tracer.trie import Trie, TrieNode
 
-__all__ = ["EXTERNAL", "Backend", "Recorder", "Slot", "input_kind"]
+__all__ = ["EXTERNAL", "HOT", "OTHER", "SIMPLE", "VIEWS", "Backend", "Recorder", "Slot", "input_kind"]
 
 _END, _IN, _ALIAS, _LEAF, _HOOKS, _WRITE, _NODE, _UPDATE = (
     f"<{n}>" for n in ("end", "in", "alias", "leaf", "hooks", "write", "node", "update")
@@ -70,6 +70,20 @@ def input_kind(tensor: Any) -> int:
     return HOOKED if tensor._hooks or tensor._post_accumulate_hooks else LEAF
 
 
+def _alive(handles: list[Any]) -> list[Any]:
+    """The handles that somebody outside the list holds: list, loop variable and argument make three references."""
+    return [h for h in handles if _getrefcount(h) > 3]
+
+
+class Hot:
+    """Functions of the hot path that have a native twin, see Note [Native hits]."""
+
+    alive = staticmethod(_alive)
+
+
+HOT = Hot()
+
+
 class Slot:
     """The handles that look at one storage. ``owner`` is the value id that has it in ``buffers``."""
 
@@ -93,6 +107,8 @@ class Recorder:
         history: what the path has recorded, or None while every event was a hit.
         graph: what escaping results hold on to.
     """
+
+    is_hot = True  # native hits may answer for it
 
     __slots__ = (
         "_cls",
@@ -191,9 +207,9 @@ class Recorder:
         node = self.node.children.get(key)
         if node is None:
             return self._grow(op, (x,), params, [vid], key)
+        if node.special == OTHER or node.param_types is not None:
+            return self._apply_special(op, node, (x,), params, [vid], key)
         if node.special:
-            if node.special == OTHER:
-                return self._apply_special(op, node, (x,), params, [vid], key)
             self.node = node
             out = self._handle(node.vid, node.aval, node.requires_grad)
             self._link_view(out, x)
@@ -229,7 +245,7 @@ class Recorder:
         self, op: Op, node: TrieNode, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
     ) -> Any:
         """A hit that needs a second look: params whose type matters, several outputs, a full segment."""
-        types = node.event.param_types
+        types = node.param_types
         if types is not None and types != tuple(map(type, params)):
             # params that compare equal but differ in type (1, 1.0, True) are different events
             key = (key, tuple(map(type, params)))
@@ -379,14 +395,15 @@ class Recorder:
         operands, key, fresh_scalars, mark = self._numbers.operands(self, op, inputs, params, ids, key)
         instr, several = self._instr(op, inputs, params, operands)
         event = OpEvent(instr, (instr,), several=several)
-        event.param_types = tuple(map(type, params)) if any(type(p) in (float, bool) for p in params) else None
         vids, scalars = len(instr.outputs), len(fresh_scalars)
         node = self.trie.grow(self.node, key, event, vids=vids, scalars=scalars)
         node.vid, node.aval = instr.outputs[0], instr.avals[0]
         node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category == 2
         history = self._live()
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
-        plain = not (several or event.ends_segment or event.param_types)
+        if any(type(p) in (float, bool) for p in params):
+            node.param_types = tuple(map(type, params))
+        plain = not (several or event.ends_segment)
         node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
@@ -670,11 +687,8 @@ class Recorder:
     # ---- the end of a segment --------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """End the segment: run it, and give every handle that somebody still holds its storage.
-
-        Who still holds a handle is exact: the list, the loop variable and the argument are three references.
-        """
-        alive = [h for h in self.handles if _getrefcount(h) > 3]
+        """End the segment: run it, and give every handle that somebody still holds its storage."""
+        alive = HOT.alive(self.handles)
         key = (_END, *[h._vid for h in alive])
         node = self.node.children.get(key)
         if node is None:

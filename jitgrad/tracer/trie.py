@@ -32,6 +32,7 @@ class TrieNode:
         event: what happened, for replays.
         vid, aval, requires_grad: of the (first) result, for events that make one.
         special: how much of a hit the recorder's fast paths may do by themselves, see ``recorder.SIMPLE``.
+        param_types: types of the params, where equal params of other types would mean something else.
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
@@ -48,6 +49,7 @@ class TrieNode:
         "masks",
         "next_scalar",
         "next_vid",
+        "param_types",
         "parent",
         "requires_grad",
         "seen",
@@ -65,6 +67,7 @@ class TrieNode:
         self.aval: Aval | None = None
         self.requires_grad = False
         self.special = 0
+        self.param_types: tuple[type, ...] | None = None
         self.next_vid = next_vid
         self.next_scalar = next_scalar
         self.masks: dict[Any, tuple[bool, ...]] | None = None

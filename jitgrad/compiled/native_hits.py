@@ -1,0 +1,135 @@
+"""Putting the native hits in place, see Note [Native hits].
+
+Owns: the words they read, the method tables, and the check that this interpreter is one they know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+from jitgrad import dispatch
+from jitgrad.codegen.jit import KernelSource, compile_kernels
+from jitgrad.codegen.python_hits import API, BINARY, ENTRY_POINTS, REFLECTED, WORDS, module_text
+from jitgrad.events import log
+from jitgrad.ops.table import OPS, Op
+from jitgrad.state import native_cell, state, switch_recorder
+from jitgrad.tensor_base import tensor_class
+from jitgrad.tracer import recorder as recorder_module
+from jitgrad.tracer.recorder import HOT, LEAF, PLAIN, SIMPLE, VIEWS, Recorder, Slot
+from jitgrad.tracer.trie import TrieNode
+
+__all__ = ["install", "is_known_interpreter", "slot_offset"]
+
+_METH_FASTCALL, _METH_O = 0x0080, 0x0008
+_DUNDERS = {"add": ("__add__", "__radd__"), "sub": ("__sub__",), "mul": ("__mul__", "__rmul__"), "div": ("__truediv__",),
+            "pow": ("__pow__",)}  # fmt: skip
+_REFLECTED_DUNDERS = {"sub": "__rsub__", "div": "__rtruediv__"}
+
+
+class _MethodDef(ctypes.Structure):
+    """``PyMethodDef``."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]  # noqa: RUF012
+
+
+_keep: list[Any] = []
+"""What the native hits point at, or are."""
+
+
+def is_known_interpreter() -> bool:
+    """CPython 3.11 to 3.13 with the GIL, 64 bits: object heads and method tables are as the native code expects."""
+    free_threaded = bool(getattr(sys, "_is_gil_enabled", lambda: True)() is False)
+    known = sys.implementation.name == "cpython" and (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return known and not free_threaded and ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def slot_offset(cls: type, name: str) -> int:
+    """Where a ``__slots__`` member lies in its objects (``PyMemberDescrObject.d_member->offset``)."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            member = ctypes.c_void_p.from_address(id(base.__dict__[name]) + 5 * 8).value
+            assert member is not None
+            return ctypes.c_ssize_t.from_address(member + 2 * 8).value
+    raise AttributeError(f"{cls.__name__} has no slot {name}")
+
+
+def install() -> None:
+    """Compile the native hits and put them in place; a no-op where the interpreter is not known."""
+    if native_cell.words is not None or not is_known_interpreter() or not _slots_are_where_expected():
+        return
+    kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text)])[0]
+    find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(kernel.address)
+    words = (ctypes.c_int64 * len(WORDS)).from_address(find(-1))
+    _keep.extend((kernel, find))
+    _fill(words)
+    entries = {name: find(nr) for nr, name in enumerate(ENTRY_POINTS)}
+    _attach(entries)
+    native_cell.words = words
+    switch_recorder(state.recorder)
+    log("record", "native hits installed")
+
+
+def _slots_are_where_expected() -> bool:
+    probe = Slot(object(), object())  # type: ignore[arg-type]
+    at = id(probe) + slot_offset(Slot, "owner")
+    return ctypes.c_void_p.from_address(at).value == id(probe.owner)
+
+
+def _fill(words: Any) -> None:
+    api = ctypes.pythonapi
+    objects: dict[str, Any] = {
+        "Tensor": tensor_class(), "Slot": Slot, "float": float, "int": int, "True": True, "None": None, "simple": SIMPLE,
+        "views": VIEWS, "in": recorder_module._IN, "plain": PLAIN, "leaf": LEAF, "empty": (),
+        "link_view": Recorder._link_view, "slow_apply": dispatch.apply, "slow_enter": Recorder.enter,
+    }  # fmt: skip
+    objects.update({f"op {name}": OPS[name] for name in BINARY})
+    tensor = tensor_class()
+    objects.update({f"slow {name}": getattr(tensor, _DUNDERS[name][0]) for name in BINARY})
+    objects.update({f"slow r{name}": getattr(tensor, _REFLECTED_DUNDERS[name]) for name in REFLECTED})
+    _keep.extend(objects.values())
+    for name, value in objects.items():
+        words[WORDS[name]] = id(value)
+    for name in API:
+        words[WORDS[name]] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value
+    owners = {"tensor": tensor, "recorder": Recorder, "node": TrieNode, "op": Op, "slot": Slot}
+    for name, nr in WORDS.items():
+        owner, _, slot = name.partition(".")
+        if slot:
+            words[nr] = slot_offset(owners[owner], slot)
+
+
+def _attach(entries: dict[str, int]) -> None:
+    """Replace the Python functions by method objects over the native ones."""
+    tensor = tensor_class()
+    for name in BINARY:
+        for dunder in _DUNDERS[name]:
+            setattr(tensor, dunder, _method(tensor, dunder, entries[f"op_{name}"]))
+    for name in REFLECTED:
+        dunder = _REFLECTED_DUNDERS[name]
+        setattr(tensor, dunder, _method(tensor, dunder, entries[f"op_r{name}"]))
+    Recorder.enter = _method(Recorder, "enter", entries["enter"])  # type: ignore[method-assign]
+    HOT.alive = _function("alive", entries["alive"], _METH_O)  # type: ignore[method-assign]
+    slow, fast = dispatch.apply, _function("apply", entries["apply"], _METH_FASTCALL)
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, "apply", None) is slow:
+            module.apply = fast  # type: ignore[attr-defined]
+
+
+def _definition(name: str, address: int, flags: int) -> Any:
+    definition = _MethodDef(name.encode(), address, flags, None)
+    _keep.append(definition)
+    return definition
+
+
+def _method(cls: type, name: str, address: int) -> Any:
+    make = ctypes.pythonapi.PyDescr_NewMethod
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
+    return make(cls, ctypes.addressof(_definition(name, address, _METH_O)))
+
+
+def _function(name: str, address: int, flags: int) -> Any:
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return make(ctypes.addressof(_definition(name, address, flags)), None, None)
