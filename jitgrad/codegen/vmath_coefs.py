@@ -1,4 +1,6 @@
-"""Polynomial coefficients of the vector math. Generated: ``python tools/minimax.py > jitgrad/codegen/vmath_coefs.py``.
+"""Polynomial coefficients of the vector math.
+
+Generated: ``python tools/minimax.py > jitgrad/codegen/vmath_coefs.py``.
 
 Each row is (name, LLVM scalar type): coefficients from the lowest power up, with the largest weighted error.
 """
