@@ -7,7 +7,8 @@ In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``Kernel`` (an add
 # Note [Kernel keys]
 # ~~~~~~~~~~~~~~~~~~
 # On a hit the thunk is not called, so a key describes everything that the text depends on: the emitter's own key, the
-# kernel's name, the target, LLVM's version, and a digest of this package's sources (any edit of an emitter changes it).
+# kernel's name, the target, LLVM's version, and a digest of this package's sources and the ABI's (any edit of an emitter
+# changes it).
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Kernel:
 @functools.cache
 def _sources_digest() -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    package = Path(__file__).parent
+    for path in (package.parent / "abi.py", *sorted(package.rglob("*.py"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

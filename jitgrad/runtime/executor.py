@@ -12,6 +12,7 @@ import ctypes
 import itertools
 import os
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -128,14 +129,16 @@ class _Instance:
 
 # Note [Interrupting a native step]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Python runs signal handlers between bytecodes of the main thread, so never during a native call. A long step therefore
-# runs on the device queue's thread while the caller waits in Python. An exception in that wait (KeyboardInterrupt) sets
-# the step's abort word: the driver starts no further task. The buffers stay in use until the driver has returned, so
-# the exception goes on only then.
+# Python runs signal handlers between bytecodes of the main thread, so never during a native call. A long step of the
+# main thread therefore runs on the device queue's thread while the caller waits in Python. An exception in that wait
+# (KeyboardInterrupt) sets the step's abort word: the driver starts no further task. The buffers stay in use until the
+# driver has returned, so the exception goes on only then. Other threads never receive Ctrl-C and just run.
 _queue = DeviceQueue("cpu")
 
 
 def _run_long(instance: _Instance) -> int:
+    if threading.current_thread() is not threading.main_thread():
+        return _driver(instance.record_addr)
     status: list[int] = []
     try:
         _queue.submit(lambda: status.append(_driver(instance.record_addr)))

@@ -144,6 +144,52 @@ print("ok")
     assert run(body) == "ok\n"
 
 
+def test_the_pool_works_without_futexes() -> None:
+    body = """
+from jitgrad.abi import POOL_SYSCALL
+pool._words[POOL_SYSCALL] = 0
+for _ in range(3):
+    for _ in range(50):
+        use()
+    time.sleep(0.1)
+set_num_threads(1)
+set_num_threads(3)
+use()
+before = time.process_time()
+time.sleep(0.5)
+assert time.process_time() - before < 0.25
+print("ok")
+"""
+    assert run(body) == "ok\n"
+
+
+@posix_only
+def test_long_steps_of_two_threads_run_side_by_side() -> None:
+    body = """
+from jitgrad.runtime import executor
+kernel = spin()
+both = threading.Barrier(2)
+inside = []
+steps = [LoadedStep(step_of(kernel, (1000, 1), 8, 1, 1e9)) for _ in range(2)]
+def work(step):
+    mine = Storage(64)
+    mine.array(make_aval((8,), int64))[:] = 0
+    both.wait(10)
+    for _ in range(20):
+        step.run([mine.addr], [])
+    inside.append(mine.array(make_aval((8,), int64)).tolist())
+threads = [threading.Thread(target=work, args=(step,)) for step in steps]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert inside == [[20] * 8] * 2
+assert executor._queue._worker is None
+print("ok")
+"""
+    assert run(body) == "ok\n"
+
+
 @posix_only
 def test_multiprocessing_children_exit() -> None:
     body = """
