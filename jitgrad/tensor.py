@@ -20,7 +20,7 @@ from jitgrad.formatting import format_tensor
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import apply_eager
 from jitgrad.runtime.engine import hooks as engine_hooks
-from jitgrad.runtime.engine.copy_slices import current_grad_fn
+from jitgrad.runtime.engine.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import state
 from jitgrad.tracer.numbers import is_number
@@ -266,7 +266,7 @@ class Tensor(TensorBase):
     # autograd
     @property
     def requires_grad(self) -> bool:
-        return self._requires_grad
+        return self._requires_grad or (self._base is not None and view_requires_grad(self))
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -319,19 +319,18 @@ class Tensor(TensorBase):
     @property
     def grad_fn(self) -> Any:
         """The Node that made this tensor; None for leaves."""
-        if not self._requires_grad:
+        if not self.requires_grad:
             return None
         if self._grad_fn is None:
             recorder = state.recorder
             if recorder is not None and self._tid == recorder.tid:
                 return recorder.grad_fn_of(self)
-            if self._graph is not None:
-                self._graph.attach(self)
+            self._graph.attach(self)
         return current_grad_fn(self) if self._base is not None else self._grad_fn
 
     @property
     def is_leaf(self) -> bool:
-        return not self._requires_grad or (self._grad_fn is None and self._graph is None)
+        return not self.requires_grad or (self._grad_fn is None and self._graph is None)
 
     @property
     def output_nr(self) -> int:
@@ -376,6 +375,12 @@ class Tensor(TensorBase):
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         self._touch_hooks()
         return engine_hooks.register_tensor_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Call ``hook(tensor)`` after a gradient was accumulated into this leaf's ``.grad``."""
+        handle = engine_hooks.register_post_accumulate_grad_hook(self, hook)
+        self._touch_hooks()
+        return handle
 
     def retain_grad(self) -> None:
         """Keep the gradient of this non-leaf in ``.grad``."""

@@ -17,6 +17,7 @@ from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.eager_plan import EagerPlan, find_plan
 from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
 from jitgrad.runtime.engine.op_node import build_node, make_op_node, saved_inputs
+from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.runtime.quiet import run_quietly
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
@@ -109,9 +110,10 @@ def _in_graph(x: Any) -> bool:
 
 def _make_view(source: Any, aval: Aval, is_differentiable: bool) -> Any:
     out = new_tensor(aval, source._storage)
-    out._base = source if source._base is None else source._base
     out._vc = source._vc
     if is_differentiable:
+        # a view of a detached tensor looks no further than that: the graph behind it is another one
+        out._base = source if source._base is None or source._view_version is None else source._base
         out._view_version = view_version(source)
     return out
 
@@ -182,6 +184,7 @@ def apply_inplace_eager(
     for target, aval in zip(targets, out_avals, strict=True):
         check_inplace(op, target, aval)
         check_writable_leaf(target)
+        check_no_overlap(target, inputs)
     arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and _in_graph(x) for x in inputs)
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
@@ -195,7 +198,8 @@ def apply_inplace_eager(
         kept = saved_inputs(op, _needs(op, inputs))
         for i, x in enumerate(inputs):
             if any(x is t for t in targets):
-                before[i] = _before_write(x, i in kept)
+                # the operation's own target is kept as a copy; the same tensor as another operand is overwritten
+                before[i] = _before_write(x, i == 0 and i in kept)
     if op.is_view or op.numpy is None:
         raise RuntimeError(f"{op.name} has no in-place form")
     # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
@@ -205,6 +209,9 @@ def apply_inplace_eager(
         target._vc[0] += 1
     if joins:
         _rejoin_graph(op, tuple(before), params, targets)
+        for old in before[1:]:
+            if isinstance(old, TensorBase) and not any(old is x for x in inputs):
+                old._vc[0] += 1
     return targets
 
 

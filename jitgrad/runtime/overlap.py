@@ -1,0 +1,56 @@
+"""Writes that would read or write one element twice.
+
+Owns: the two refusals of PyTorch's in-place operations (aten/src/ATen/MemoryOverlap.cpp).
+Must not know: operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.ops.aval import Aval
+
+__all__ = ["check_no_overlap"]
+
+
+def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
+    """RuntimeError if elements of ``target`` share memory with each other, or partly with an input.
+
+    The same elements through the same layout are fine: each is read before it is written.
+    """
+    aval = target._aval
+    if not aval.is_contiguous and any(s == 0 and n > 1 for s, n in zip(aval.stride, aval.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    storage = target._storage
+    if storage is None:
+        return
+    for x in inputs:
+        if x is not target and getattr(x, "_storage", None) is storage and _overlap_partly(aval, x._aval):
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation."
+            )
+
+
+def _overlap_partly(a: Aval, b: Aval) -> bool:
+    """Whether two layouts of one storage share some elements, as far as it is cheap to tell."""
+    if a is b or not (a.numel and b.numel and _is_dense(a) and _is_dense(b)):
+        return False
+    if (a.offset, a.stride, a.numel) == (b.offset, b.stride, b.numel):
+        return False
+    return a.offset < b.offset + b.numel and b.offset < a.offset + a.numel
+
+
+def _is_dense(aval: Aval) -> bool:
+    """No element twice and no gap: contiguous after some permutation."""
+    if aval.is_contiguous:
+        return True
+    expected = 1
+    for stride, extent in sorted((s, n) for s, n in zip(aval.stride, aval.shape, strict=True) if n != 1):
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
