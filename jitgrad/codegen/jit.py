@@ -7,8 +7,8 @@ In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``Kernel`` (an add
 # Note [Kernel keys]
 # ~~~~~~~~~~~~~~~~~~
 # On a hit the thunk is not called, so a key describes everything that the text depends on: the emitter's own key, the
-# kernel's name, the target, LLVM's version, and a digest of this package's sources and the ABI's (any edit of an emitter
-# changes it).
+# kernel's name, the target, LLVM's version, and a digest of the sources of this package and of the ABI (any edit of an
+# emitter changes it).
 """
 
 from __future__ import annotations
