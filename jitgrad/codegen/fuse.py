@@ -24,19 +24,11 @@ from jitgrad.codegen.lower import Domain, Lowerer, Refuse, Resplit
 from jitgrad.codegen.nodes import Node, op_cost, squeezed
 from jitgrad.codegen.why_not import WhyNot
 
-__all__ = ["Group", "Unlowerable", "fuse"]
+__all__ = ["Group", "fuse"]
 
 _MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
 _MAX_SPLITS = 4
 _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
-
-
-class Unlowerable(Exception):
-    """A node fits no kernel, not even one of its own, unless ``store`` gets a buffer."""
-
-    def __init__(self, store: Value, reason: str) -> None:
-        super().__init__(reason)
-        self.store = store
 
 
 class Group:
@@ -77,7 +69,7 @@ def fuse(nodes: dict[Value, Node]) -> tuple[list[Group], list[WhyNot]]:
     """Groups in an order that respects dependencies by level, and why nodes started new ones.
 
     Raises:
-        Unlowerable: a value must be copied to a buffer first.
+        Refuse: a node fits no kernel, not even one of its own; its ``store`` must be copied to a buffer first.
     """
     return _Fuser(nodes).run()
 
@@ -140,7 +132,8 @@ class _Fuser:
         reduced = _reduced_dims(node)
         if reduced is not None and group.reduced not in (None, reduced):
             return "reduces other dims"
-        return _lower_into(group, node, dims)
+        refusal = _lower_into(group, node, dims)
+        return refusal.reason if refusal else None
 
     def _joined(self, node: Node, group: Group, before: set[Group]) -> None:
         node.group = group
@@ -184,21 +177,23 @@ def _dims_in(group: Group, node: Node) -> tuple[int, ...] | None:
     return None
 
 
-def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> str | None:
-    """Lower the node into the group, splitting the group's loops where that helps."""
+def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> Refuse | None:
+    """Lower the node into the group, splitting the group's loops where that helps; or say why not."""
     lowerer = group.lowerer
     mark = lowerer.mark()
     try:
         lowerer.add(node, dims)
     except Refuse as refusal:
         lowerer.rollback(mark)
-        return refusal.reason
+        return refusal
     except Resplit as finer:
         lowerer.rollback(mark)
-        return _resplit(group, node, dims, finer) if group.kind == "loops" else "needs other loops"
-    if len(group.nodes) and _cost(lowerer) > _MAX_COST:
+        if group.kind == "loops":
+            return _resplit(group, node, dims, finer)
+        return Refuse("needs other loops", finer.store)
+    if group.nodes and _cost(lowerer) > _MAX_COST:
         lowerer.rollback(mark)
-        return "the kernel is large enough"
+        return Refuse("the kernel is large enough")
     group.nodes.append(node)
     group.dims.append(dims)
     return None
@@ -208,57 +203,31 @@ def _cost(lowerer: Lowerer) -> int:
     return sum(op_cost(i[0]) for i in lowerer.instrs)
 
 
-def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) -> str | None:
-    """Lower the whole group again over a finer domain."""
+def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) -> Refuse | None:
+    """Lower the whole group again over a finer domain. If that fails, the reshape that wanted it is to blame."""
+    blame = finer.store
     domain = group.lowerer.domain
     nodes, all_dims = [*group.nodes, node], [*group.dims, dims]
     for _ in range(_MAX_SPLITS):
         domain = domain.split(finer.split)
-        lowerer = Lowerer(domain, group.lowerer._stored)
+        lowerer = Lowerer(domain, group.lowerer.stored)
         try:
             for n, d in zip(nodes, all_dims, strict=True):
                 lowerer.add(n, d)
         except Refuse as refusal:
-            return refusal.reason
+            return Refuse(refusal.reason, blame)
         except Resplit as again:
             finer = again
             continue
         group.lowerer, group.nodes, group.dims = lowerer, nodes, all_dims
         return None
-    return "needs too many loops"
+    return Refuse("needs too many loops", blame)
 
 
 def _lower_alone(group: Group, node: Node) -> None:
-    dims = tuple(range(len(group.shape)))
-    try:
-        group.lowerer.add(node, dims)
-        group.nodes.append(node)
-        group.dims.append(dims)
-    except Refuse as refusal:
-        if refusal.store is None:
-            raise
-        raise Unlowerable(refusal.store, refusal.reason) from None
-    except Resplit as finer:
-        x = node.source
-        group.lowerer.rollback((0, 0))
-        reason = _resplit(group, node, dims, finer)
-        if reason is not None:
-            raise Unlowerable(_unsplittable(x), reason) from None
-
-
-def _unsplittable(x: Value) -> Value:
-    """The operand of the first reshape under ``x``: stored, it can be read at any map."""
-    stack = [x]
-    seen: set[int] = set()
-    while stack:
-        v = stack.pop()
-        if v.op == "reshape" and v.srcs[0].op != "copy":
-            return v.srcs[0]
-        for s in v.srcs:
-            if id(s) not in seen:
-                seen.add(id(s))
-                stack.append(s)
-    raise Refuse("no reshape to blame")
+    refusal = _lower_into(group, node, tuple(range(len(group.shape))))
+    if refusal is not None:
+        raise refusal
 
 
 def _start_matmul(group: Group, node: Node) -> None:

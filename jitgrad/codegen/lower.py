@@ -52,11 +52,11 @@ class Refuse(Exception):
 
 
 class Resplit(Exception):
-    """The domain must be finer: see Note [Index maps]."""
+    """The domain must be finer (see Note [Index maps]), or ``store`` must lie in memory."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, store: Value) -> None:
         super().__init__(split)
-        self.split = split
+        self.split, self.store = split, store
 
 
 class Domain:
@@ -118,6 +118,7 @@ class Lowerer:
         domain: the loops.
         instrs: see Note [Instructions].
         local: values computed here -> (their map, their instruction).
+        stored: the values that are nodes.
         partial: those of ``local`` that are only known when every unit is done.
     """
 
@@ -126,7 +127,7 @@ class Lowerer:
         self.instrs: list[Instruction] = []
         self.local: dict[Value, tuple[IndexMap, int]] = {}
         self.partial: set[Value] = set()
-        self._stored = stored
+        self.stored = stored
         self._index: dict[Instruction, int] = {}
         self._memo: dict[tuple[int, int, int], int] = {}
         self._maps: dict[IndexMap, int] = {}
@@ -183,7 +184,7 @@ class Lowerer:
             if key in memo:
                 stack.pop()
                 continue
-            in_memory = v in self._stored and v is not self._root
+            in_memory = v in self.stored and v is not self._root
             found = self._leaf(v, mid, kid) if in_memory else None
             if found is None:
                 found = _HANDLERS[v.op](self, v, mid, kid)
@@ -312,7 +313,7 @@ class Lowerer:
         x, (lo, hi, number) = v.srcs[0], v.params
         found = through_pad(self._map_list[mid], lo, hi, x.shape, self.domain.extents)
         if found is None:
-            raise Refuse("a pad's border runs across two loops", x)
+            raise Refuse("a pad's border runs across two loops", x if v is self._root else v)
         m, ranges, inside = found
         outside = self._emit("const", v.dtype, (), (repr(number),))
         if not inside:
@@ -334,7 +335,7 @@ class Lowerer:
             return self._load(x, linear(m, contiguous_strides(v.shape), offset, len(extents)), kid)
         found = through_reshape(m, v.shape, x.shape, extents)
         if isinstance(found, Split):
-            raise Resplit(found)
+            raise Resplit(found, x)
         if found is None:
             raise Refuse("a reshape that no loop over both shapes can do", x)
         return self._need(x, self._map_id(found), kid)
@@ -342,7 +343,7 @@ class Lowerer:
     def _is_row_major(self, x: Value) -> bool:
         if x is self._root:
             return False
-        return x in self._stored or (x.op == "input" and x.params[1].is_contiguous)
+        return x in self.stored or (x.op == "input" and x.params[1].is_contiguous)
 
     def _on_gather(self, v: Value, mid: int, kid: int) -> int | None:
         x, *indices = v.srcs
@@ -364,7 +365,7 @@ class Lowerer:
 
     def _window(self, x: Value, m: IndexMap) -> tuple[Value, Expr, tuple[int, ...]]:
         """Where ``x`` lies at ``m``, and its strides."""
-        if x not in self._stored and x.op != "input":
+        if x not in self.stored and x.op != "input":
             raise Refuse("gathers from a value that is not in memory", x)
         if x in self.local:
             raise Refuse("gathers from a value of the same loop")

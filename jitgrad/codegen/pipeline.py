@@ -14,7 +14,7 @@ from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.decompose import DECOMPOSE, copy_of
-from jitgrad.codegen.fuse import Unlowerable, fuse
+from jitgrad.codegen.fuse import fuse
 from jitgrad.codegen.link import link
 from jitgrad.codegen.lower import Refuse
 from jitgrad.codegen.matmul_kernel import operand_views
@@ -84,20 +84,18 @@ def _group(piece: Piece) -> None:
     """Choose nodes and fuse them; values that turn out to need a buffer get one, and it starts again."""
     for _ in range(_MAX_COPIES):
         piece.nodes = make_nodes(topological(piece.roots), piece.roots)
-        needed: Value | None = None
         try:
             for node in piece.nodes.values():
                 if node.kind == "matmul":
                     operand_views(node.value, piece.nodes)
             piece.groups, notes = fuse(piece.nodes)
         except Refuse as refusal:
-            needed = refusal.store
-        except Unlowerable as refusal:
-            needed = refusal.store
-        if needed is None:
-            piece.notes += [str(note) for note in notes]
-            return
-        piece.roots = _with_copy(piece, needed)
+            if refusal.store is None:
+                raise
+            piece.roots = _with_copy(piece, refusal.store)
+            continue
+        piece.notes += [str(note) for note in notes]
+        return
     raise CompileError("planning failed: too many values need a buffer of their own")
 
 
