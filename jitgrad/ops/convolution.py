@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["Geometry", "dilate_2d", "pad_2d", "window_2d"]
+__all__ = ["Geometry", "pad_2d", "place_2d", "window_2d"]
 
 Pair = tuple[int, int]
 
@@ -94,18 +95,25 @@ def window_2d(b: Any, x: Any, at: Pair, out: Pair, stride: Pair) -> Any:
     return b.slice(x, starts, stops, [1] * lead + list(stride))
 
 
-def dilate_2d(b: Any, x: Any, at: Pair, full: Pair, stride: Pair) -> Any:
-    """The inverse of ``window_2d``: zeros of extents ``full`` with x in the elements that were seen."""
-    lead, (oh, ow) = x.shape[:-2], x.shape[-2:]
-    if stride != (1, 1):
-        spread = b.reshape(x, (*lead, oh, 1, ow, 1))
-        zero = [0] * len(spread.shape)
-        spread = b.pad(spread, zero, [0] * len(lead) + [0, stride[0] - 1, 0, stride[1] - 1])
-        x = b.reshape(spread, (*lead, oh * stride[0], ow * stride[1]))
-        oh, ow = (oh - 1) * stride[0] + 1, (ow - 1) * stride[1] + 1
-        x = b.slice(x, [0] * len(x.shape), [*lead, oh, ow], [1] * len(x.shape))
-    lo = [0] * len(lead) + list(at)
-    return b.pad(x, lo, [0] * len(lead) + [full[0] - at[0] - oh, full[1] - at[1] - ow])
+def place_2d(b: Any, x: Any, at: Pair, full: Pair, stride: Pair, lead: tuple[Any, ...] = ()) -> Any:
+    """The inverse of ``window_2d``: extents ``full``, x where offset ``at`` of a window saw an element, zeros elsewhere.
+
+    ``lead`` are constant positions in the dimensions of x before the last two: x[..., *lead, :, :] is placed.
+    """
+    outer, out = x.shape[: len(x.shape) - 2 - len(lead)], x.shape[-2:]
+    shape = (*outer, *full)
+    indices: list[Any] = [b.iota(shape, d) for d in range(len(outer))]
+    indices += [b.const(position, int64, shape) for position in lead]
+    seen = None
+    for axis in (0, 1):
+        distance = b.sub(b.iota(shape, len(outer) + axis), at[axis])
+        window = b.floordiv(distance, stride[axis]) if stride[axis] > 1 else distance
+        inside = b.and_(b.ge(distance, 0), b.lt(window, out[axis]))
+        if stride[axis] > 1:
+            inside = b.and_(inside, b.eq(b.mul(window, stride[axis]), distance))
+        seen = inside if seen is None else b.and_(seen, inside)
+        indices.append(b.min(b.max(window, 0), out[axis] - 1))
+    return b.where(seen, b.gather(x, indices), b.const(0.0, x.dtype))
 
 
 def _offsets(geo: Geometry, dilation: Pair) -> list[Pair]:
@@ -125,8 +133,12 @@ def _lower_uncolumns(b: Any, columns: Any, geo: Geometry, stride: Pair, padding:
     full = (geo.h + 2 * padding[0], geo.w + 2 * padding[1])
     total = None
     for k, at in enumerate(_offsets(geo, dilation)):
-        tap = b.slice(taps, [0, 0, k, 0, 0], [geo.n, geo.c, k + 1, geo.oh, geo.ow], [1] * 5)
-        placed = dilate_2d(b, b.reshape(tap, (geo.n, geo.c, geo.oh, geo.ow)), at, full, stride)
+        if stride == (1, 1):
+            tap = b.slice(taps, [0, 0, k, 0, 0], [geo.n, geo.c, k + 1, geo.oh, geo.ow], [1] * 5)
+            hi = [0, 0, full[0] - at[0] - geo.oh, full[1] - at[1] - geo.ow]
+            placed = b.pad(b.reshape(tap, (geo.n, geo.c, geo.oh, geo.ow)), [0, 0, *at], hi)
+        else:
+            placed = place_2d(b, taps, at, full, stride, (k,))
         total = placed if total is None else b.add(total, placed)
     stops = [geo.n, geo.c, padding[0] + geo.h, padding[1] + geo.w]
     return b.slice(total, [0, 0, *padding], stops, [1] * 4)

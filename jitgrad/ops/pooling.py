@@ -16,7 +16,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.convolution import dilate_2d, out_extent, pad_2d, window_2d
+from jitgrad.ops.convolution import out_extent, pad_2d, place_2d, window_2d
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -132,20 +132,35 @@ def _np_max_pool_backward(g: Any, at: Any, shape: tuple[int, ...], *params: Pair
     return out.reshape(shape)
 
 
+def _tiles(shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair) -> bool:
+    """Whether windows lie side by side, so that every element belongs to at most one."""
+    return kernel == stride and padding == (0, 0)
+
+
+def _tile(b: Any, x: Any, kernel: Pair) -> Any:
+    """[N, C, OH, OW] as [N, C, OH, KH, OW, KW], repeated."""
+    n, c, oh, ow = x.shape
+    return b.expand(b.reshape(x, (n, c, oh, 1, ow, 1)), (n, c, oh, kernel[0], ow, kernel[1]))
+
+
+def _untile(b: Any, tiles: Any, shape: tuple[int, ...]) -> Any:
+    """[N, C, OH, KH, OW, KW] as [N, C, H, W], with zeros where no window fits any more."""
+    n, c, oh, kh, ow, kw = tiles.shape
+    return b.pad(b.reshape(tiles, (n, c, oh * kh, ow * kw)), [0] * 4, [0, 0, shape[2] - oh * kh, shape[3] - ow * kw])
+
+
 def _lower_max_pool_backward(
     b: Any, g: Any, at: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair
 ) -> Any:
-    """Per offset: the gradient where that offset won, put back; summed."""
-    width = shape[3]
-    full = (shape[2] + 2 * padding[0], width + 2 * padding[1])
-    rows = b.sub(b.mul(b.iota(g.shape, 2), stride[0]), padding[0])
-    base = b.add(b.mul(rows, width), b.sub(b.mul(b.iota(g.shape, 3), stride[1]), padding[1]))
-    total = None
-    for i, j in _offsets(kernel):
-        won = b.eq(at, b.add(base, i * width + j))
-        placed = dilate_2d(b, b.where(won, g, b.const(0.0, g.dtype)), (i, j), full, stride)
-        total = placed if total is None else b.add(total, placed)
-    return b.slice(total, [0, 0, *padding], [*shape[:2], padding[0] + shape[2], padding[1] + width], [1] * 4)
+    """The gradient goes to the element that won: by comparison where windows do not overlap, else by scatter."""
+    if not _tiles(shape, kernel, stride, padding):
+        flat = (*shape[:2], shape[2] * shape[3])
+        return b.reshape(b.scatter_add(flat, [b.iota(at.shape, 0), b.iota(at.shape, 1), at], g), shape)
+    tiles = _tile(b, g, kernel)
+    rows = b.add(b.mul(b.iota(tiles.shape, 2), kernel[0]), b.iota(tiles.shape, 3))
+    columns = b.add(b.mul(b.iota(tiles.shape, 4), kernel[1]), b.iota(tiles.shape, 5))
+    won = b.eq(_tile(b, at, kernel), b.add(b.mul(rows, shape[3]), columns))
+    return _untile(b, b.where(won, tiles, b.const(0.0, g.dtype)), shape)
 
 
 def _np_max_pool_read(x: Any, at: Any, *params: Pair) -> Any:
@@ -209,13 +224,16 @@ def _np_avg_pool_backward(g: Any, shape: tuple[int, ...], kernel: Pair, stride: 
 def _lower_avg_pool_backward(
     b: Any, g: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair
 ) -> Any:
+    count = b.const(float(kernel[0] * kernel[1]), g.dtype)
+    if _tiles(shape, kernel, stride, padding):
+        return _untile(b, _tile(b, b.div(g, count), kernel), shape)
     full = (shape[2] + 2 * padding[0], shape[3] + 2 * padding[1])
-    share = b.div(g, b.const(float(kernel[0] * kernel[1]), g.dtype))
     total = None
     for at in _offsets(kernel):
-        placed = dilate_2d(b, share, at, full, stride)
+        placed = place_2d(b, g, at, full, stride)
         total = placed if total is None else b.add(total, placed)
-    return b.slice(total, [0, 0, *padding], [*shape[:2], padding[0] + shape[2], padding[1] + shape[3]], [1] * 4)
+    inner = b.slice(total, [0, 0, *padding], [*shape[:2], padding[0] + shape[2], padding[1] + shape[3]], [1] * 4)
+    return b.div(inner, count)
 
 
 define(

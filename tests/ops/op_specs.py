@@ -410,6 +410,7 @@ def _losses() -> dict[str, list[Sample]]:
 def _layers() -> dict[str, list[Sample]]:
     conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
     pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
+    tiled = ((2, 2), (2, 2), (0, 0))
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
     adam = (0.9, 0.999, 1e-8, 0.1)
@@ -420,15 +421,20 @@ def _layers() -> dict[str, list[Sample]]:
         "native_layer_norm_plain": [
             Sample((f(2, 3, 4),), ((4,), 1e-5), lambda t, x: t.native_layer_norm(x, (4,), None, None, 1e-5))
         ],
-        "conv2d": [Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv)],
+        "conv2d": [
+            Sample((f(2, 3, 6, 6), f(4, 3, 3, 3)), ((1, 1), (1, 1), (1, 1), 1), lambda t, x, w: t.conv2d(x, w, None, 1, 1)),
+            Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv)],
         "conv2d_input": [Sample((f(2, 6, 3, 9), f(6, 2, 3, 2)), ((2, 4, 6, 7), *geometry))],
         "conv2d_weight": [Sample((f(2, 4, 6, 7), f(2, 6, 3, 9)), ((6, 2, 3, 2), *geometry))],
         "max_pool2d": [
+            Sample((windows,), tiled, lambda t, x: t.nn.functional.max_pool2d(x, *tiled, return_indices=True)),
             Sample((windows,), pool, lambda t, x: t.nn.functional.max_pool2d(x, *pool, return_indices=True)),
         ],
         "max_pool2d_backward": [Sample((f(2, 3, 3, 3), np.asarray([[[5 * (2 * i) + 2 * j for j in range(3)] for i in range(3)]] * 6).reshape(2, 3, 3, 3)), ((2, 3, 6, 5), *pool))],
         "max_pool2d_read": [Sample((windows, at), pool)],
-        "avg_pool2d": [Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool))],
+        "avg_pool2d": [
+            Sample((windows,), tiled, lambda t, x: t.nn.functional.avg_pool2d(x, *tiled)),
+            Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool))],
         "avg_pool2d_backward": [Sample((f(2, 3, 3, 3),), ((2, 3, 6, 5), *pool))],
         "_sgd_update": [Sample((*state[:2], 0.1), (0.01, True))],
         "_sgd_momentum_update": [
