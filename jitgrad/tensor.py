@@ -321,7 +321,7 @@ class Tensor(TensorBase):
         """The Node that made this tensor; None for leaves."""
         if not self.requires_grad:
             return None
-        if self._grad_fn is None:
+        if self._grad_fn is None and self._graph is not None:
             recorder = state.recorder
             if recorder is not None and self._tid == recorder.tid:
                 return recorder.grad_fn_of(self)

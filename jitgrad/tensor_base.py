@@ -79,10 +79,16 @@ class TensorBase:
 
     def __getattr__(self, name: str) -> Any:
         if name in _DEFAULTS:
-            return _DEFAULTS[name]
+            # remember it: the next look is a plain slot access
+            default = _DEFAULTS[name]
+            setattr(self, name, default)
+            return default
         if name == "_vc":
             counter = self._vc = [0]
             return counter
+        if hasattr(type(self), name):
+            # a property raised AttributeError, and Python came here with the property's name instead
+            raise RuntimeError(f"internal error in Tensor.{name}")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 

@@ -37,7 +37,7 @@ _SLOTS = {
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types"),
     "op": ("num_inputs",),
-    "slot": ("handles", "owner"),
+    "slot": ("home", "others", "owner"),
 }  # fmt: skip
 _OBJECTS = ("recorder", "thread", "Tensor", "Slot", "float", "int", "True", "None", "simple", "views", "in", "plain", "leaf",
             "empty", "link_view", "slow_apply", "slow_enter")  # fmt: skip
@@ -209,10 +209,8 @@ def _enter_new() -> str:
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.inputs')}", f"ptr {vid}", "ptr %t")
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.buffers')}", f"ptr {vid}", f"ptr {storage}")
     slot = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Slot')}", "i64 0")
-    handles = b.api("PyList_New", "ptr", "i64 0")
-    b.api("PyList_Append", "i32", f"ptr {handles}", "ptr %t")
-    b.fill(slot, "slot.handles", handles)
-    b.drop(handles)
+    b.fill(slot, "slot.home", "%t")
+    b.fill(slot, "slot.others", b.word("None"))
     b.fill(slot, "slot.owner", vid)
     b.api("PyDict_SetItem", "i32", f"ptr {slots}", f"ptr {address}", f"ptr {slot}")
     b.drop(slot)

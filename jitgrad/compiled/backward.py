@@ -49,8 +49,8 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
     if any(leaf._grad is not None for leaf in leaves):
         olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
-        if recorder._rebinds(olds) is None:
-            return _run_eagerly(recorder, request, "another window looks at a .grad")
+        if any(old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
+            return _run_eagerly(recorder, request, "a .grad that has a graph, or that another window looks at")
     states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
     key = ("<grads>", states)
     node = recorder.node.children.get(key)

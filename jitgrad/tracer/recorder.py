@@ -18,6 +18,7 @@ import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from weakref import ref
 
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.errors import JitgradError
@@ -85,13 +86,34 @@ HOT = Hot()
 
 
 class Slot:
-    """The handles that look at one storage. ``owner`` is the value id that has it in ``buffers``."""
+    """The handles of a call that look at one storage. None but an input is kept alive by it.
 
-    __slots__ = ("handles", "owner")
+    Attributes:
+        owner: the value id that has the storage in ``buffers``.
+        home: the first handle: an input, or a weak reference to a value of the trace.
+        others: weak references to the rest; None while there are none.
+    """
 
-    def __init__(self, tensor: Any, owner: int) -> None:
-        self.handles = [tensor]
+    __slots__ = ("home", "others", "owner")
+
+    def __init__(self, home: Any, owner: int) -> None:
+        self.home = home
         self.owner = owner
+        self.others: list[Any] | None = None
+
+    def add(self, tensor: Any) -> None:
+        if self.others is None:
+            self.others = [ref(tensor)]
+        else:
+            self.others.append(ref(tensor))
+
+    def live(self) -> list[Any]:
+        """The handles that still exist."""
+        home = self.home() if type(self.home) is ref else self.home
+        handles = [] if home is None else [home]
+        if self.others is not None:
+            handles += [h for h in [r() for r in self.others] if h is not None]
+        return handles
 
 
 class Recorder:
@@ -290,14 +312,16 @@ class Recorder:
         storage = source._storage
         if storage is None:
             storage = source._storage = self.backend.pending_storage()
-            self._slots[id(storage)] = Slot(source, source._vid)
         out._storage = storage
         out._base = source if source._base is None else source._base
-        out._vc = source._vc
+        version = source._vc
+        out._vc = version
+        if self.node.event.instr.op.vjps:  # detach() makes a view that never joins the graph
+            out._view_version = version[0] if state.grad_enabled else ~version[0]
         slot = self._slots.get(id(storage))
         if slot is None:
-            slot = self._slots[id(storage)] = Slot(source, source._vid)
-        slot.handles.append(out)
+            slot = self._slots[id(storage)] = Slot(ref(source), source._vid)
+        slot.add(out)
 
     # ---- inputs ----------------------------------------------------------------------------------------------
 
@@ -332,7 +356,7 @@ class Recorder:
 
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
         """A second handle on a storage: the same value if the window is the same, else one more input."""
-        for other in slot.handles:
+        for other in slot.live():
             if other._aval is tensor._aval and other._tid == self.tid:
                 vid = self._same_value(tensor, other._vid, kind)
                 break
@@ -340,7 +364,7 @@ class Recorder:
             if id(storage) in self._dirty:
                 self.flush()
             vid = self._input(tensor, storage, (_IN, tensor._aval, kind), kind)
-        slot.handles.append(tensor)
+        slot.add(tensor)
         return vid
 
     def _same_value(self, tensor: Any, vid: int, kind: int) -> int:
@@ -463,7 +487,7 @@ class Recorder:
             if storage is None:
                 continue
             slot = self._slots.get(id(storage))
-            if slot is None or len(slot.handles) == 1:
+            if slot is None or slot.others is None:
                 continue
             joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
             same = same or []
@@ -472,24 +496,19 @@ class Recorder:
         return same
 
     def _others(self, target: Any, slot: Slot, nr: int, same: list[Any], joins: bool) -> bool:
-        """Sort the other live handles of a slot: same window, or a view to be looked at afresh. Drop the dead ones."""
-        # a dead handle is held by: the slot's list, maybe self.handles, the loop variable, the call's argument
+        """Sort the other live handles of a slot: same window, or a view to be looked at afresh."""
+        # a handle that nobody wants any more is held by: self.handles maybe, the list, the loop variable, the argument
         pending = {id(h) for h in self.handles}
-        kept, stale = [], []
-        for other in slot.handles:
-            if other is target:
-                kept.append(other)
+        stale = []
+        for other in slot.live():
+            if other is target or _getrefcount(other) <= 3 + (id(other) in pending):
                 continue
-            if _getrefcount(other) <= 3 + (id(other) in pending):
-                continue
-            kept.append(other)
             if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
                 same.append((nr, other))
             elif other._base is target and not joins and other._vid not in self.inputs:
                 stale.append(other)
             else:
                 return False
-        slot.handles = kept
         for other in stale:
             other._tid = 0
         return True
@@ -605,7 +624,7 @@ class Recorder:
             storage = target._storage
             if storage is not None and storage.addr:
                 writes.append((self.owner_of(target, target._vid), vid))
-            for handle in self._slots[id(storage)].handles if storage is not None else (target,):
+            for handle in self._slots[id(storage)].live() if storage is not None else (target,):
                 if handle._vid in history.leaves and handle._requires_grad:
                     leaves.append((vid, history.leaves[handle._vid]))
         return OpEvent(final, instrs, tuple(t._vid for t in targets), tuple(writes), tuple(leaves))
@@ -616,9 +635,9 @@ class Recorder:
         bump("fallbacks")
         for target in targets:
             slot = self._slots.get(id(target._storage))
-            for handle in slot.handles if slot is not None else ():
-                if handle._base is not None and handle._requires_grad and handle.grad_fn is not None:
-                    handle._view_version = handle._vc[0]
+            for handle in slot.live() if slot is not None else ():
+                if handle._base is not None and handle._requires_grad:
+                    handle.grad_fn  # noqa: B018 - its Node as it was before the write
         log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
         self.backend.inplace_eagerly(op, targets, args)
         for target in targets:
@@ -627,12 +646,12 @@ class Recorder:
 
     def owner_of(self, tensor: Any, vid: int) -> int:
         """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
-        return self._slots.setdefault(id(tensor._storage), Slot(tensor, vid)).owner
+        return self._slots.setdefault(id(tensor._storage), Slot(ref(tensor), vid)).owner
 
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
         slot = self._slots.pop(id(tensor._storage), None)
-        for handle in slot.handles if slot is not None else ():
+        for handle in slot.live() if slot is not None else ():
             handle._tid = 0
         tensor._tid = 0
 
