@@ -32,7 +32,7 @@ from jitgrad.runtime.pool import set_num_threads
 __all__ = ["main"]
 
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-_SECONDS_PER_TURN = 0.004
+_SECONDS_PER_TURN = 0.01
 _PAUSE = 0.01  # lets the other subject's workers fall asleep
 
 
@@ -92,6 +92,8 @@ def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def seconds_per_call(call: Callable[[], Any], repeats: int) -> float:
+    for _ in range(repeats // 2):  # untimed: wakes the workers, fills the caches
+        call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
@@ -184,7 +186,6 @@ def compare(
     peer(shape, 1)
     mine, theirs = [], []
     for _ in range(turns):
-        seconds_per_call(call, 1)
         mine.append(seconds_per_call(call, repeats))
         time.sleep(_PAUSE)
         theirs.append(peer(shape, repeats))
