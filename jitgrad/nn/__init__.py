@@ -1,6 +1,6 @@
 """Modules, losses and starting values, under PyTorch's names."""
 
-from jitgrad.nn import functional, init
+from jitgrad.nn import functional, init, utils
 from jitgrad.nn.activation import (
     ELU,
     GELU,
@@ -19,7 +19,9 @@ from jitgrad.nn.activation import (
     Softsign,
     Tanh,
 )
+from jitgrad.nn.attention import MultiheadAttention
 from jitgrad.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
+from jitgrad.nn.conv import AvgPool2d, Conv2d, MaxPool2d
 from jitgrad.nn.linear import Embedding, Identity, Linear
 from jitgrad.nn.loss import (
     BCELoss,
@@ -34,34 +36,45 @@ from jitgrad.nn.loss import (
 )
 from jitgrad.nn.misc import Dropout, Flatten, Unflatten
 from jitgrad.nn.module import Module
-from jitgrad.nn.normalization import LayerNorm, RMSNorm
+from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from jitgrad.nn.parameter import Parameter
+from jitgrad.nn.recurrent import GRU, LSTM, GRUCell, LSTMCell
 
 __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
     "SELU",
+    "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv2d",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "Hardtanh",
     "HuberLoss",
     "Identity",
     "KLDivLoss",
     "L1Loss",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MaxPool2d",
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
     "NLLLoss",
     "Parameter",
     "ParameterList",
@@ -79,4 +92,5 @@ __all__ = [
     "Unflatten",
     "functional",
     "init",
+    "utils",
 ]

@@ -114,7 +114,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity. ValueError unless the tensor has two dimensions."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    return _fill(tensor, np.eye(*tensor.shape))
+    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:

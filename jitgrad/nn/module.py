@@ -34,8 +34,9 @@ class Module:
     _buffers: dict[str, None]
     _modules: dict[str, None]
     _transient: set[str]
-    _pre_hooks: dict[int, Any] | None = None
-    _hooks: dict[int, Any] | None = None
+    _has_hooks: bool = False  # once True, it stays: the slow call is right with and without hooks
+    _pre_hooks: dict[int, Any]
+    _hooks: dict[int, Any]
 
     def __init__(self) -> None:
         self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={}, _transient=set())
@@ -45,17 +46,17 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._pre_hooks or self._hooks:
+        if self._has_hooks:
             return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook in list((self._pre_hooks or {}).values()):
+        for hook in list(self._pre_hooks.values()):
             replaced = hook(self, args)
             if replaced is not None:
                 args = replaced if isinstance(replaced, tuple) else (replaced,)
         result = self.forward(*args, **kwargs)
-        for hook in list((self._hooks or {}).values()):
+        for hook in list(self._hooks.values()):
             replaced = hook(self, args, result)
             result = result if replaced is None else replaced
         return result
@@ -291,17 +292,18 @@ class Module:
     # hooks
     def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> HookHandle:
         """Call ``hook(module, args)`` before forward; what it returns replaces the arguments."""
-        if self._pre_hooks is None:
-            self.__dict__["_pre_hooks"] = {}
-        assert self._pre_hooks is not None
-        return HookHandle(self._pre_hooks, hook)
+        return HookHandle(self._hook_table("_pre_hooks"), hook)
 
     def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> HookHandle:
         """Call ``hook(module, args, result)`` after forward; what it returns replaces the result."""
-        if self._hooks is None:
-            self.__dict__["_hooks"] = {}
-        assert self._hooks is not None
-        return HookHandle(self._hooks, hook)
+        return HookHandle(self._hook_table("_hooks"), hook)
+
+    def _hook_table(self, name: str) -> dict[int, Any]:
+        own = self.__dict__
+        if not self._has_hooks:
+            own.update(_has_hooks=True, _pre_hooks={}, _hooks={})
+        found: dict[int, Any] = own[name]
+        return found
 
     # looks
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""``LayerNorm`` and ``RMSNorm``.
+"""``LayerNorm``, ``RMSNorm``, ``BatchNorm1d`` and ``BatchNorm2d``.
 
 Sources: Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, int64
 from jitgrad.functions import ones, zeros
 from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
 
-__all__ = ["LayerNorm", "RMSNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "LayerNorm", "RMSNorm"]
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -90,3 +90,75 @@ class RMSNorm(Module):
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class _BatchNorm(Module):
+    """Normalises each channel over the batch; see the subclasses."""
+
+    ndims: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.weight: Parameter | None
+        self.bias: Parameter | None
+        self.running_mean: Tensor | None
+        self.running_var: Tensor | None
+        self.num_batches_tracked: Tensor
+        self.register_parameter("weight", Parameter(ones(num_features, dtype=dtype)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, dtype=dtype)) if affine else None)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, dtype=dtype) if tracked else None)
+        self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if tracked else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape. ValueError for another rank, or one element per channel while training."""
+        if input.ndim not in self.ndims:
+            expected = " or ".join(f"{n}D" for n in self.ndims)
+            raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
+        by_batch = self.training or self.running_mean is None
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+        return F.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias, by_batch, self.momentum, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (N, C) or (N, C, L).
+
+    Args:
+        num_features: channels.
+        eps: added to the variance.
+        momentum: how far the running statistics move towards the batch's.
+        affine: whether there are weight (ones) and bias (zeros).
+        track_running_stats: keep running statistics and use them in evaluation mode.
+        dtype: of parameters and buffers.
+
+    Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+    """
+
+    ndims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of (N, C, H, W); arguments as ``BatchNorm1d``."""
+
+    ndims = (4,)

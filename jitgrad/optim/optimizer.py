@@ -115,7 +115,7 @@ class Optimizer:
     def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:
         """State of the parameter's shape. It is memory at once, also in a trace: what the first step records must be
         what every later step records."""
-        return from_array_copy(np.full(p.shape, value, p.dtype.np))  # type: ignore[no-any-return]
+        return from_array_copy(np.full(p.shape, value, p.dtype.np))
 
     # state dictionaries, in PyTorch's form: parameters are numbered through all groups
     def _numbers(self) -> dict[Tensor, int]:

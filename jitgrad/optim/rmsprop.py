@@ -65,9 +65,9 @@ class RMSprop(Optimizer):
     def _update_group(self, group: Group) -> None:
         for p in group["params"]:
             if p.grad is not None:
-                self._update_parameter(p, group)
+                self._update_parameter(p, p.grad, group)
 
-    def _update_parameter(self, p: Tensor, group: Group) -> None:
+    def _update_parameter(self, p: Tensor, grad: Any, group: Group) -> None:
         kept = self.state.setdefault(p, {})
         if not kept:
             kept.update(step=0, square_avg=self._zeros(p))
@@ -77,7 +77,8 @@ class RMSprop(Optimizer):
                 kept["grad_avg"] = self._zeros(p)
         kept["step"] += 1
         alpha = group["alpha"]
-        grad = -p.grad if group["maximize"] else p.grad
+        if group["maximize"]:
+            grad = -grad
         if group["weight_decay"]:
             grad = grad + group["weight_decay"] * p
         mean_square = kept["square_avg"]

@@ -40,11 +40,27 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "layer-norm-2d": (lambda nn: nn.LayerNorm((3, 5), elementwise_affine=False), (4, 3, 5)),
     "layer-norm-no-bias": (lambda nn: nn.LayerNorm(5, bias=False), (4, 5)),
     "rms-norm": (lambda nn: nn.RMSNorm(5, eps=1e-5), (4, 5)),
+    "batch-norm-1d": (lambda nn: nn.BatchNorm1d(5), (4, 5)),
+    "batch-norm-2d": (lambda nn: nn.BatchNorm2d(3), (4, 3, 5, 2)),
+    "batch-norm-eval": (lambda nn: nn.BatchNorm1d(5).eval(), (4, 5)),
+    "conv": (lambda nn: nn.Conv2d(2, 4, 3), (2, 2, 7, 6)),
+    "conv-options": (lambda nn: nn.Conv2d(2, 4, (3, 2), (2, 1), (1, 2), groups=2, bias=False), (2, 2, 7, 6)),
+    "max-pool": (lambda nn: nn.MaxPool2d(2), (2, 3, 6, 5)),
+    "avg-pool": (lambda nn: nn.AvgPool2d((3, 2), stride=1, padding=1), (2, 3, 6, 5)),
     "flatten": (lambda nn: nn.Flatten(), (4, 3, 5)),
     "unflatten": (lambda nn: nn.Unflatten(1, (2, 3)), (4, 6)),
     "identity": (lambda nn: nn.Identity(3, unused=True), (4, 5)),
     "dropout-eval": (lambda nn: nn.Dropout(0.5).eval(), (4, 5)),
     "dropout-none": (lambda nn: nn.Dropout(0.0), (4, 5)),
+}
+
+SEQUENCES: dict[str, tuple[Make, tuple[int, ...]]] = {
+    "lstm": (lambda nn: nn.LSTM(3, 4), (5, 2, 3)),
+    "lstm-layers": (lambda nn: nn.LSTM(3, 4, num_layers=2, batch_first=True), (2, 5, 3)),
+    "lstm-unbatched": (lambda nn: nn.LSTM(3, 4, bias=False), (5, 3)),
+    "gru": (lambda nn: nn.GRU(3, 4, num_layers=2), (5, 2, 3)),
+    "lstm-cell": (lambda nn: nn.LSTMCell(3, 4), (2, 3)),
+    "gru-cell": (lambda nn: nn.GRUCell(3, 4), (2, 3)),
 }
 
 REAL, UNIT, LABELS = "real", "unit", "labels"
@@ -99,6 +115,71 @@ def _assert_close(found: list[Any], expected: list[Any]) -> None:
     for a, b in zip(found, expected, strict=True):
         assert tuple(a.shape) == tuple(b.shape)
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=2e-6)
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, tuple | list):
+        return [tensor for part in result for tensor in _flat(part)]
+    return [result]
+
+
+def _sequence_backward(module: Any, x: Any) -> list[Any]:
+    outputs = _flat(module(x))
+    total = sum((out * out).sum() for out in outputs)
+    total.backward()
+    return [*(out.detach() for out in outputs), x.grad, *(p.grad for p in module.parameters())]
+
+
+def _state_of(reference: Any) -> dict[str, Any]:
+    return {name: value.numpy().copy() for name, value in reference.state_dict().items()}
+
+
+@pytest.mark.parametrize("case", SEQUENCES)
+def test_recurrent(case: str, mode: Any, rng: np.random.Generator) -> None:
+    make, shape = SEQUENCES[case]
+    x = rng.standard_normal(shape).astype(np.float32)
+    state = _state_of(make(torch.nn))
+
+    def arguments(xp: Any) -> tuple[Any, ...]:
+        return _layer(xp, make, state), xp.from_numpy(x.copy()).requires_grad_()
+
+    _assert_close(mode.run(_sequence_backward, lambda: arguments(jitgrad)), _sequence_backward(*arguments(torch)))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention(batch_first: bool, masked: bool, mode: Any, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 3, 8)).astype(np.float32)
+    mask = np.triu(np.ones((3, 3), bool), 1)
+
+    def make(nn: Any) -> Any:
+        return nn.MultiheadAttention(8, 2, batch_first=batch_first)
+
+    def attend(module: Any, x: Any, mask: Any) -> list[Any]:
+        out, _ = module(x, x * 0.5, x, need_weights=False, attn_mask=mask)
+        (out * out).sum().backward()
+        return [out.detach(), x.grad, *(p.grad for p in module.parameters())]
+
+    state = _state_of(make(torch.nn))
+
+    def arguments(xp: Any) -> tuple[Any, ...]:
+        leaf = xp.from_numpy(x.copy()).requires_grad_()
+        return _layer(xp, make, state), leaf, xp.from_numpy(mask) if masked else None
+
+    _assert_close(mode.run(attend, lambda: arguments(jitgrad)), attend(*arguments(torch)))
+
+
+def test_batch_norm_s_statistics(mode: Any, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((6, 3)).astype(np.float32)
+
+    def statistics(xp: Any, call: Any) -> list[Any]:
+        layer = xp.nn.BatchNorm1d(3, momentum=0.3)
+        step = call(lambda x: layer(x).sum())
+        for _ in range(4):
+            step(xp.from_numpy(x))
+        return [layer.running_mean, layer.running_var, layer.num_batches_tracked]
+
+    _assert_close(statistics(jitgrad, mode.wrap), statistics(torch, lambda f: f))
 
 
 def _draw(kind: str, rng: np.random.Generator) -> Any:
