@@ -22,6 +22,9 @@ from jitgrad.dtypes import DType
 __all__ = ["Body", "Store", "epilogue_ops", "make_kernel"]
 
 _BLOCK = 4096  # elements per unit of a plain loop
+_LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
+_STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
+_ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 _ACCESSES = frozenset({"load", "gather", "store", "store_add"})
 _EFFECTS = frozenset({"store", "store_add", "check"})
 
@@ -172,20 +175,52 @@ def _renumbered(i: _Item, groups: list[tuple[int, ...]]) -> _Item:
 
 
 def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[_Item], scatter: bool) -> int:
-    """The loop whose neighbours lie next to each other most often; the innermost among equals."""
+    """The loop along which a vector of elements costs least; the innermost among equals.
+
+    Costs are in vector additions per full vector: strided lanes are loaded one by one, lanes past the end of a short
+    loop are wasted, and a reduction across lanes ends with a tree of shuffles.
+    """
     if scatter:  # lanes must not meet: only a kept dim, else the last one, one lane wide
         kept = [d for d in range(len(extents)) if d not in reduced]
         return kept[-1] if kept else len(extents) - 1
+    total = math.prod(extents)
+    if not total:
+        return len(extents) - 1
+    visits = [count / total for count in _visits(extents, reduced, items)]
+    reduces = sum(i.op.startswith("reduce_") for i in items)
+    work = sum(op_cost(i.op) * count for i, count in zip(items, visits, strict=True))
 
-    def score(d: int) -> tuple[int, int]:
-        total = 0
-        for i in items:
+    def cost(d: int) -> tuple[float, int]:
+        access = 0.0
+        for i, count in zip(items, visits, strict=True):
             if i.op in _ACCESSES:
                 stride = i.expr[d + 1]  # type: ignore[index]
-                total += 4 if stride == 1 else (1 if stride == 0 else -3)
-        return (total if extents[d] > 1 else -1000, d)
+                access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
+        vectors = -(-extents[d] // _LANES)
+        across = _ACROSS * reduces / vectors if d in reduced else 0.0
+        return (work + access) * vectors * _LANES / extents[d] + across, -d
 
-    return max(range(len(extents)), key=lambda d: score(d))
+    return min(range(len(extents)), key=cost)
+
+
+def _visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[_Item]) -> list[int]:
+    """How often each instruction is done: once per index of the loops that it depends on."""
+    deps: list[frozenset[int]] = []
+    for i in items:
+        own = {d for d, c in enumerate((i.expr or ())[1:]) if c}
+        if i.op == "mask":
+            own = {r.dim for r in i.extra}
+        elif i.op == "acc":
+            own = set(range(len(extents)))
+        own.update(d for s in i.srcs for d in deps[s])
+        if i.op.startswith("reduce_"):
+            deps.append(frozenset(own - reduced))
+        else:
+            deps.append(frozenset(own))
+    return [
+        math.prod(extents) if i.op.startswith("reduce_") else math.prod(extents[d] for d in own)
+        for i, own in zip(items, deps, strict=True)
+    ]
 
 
 def _assemble(
@@ -213,7 +248,7 @@ def _assemble(
     key = NestKey(form, len(units), len(seqs), width, chunked, ops, count)
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
-    return Kernel(key, words, number, _cost(extents, items, width, number), "")
+    return Kernel(key, words, number, _cost(extents, reduced, items, width, number), "")
 
 
 def _laid_out(
@@ -274,12 +309,18 @@ def _chunk_length(extent: int, chunks: int, step: int) -> int:
     return -(-length // step) * step
 
 
-def _cost(extents: tuple[int, ...], items: Sequence[_Item], width: int, units: int) -> float:
-    """Nanoseconds: instructions per vector, or memory, whichever is slower."""
-    elements = math.prod(extents)
-    weight = sum(op_cost(i.op) for i in items) + sum(0.7 for i in items if i.op in _ACCESSES)
-    gathers = sum(2 for i in items if i.op in ("gather", "store_add"))
-    return elements * (weight / max(1, width if width < 16 else 16) * 0.25 + gathers) + 8.0 * units + 20
+def _cost(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[_Item], width: int, units: int) -> float:
+    """Nanoseconds: what each instruction takes per vector, times its vectors."""
+    lanes = min(width, 16)
+    total = 20.0 + 8.0 * units
+    for i, visits in zip(items, _visits(extents, reduced, items), strict=True):
+        if i.op in ("gather", "store_add"):
+            total += 1.0 * visits
+        elif i.op in _ACCESSES or i.op.startswith("reduce_"):
+            total += 0.25 * visits / lanes + 0.02 * visits
+        else:
+            total += 0.25 * op_cost(i.op) * visits / lanes
+    return total
 
 
 # argument words per kind of instruction: (what the text depends on, the words)
