@@ -8,9 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.functions import activation, creation, indexing, joining, layers, linalg, losses, pointwise, reduction, views
+from jitgrad.functions import (
+    activation,
+    creation,
+    einstein,
+    indexing,
+    joining,
+    layers,
+    linalg,
+    losses,
+    pointwise,
+    reduction,
+    views,
+)
 from jitgrad.functions.activation import *  # noqa: F403
 from jitgrad.functions.creation import *  # noqa: F403
+from jitgrad.functions.einstein import *  # noqa: F403
 from jitgrad.functions.indexing import *  # noqa: F403
 from jitgrad.functions.indexing import INPLACE_INDEXING
 from jitgrad.functions.inplace import INPLACE_METHODS
@@ -22,7 +35,7 @@ from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
 from jitgrad.functions.views import *  # noqa: F403
 
-_MODULES = (pointwise, reduction, views, linalg, joining, creation, indexing, activation, losses, layers)
+_MODULES = (activation, creation, einstein, indexing, joining, layers, linalg, losses, pointwise, reduction, views)
 
 _METHOD_NAMES = {
     pointwise: (
@@ -56,16 +69,30 @@ METHODS["T"] = property(views.reverse_dims, doc="All dimensions in reverse order
 METHODS["mT"] = property(views.matrix_transpose, doc="The last two dimensions swapped.")
 
 
-def _is_public(module: Any, name: str) -> bool:
-    value = getattr(module, name)
-    return not name.startswith("_") and callable(value) and getattr(value, "__module__", "").startswith("jitgrad.functions")
+# what Tensor and its methods use, and users do not
+_HIDDEN = frozenset(
+    [
+        "where_method",
+        "new_tensor_method",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "slice_",
+        "rounding_op",
+        "getitem",
+        "setitem",
+        "from_array_copy",
+        "reverse_dims",
+        "matrix_transpose",
+        "ValuesIndices",
+    ]
+)
 
-
-def _public_names() -> list[str]:
-    names = {name: None for module in _MODULES for name in vars(module) if _is_public(module, name)}
-    hidden = {"unary", "binary", "ints", "rounding_op", "where_method", "new_tensor_method", "slice_"}
-    return [name for name in names if name not in hidden]
-
-
-PUBLIC: dict[str, Callable[..., Any]] = {name: globals()[name] for name in _public_names() if name in globals()}
+PUBLIC: dict[str, Callable[..., Any]] = {
+    name: getattr(module, name)
+    for module in _MODULES
+    for name in module.__all__
+    if name not in _HIDDEN and callable(getattr(module, name))
+}
 __all__ = ["INPLACE_METHODS", "METHODS", "PUBLIC", *PUBLIC]

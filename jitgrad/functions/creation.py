@@ -18,6 +18,34 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.buffer import Storage
 from jitgrad.tensor_base import TensorBase, new_tensor
 
+__all__ = [
+    "arange",
+    "as_tensor",
+    "clone",
+    "contiguous",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_array_copy",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "new_empty",
+    "new_full",
+    "new_ones",
+    "new_tensor_method",
+    "new_zeros",
+    "ones",
+    "ones_like",
+    "tensor",
+    "to",
+    "type_as",
+    "zeros",
+    "zeros_like",
+]
+
+
 _FULL, _ZEROS_LIKE, _ONES_LIKE = OPS["full"], OPS["zeros_like"], OPS["ones_like"]
 _ARANGE, _LINSPACE, _EYE, _CLONE, _CAST = (OPS[n] for n in ("arange", "linspace", "eye", "clone", "_to_copy"))
 
@@ -134,7 +162,9 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
 # --- filled ---
 
 
-def full(size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def full(
+    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one value; its dtype is the value's unless given."""
     _check_device(device)
     shape = (size,) if isinstance(size, int) else tuple(size)
@@ -205,7 +235,13 @@ new_empty = new_zeros
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
     _check_device(device)
@@ -226,7 +262,9 @@ def linspace(
     return _finish(apply(_LINSPACE, start, end, steps, dtype or get_default_dtype()), requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Ones on the diagonal."""
     _check_device(device)
     return _finish(apply(_EYE, n, n if m is None else m, dtype or get_default_dtype()), requires_grad)
@@ -268,4 +306,3 @@ def to(input: Any, *args: Any, dtype: DType | None = None, device: Any = None, c
 def type_as(input: Any, other: Any) -> Any:
     """Convert to another tensor's dtype."""
     return to(input, other._aval.dtype)
-

@@ -19,12 +19,59 @@ __all__ = ["INPLACE_METHODS"]
 _COPY = OPS["copy"]
 
 # operations whose in-place form takes the same positional arguments, all of them inputs
-_PLAIN = (
-    "abs acos asin atan ceil cos cosh exp exp2 expm1 erf floor log log10 log1p log2 neg reciprocal relu round rsqrt "
-    "sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not "
-    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or "
-    "logical_xor eq ne lt le gt ge clamp_min clamp_max lerp"
-).split()
+_PLAIN = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "exp",
+    "exp2",
+    "expm1",
+    "erf",
+    "floor",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "neg",
+    "reciprocal",
+    "relu",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "bitwise_not",
+    "logical_not",
+    "mul",
+    "remainder",
+    "fmod",
+    "floor_divide",
+    "atan2",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "clamp_min",
+    "clamp_max",
+    "lerp",
+]
 
 
 def _plain(name: str) -> Callable[..., Any]:

@@ -12,6 +12,18 @@ from jitgrad.dispatch import apply
 from jitgrad.functions.views import reshape
 from jitgrad.ops.table import OPS
 
+__all__ = [
+    "cat",
+    "concat",
+    "concatenate",
+    "hstack",
+    "meshgrid",
+    "pad",
+    "stack",
+    "vstack",
+]
+
+
 _CAT, _STACK, _PAD = OPS["cat"], OPS["stack"], OPS["constant_pad"]
 
 

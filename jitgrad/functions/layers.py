@@ -87,7 +87,9 @@ def batch_norm(
     if training:
         count = input.numel() // input.shape[1] if input.numel() else 0
         if count == 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
+            )
         mean = input.mean(dims, True)
         centred = input - mean
         variance = (centred * centred).mean(dims, True)

@@ -13,6 +13,19 @@ from jitgrad.functions.views import reshape
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
 
+__all__ = [
+    "addmm",
+    "bmm",
+    "dot",
+    "linear",
+    "matmul",
+    "mm",
+    "mv",
+    "outer",
+    "trace",
+]
+
+
 _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
 _EXPAND, _UNSQUEEZE, _SQUEEZE, _VIEW = OPS["expand"], OPS["unsqueeze"], OPS["squeeze"], OPS["unsafe_view"]

@@ -125,7 +125,9 @@ def _check_target(input: Any, target: Any) -> None:
     if input.ndim == 0:
         raise RuntimeError("Expected 1 or more dimensions (got 0)")
     if target.ndim != max(input.ndim - 1, 0):
-        raise ValueError(f"input and target shapes do not match: input {list(input.shape)}, target {list(target.shape)}")
+        raise ValueError(
+            f"input and target shapes do not match: input {list(input.shape)}, target {list(target.shape)}"
+        )
     if input.ndim > 1 and input.shape[0] != target.shape[0]:
         raise ValueError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
@@ -134,9 +136,7 @@ def _check_target(input: Any, target: Any) -> None:
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
 
 
-def nll_loss(
-    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean"
-) -> Any:
+def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """-input at the target's class; input [N, C, ...] are log-probabilities, target [N, ...] class numbers.
 
     ``weight`` [C] weighs classes, and ``"mean"`` divides by the weights used. Targets equal to ``ignore_index`` count

@@ -11,6 +11,33 @@ from jitgrad.dispatch import apply
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
+__all__ = [
+    "ValuesIndices",
+    "all",
+    "allclose",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumsum",
+    "equal",
+    "log_softmax",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "prod",
+    "softmax",
+    "std",
+    "sum",
+    "var",
+    "vector_norm",
+]
+
+
 _SUM, _SUM_DIM, _MEAN, _MEAN_DIM = OPS["sum"], OPS["sum_dim"], OPS["mean"], OPS["mean_dim"]
 _PROD, _PROD_DIM, _VAR, _STD = OPS["prod"], OPS["prod_dim"], OPS["var"], OPS["std"]
 _AMAX, _AMIN, _MAX, _MIN, _MAX_DIM, _MIN_DIM = (OPS[n] for n in ("amax", "amin", "max", "min", "max_dim", "min_dim"))
@@ -57,14 +84,18 @@ def _correction(unbiased: Any, correction: Any) -> float:
     return 0 if unbiased is False else 1
 
 
-def var(input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def var(
+    input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Any:
     """The variance over ``dim``, divided by n - correction (1 unless given)."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
     return apply(_VAR, input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
-def std(input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def std(
+    input: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Any:
     """The standard deviation over ``dim``; its derivative where it is 0 is 0."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -162,5 +193,3 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
 def equal(input: Any, other: Any) -> bool:
     """Whether shapes and all values agree: reads the values."""
     return input.shape == other.shape and bool(apply(OPS["eq"], input, other).all())
-
-

@@ -13,6 +13,46 @@ from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
 
+__all__ = [
+    "as_strided",
+    "broadcast_to",
+    "chunk",
+    "detach",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "movedim",
+    "narrow",
+    "permute",
+    "ravel",
+    "repeat",
+    "repeat_interleave",
+    "reshape",
+    "reshape_as",
+    "reverse_dims",
+    "roll",
+    "select",
+    "slice_",
+    "split",
+    "squeeze",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tile",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
+]
+
+
 _VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
 _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
 _SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
@@ -156,9 +196,7 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -extent <= start <= extent:
-        raise IndexError(
-            f"start out of range (expected to be in range of [{-extent}, {extent}], but got {start})"
-        )
+        raise IndexError(f"start out of range (expected to be in range of [{-extent}, {extent}], but got {start})")
     if first + length > extent:
         raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({extent}).")
     return apply(_SLICE, input, dim, first, first + length, 1)

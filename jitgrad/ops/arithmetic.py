@@ -111,9 +111,7 @@ _define_binary("add", np.add, _lower_add, [Vjp(lambda c, g: g), Vjp(lambda c, g:
 _define_binary(
     "sub", np.subtract, lambda b, x, y: b.sub(x, y), [Vjp(lambda c, g: g), Vjp(lambda c, g: -g)], aval=_sub_aval
 )
-_define_binary(
-    "mul", np.multiply, _lower_mul, [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))]
-)
+_define_binary("mul", np.multiply, _lower_mul, [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))])
 _define_binary(
     "div",
     np.true_divide,
@@ -232,12 +230,8 @@ def _min_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
     return call("where", call("eq", x, y), g / 2, call("where", call("gt", x, y), 0.0, g))
 
 
-_define_binary(
-    "maximum", np.maximum, lambda b, x, y: b.max(x, y), [Vjp(_max_rule, (0, 1)), Vjp(_max_rule, (1, 0))]
-)
-_define_binary(
-    "minimum", np.minimum, lambda b, x, y: b.min(x, y), [Vjp(_min_rule, (0, 1)), Vjp(_min_rule, (1, 0))]
-)
+_define_binary("maximum", np.maximum, lambda b, x, y: b.max(x, y), [Vjp(_max_rule, (0, 1)), Vjp(_max_rule, (1, 0))])
+_define_binary("minimum", np.minimum, lambda b, x, y: b.min(x, y), [Vjp(_min_rule, (0, 1)), Vjp(_min_rule, (1, 0))])
 
 
 def _clamp_x_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:

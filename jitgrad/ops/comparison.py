@@ -55,7 +55,11 @@ def truth(b: Any, x: Any) -> Any:
     return x if x.dtype is bool_ else b.ne(x, b.const(0, x.dtype))
 
 
-_LOGICAL = {"logical_and": ("and", np.logical_and), "logical_or": ("or", np.logical_or), "logical_xor": ("xor", np.logical_xor)}
+_LOGICAL = {
+    "logical_and": ("and", np.logical_and),
+    "logical_or": ("or", np.logical_or),
+    "logical_xor": ("xor", np.logical_xor),
+}
 
 
 def _define_logical(name: str, primitive: str, np_function: Any) -> None:
@@ -68,9 +72,7 @@ def _define_logical(name: str, primitive: str, np_function: Any) -> None:
 
 for _name, (_primitive, _np_function) in _LOGICAL.items():
     _define_logical(_name, _primitive, _np_function)
-define(
-    "logical_not", aval=_bool_aval("logical_not"), numpy=np.logical_not, lower=lambda b, x: b.not_(truth(b, x))
-)
+define("logical_not", aval=_bool_aval("logical_not"), numpy=np.logical_not, lower=lambda b, x: b.not_(truth(b, x)))
 
 
 def _integral_aval(name: str) -> Any:

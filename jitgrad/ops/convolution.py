@@ -50,7 +50,9 @@ def out_extent(size: int, kernel: int, stride: int, padding: int, dilation: int)
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def geometry(x: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Geometry:
+def geometry(
+    x: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Geometry:
     """The sizes that an input shape and a weight shape make."""
     oh = out_extent(x[2], w[2], stride[0], padding[0], dilation[0])
     ow = out_extent(x[3], w[3], stride[1], padding[1], dilation[1])

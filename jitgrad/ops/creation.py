@@ -43,9 +43,7 @@ def _define_like(name: str, value: int) -> None:
         name,
         aval=_like_aval,
         numpy=lambda x, dtype=None: np.full(x.shape, value, dtype.np if dtype else x.dtype),
-        lower=lambda b, x, dtype=None: b.const(
-            (dtype or x.dtype).np.type(value).item(), dtype or x.dtype, x.shape
-        ),
+        lower=lambda b, x, dtype=None: b.const((dtype or x.dtype).np.type(value).item(), dtype or x.dtype, x.shape),
     )
 
 

@@ -178,9 +178,7 @@ define(
 def _repeat_parts(shape: tuple[int, ...], repeats: tuple[int, ...]) -> tuple[list[int], list[int], tuple[int, ...]]:
     """(shape with 1s between, shape with the repeats between, result)."""
     if len(repeats) < len(shape):
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(r < 0 for r in repeats):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(repeats)}: {list(repeats)} (repeat)")
     padded = (1,) * (len(repeats) - len(shape)) + shape

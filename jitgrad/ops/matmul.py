@@ -99,7 +99,9 @@ def _mv_aval(x: Aval, v: Aval) -> Aval:
     if x.ndim != 2 or v.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {x.ndim}, {v.ndim}")
     if x.shape[1] != v.shape[0]:
-        raise RuntimeError(f"size mismatch, got input ({x.shape[0]}), mat ({x.shape[0]}x{x.shape[1]}), vec ({v.shape[0]})")
+        raise RuntimeError(
+            f"size mismatch, got input ({x.shape[0]}), mat ({x.shape[0]}x{x.shape[1]}), vec ({v.shape[0]})"
+        )
     return make_aval((x.shape[0],), _same_dtype(x, v))
 
 

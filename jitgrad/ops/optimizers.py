@@ -35,7 +35,12 @@ class Algebra(Protocol):
 
 
 class _NumPy:
-    add, sub, mul, div = staticmethod(np.add), staticmethod(np.subtract), staticmethod(np.multiply), staticmethod(np.divide)
+    add, sub, mul, div = (
+        staticmethod(np.add),
+        staticmethod(np.subtract),
+        staticmethod(np.multiply),
+        staticmethod(np.divide),
+    )
     max, sqrt = staticmethod(np.maximum), staticmethod(np.sqrt)
 
 

@@ -60,7 +60,9 @@ def _np_tap(padded: Any, at: Pair, out: Pair, stride: Pair) -> Any:
 
 
 def _np_padded(x: Any, padding: Pair, value: float) -> Any:
-    return np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2), constant_values=value) if any(padding) else x
+    return (
+        np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2), constant_values=value) if any(padding) else x
+    )
 
 
 # --- max ---
@@ -221,9 +223,7 @@ def _np_avg_pool_backward(g: Any, shape: tuple[int, ...], kernel: Pair, stride: 
     return full[:, :, padding[0] : padding[0] + shape[2], padding[1] : padding[1] + shape[3]]
 
 
-def _lower_avg_pool_backward(
-    b: Any, g: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair
-) -> Any:
+def _lower_avg_pool_backward(b: Any, g: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair) -> Any:
     count = b.const(float(kernel[0] * kernel[1]), g.dtype)
     if _tiles(shape, kernel, stride, padding):
         return _untile(b, _tile(b, b.div(g, count), kernel), shape)

@@ -261,9 +261,7 @@ def _norm_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return power * call("where", call("eq", norm, 0.0), 0.0, scale)
 
 
-define(
-    "linalg_vector_norm", aval=_norm_aval, numpy=_np_norm, lower=_lower_norm, vjps=[Vjp(_norm_rule, (0, "out"))]
-)
+define("linalg_vector_norm", aval=_norm_aval, numpy=_np_norm, lower=_lower_norm, vjps=[Vjp(_norm_rule, (0, "out"))])
 
 
 # --- any, all, count, cumulative sum ---

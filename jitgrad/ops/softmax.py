@@ -23,7 +23,9 @@ def _softmax_aval(name: str) -> Any:
     def rule(x: Aval, dim: int) -> Aval:
         wrap_dim(dim, x.ndim)
         if x.dtype.category != 2:
-            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{torch_dtype_name(x.dtype)}'")
+            raise NotImplementedError(
+                f"\"{name}_lastdim_kernel_impl\" not implemented for '{torch_dtype_name(x.dtype)}'"
+            )
         return make_aval(x.shape, x.dtype)
 
     return rule

@@ -28,9 +28,7 @@ def _np_slice_backward(g: Any, shape: tuple[int, ...], dim: int, start: int, sto
     return out
 
 
-def _lower_slice_backward(
-    b: Any, g: Any, shape: tuple[int, ...], dim: int, start: int, stop: int, step: int
-) -> Any:
+def _lower_slice_backward(b: Any, g: Any, shape: tuple[int, ...], dim: int, start: int, stop: int, step: int) -> Any:
     """Spread by ``step`` with zeros between (a reshape, a pad, a reshape), then pad to the full extent."""
     count = g.shape[dim]
     if step > 1 and count:
@@ -110,9 +108,7 @@ def _lower_diagonal_backward(b: Any, g: Any, shape: tuple[int, ...], offset: int
     first, second, length, _ = _diagonal_parts(shape, offset, dim1, dim2)
     rest = [d for d in range(len(shape)) if d not in (first, second)]
     down, rows, columns = max(-offset, 0), shape[first], shape[second]
-    full_rows = b.pad(
-        g, [0] * len(rest) + [down], [0] * len(rest) + [rows - down - length]
-    )
+    full_rows = b.pad(g, [0] * len(rest) + [down], [0] * len(rest) + [rows - down - length])
     batch = tuple(shape[d] for d in rest)
     grid = (*batch, rows, columns)
     spread = b.expand(b.reshape(full_rows, (*batch, rows, 1)), grid)

@@ -201,9 +201,7 @@ def _expanded_shape(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int,
 def _expand_aval(x: Aval, shape: tuple[int, ...]) -> Aval:
     out = _expanded_shape(x.shape, shape)
     lead = len(out) - x.ndim
-    strides = tuple(
-        x.stride[d - lead] if d >= lead and x.shape[d - lead] == n else 0 for d, n in enumerate(out)
-    )
+    strides = tuple(x.stride[d - lead] if d >= lead and x.shape[d - lead] == n else 0 for d, n in enumerate(out))
     return make_aval(out, x.dtype, strides, x.offset)
 
 

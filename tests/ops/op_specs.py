@@ -89,7 +89,10 @@ def _binary() -> dict[str, list[Sample]]:
         "logaddexp": ("logaddexp", f(3, 4), f(4)),
         "pow": ("pow", pos(3, 4), f(4)),
         **{name: (name, ints(3, 4) * 1.0, ints(4) * 1.0) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-        **{name: (name, ints(3, 4, low=0, high=2) * 1.0, ints(4)) for name in ("logical_and", "logical_or", "logical_xor")},
+        **{
+            name: (name, ints(3, 4, low=0, high=2) * 1.0, ints(4))
+            for name in ("logical_and", "logical_or", "logical_xor")
+        },
         **{name: (name, ints(3, 4), ints(4)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     }
     specs = {
@@ -296,7 +299,10 @@ def _products() -> dict[str, list[Sample]]:
 def _indexing() -> dict[str, list[Sample]]:
     x, i, j = f(4, 5, 6), np.array([0, 3, 3]), np.array([[4], [1]])
     specs: dict[str, list[Sample]] = {
-        "index1": [Sample((x, i), ((1,),), lambda t, x, i: x[:, i]), Sample((x, j), ((2,),), lambda t, x, j: x[..., j])],
+        "index1": [
+            Sample((x, i), ((1,),), lambda t, x, i: x[:, i]),
+            Sample((x, j), ((2,),), lambda t, x, j: x[..., j]),
+        ],
         "index2": [
             Sample((x, i, j), ((0, 1),), lambda t, x, i, j: x[i, j]),
             Sample((x, i, j), ((0, 2),), lambda t, x, i, j: x[i, :, j]),
@@ -309,7 +315,9 @@ def _indexing() -> dict[str, list[Sample]]:
         "index_select": [Sample((f(3, 4), np.array([3, 0, 3])), (1,), lambda t, x, i: x.index_select(1, i))],
         "embedding": [
             Sample((f(5, 3), ints(2, 4, low=0, high=5)), (-1,), lambda t, w, i: t.nn.functional.embedding(i, w)),
-            Sample((f(5, 3), np.array([1, 2, 1])), (1,), lambda t, w, i: t.nn.functional.embedding(i, w, padding_idx=1)),
+            Sample(
+                (f(5, 3), np.array([1, 2, 1])), (1,), lambda t, w, i: t.nn.functional.embedding(i, w, padding_idx=1)
+            ),
         ],
         "masked_fill": [
             Sample((f(3, 4), mask(4), 1.5), (), lambda t, x, m, v: x.masked_fill(m, v)),
@@ -396,12 +404,20 @@ def _losses() -> dict[str, list[Sample]]:
         ]
     x, target, weight = f(4, 5), np.array([0, 4, 2, 2]), pos(5)
     specs["nll_loss"] = [
-        Sample((x, target), (r, ignore), lambda t, x, y, r=r, i=ignore: t.ops.aten.nll_loss_forward(x, y, None, "none mean sum".split().index(r), i))
+        Sample(
+            (x, target),
+            (r, ignore),
+            lambda t, x, y, r=r, i=ignore: t.ops.aten.nll_loss_forward(x, y, None, ["none", "mean", "sum"].index(r), i),
+        )
         for r in ("none", "mean", "sum")
         for ignore in (-100, 2)
     ]
     specs["nll_loss_weighted"] = [
-        Sample((x, target, weight), (r, 2), lambda t, x, y, w, r=r: t.ops.aten.nll_loss_forward(x, y, w.detach(), "none mean sum".split().index(r), 2))
+        Sample(
+            (x, target, weight),
+            (r, 2),
+            lambda t, x, y, w, r=r: t.ops.aten.nll_loss_forward(x, y, w.detach(), ["none", "mean", "sum"].index(r), 2),
+        )
         for r in ("none", "mean", "sum")
     ]
     return specs
@@ -416,25 +432,41 @@ def _layers() -> dict[str, list[Sample]]:
     adam = (0.9, 0.999, 1e-8, 0.1)
     return {
         "native_layer_norm": [
-            Sample((f(2, 3, 4), f(3, 4), f(3, 4)), ((3, 4), 1e-5), lambda t, x, w, b: t.native_layer_norm(x, (3, 4), w, b, 1e-5))
+            Sample(
+                (f(2, 3, 4), f(3, 4), f(3, 4)),
+                ((3, 4), 1e-5),
+                lambda t, x, w, b: t.native_layer_norm(x, (3, 4), w, b, 1e-5),
+            )
         ],
         "native_layer_norm_plain": [
             Sample((f(2, 3, 4),), ((4,), 1e-5), lambda t, x: t.native_layer_norm(x, (4,), None, None, 1e-5))
         ],
         "conv2d": [
-            Sample((f(2, 3, 6, 6), f(4, 3, 3, 3)), ((1, 1), (1, 1), (1, 1), 1), lambda t, x, w: t.conv2d(x, w, None, 1, 1)),
-            Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv)],
+            Sample(
+                (f(2, 3, 6, 6), f(4, 3, 3, 3)), ((1, 1), (1, 1), (1, 1), 1), lambda t, x, w: t.conv2d(x, w, None, 1, 1)
+            ),
+            Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv),
+        ],
         "conv2d_input": [Sample((f(2, 6, 3, 9), f(6, 2, 3, 2)), ((2, 4, 6, 7), *geometry))],
         "conv2d_weight": [Sample((f(2, 4, 6, 7), f(2, 6, 3, 9)), ((6, 2, 3, 2), *geometry))],
         "max_pool2d": [
             Sample((windows,), tiled, lambda t, x: t.nn.functional.max_pool2d(x, *tiled, return_indices=True)),
             Sample((windows,), pool, lambda t, x: t.nn.functional.max_pool2d(x, *pool, return_indices=True)),
         ],
-        "max_pool2d_backward": [Sample((f(2, 3, 3, 3), np.asarray([[[5 * (2 * i) + 2 * j for j in range(3)] for i in range(3)]] * 6).reshape(2, 3, 3, 3)), ((2, 3, 6, 5), *pool))],
+        "max_pool2d_backward": [
+            Sample(
+                (
+                    f(2, 3, 3, 3),
+                    np.asarray([[[5 * (2 * i) + 2 * j for j in range(3)] for i in range(3)]] * 6).reshape(2, 3, 3, 3),
+                ),
+                ((2, 3, 6, 5), *pool),
+            )
+        ],
         "max_pool2d_read": [Sample((windows, at), pool)],
         "avg_pool2d": [
             Sample((windows,), tiled, lambda t, x: t.nn.functional.avg_pool2d(x, *tiled)),
-            Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool))],
+            Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool)),
+        ],
         "avg_pool2d_backward": [Sample((f(2, 3, 3, 3),), ((2, 3, 6, 5), *pool))],
         "_sgd_update": [Sample((*state[:2], 0.1), (0.01, True))],
         "_sgd_momentum_update": [

@@ -71,7 +71,9 @@ class _Jitgrad:
         return getattr(functions, name, None) or getattr(jitgrad, name)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "exp", "abs", "floor", "amax", "any", "softmax", "norm"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "prod", "cumsum", "exp", "abs", "floor", "amax", "any", "softmax", "norm"]
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_unary_result_is_torchs(name: str, dtype: str) -> None:
     results = []

@@ -197,7 +197,9 @@ def test_derivatives_are_torchs_to_second_order(name: str, sample: Sample) -> No
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     if name == "nll_loss_weighted":
         xs, ys = xs[:1], ys[:1]
-    first = jitgrad.autograd.grad(_weighted_sum(got, jitgrad.functions.tensor), xs, create_graph=True, allow_unused=True)
+    first = jitgrad.autograd.grad(
+        _weighted_sum(got, jitgrad.functions.tensor), xs, create_graph=True, allow_unused=True
+    )
     expected = torch.autograd.grad(_weighted_sum(want, torch.tensor), ys, create_graph=True, allow_unused=True)
     _assert_same_grads(first, expected)
     square = sum((g * g).sum() for g in first if g is not None)
