@@ -93,6 +93,8 @@ class Program:
 
     def hook(self) -> None:
         x, place = self.pick(), len(self.log)
+        if not x.requires_grad or x.grad_fn is None:
+            return  # torch crashes on some stale views that have no node yet
         if self.rng.random() < 0.5:
             x.register_hook(lambda g: self.log.append((place, plain(g))))
         else:

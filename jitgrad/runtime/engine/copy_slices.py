@@ -135,16 +135,21 @@ def rebase_history(tensor: Any, node: Node, output_nr: int = 0) -> None:
 
 
 def _set_history(tensor: Any, node: Node, output_nr: int) -> None:
-    retain = None
-    if tensor._retains_grad and tensor._grad_fn is not None and tensor._grad_fn.hooks is not None:
-        retain = tensor._grad_fn.hooks.retains_grad.pop(tensor._output_nr, None)
+    _move_retain_grad(tensor, node, output_nr)
     tensor._grad_fn = node
     tensor._output_nr = output_nr
     tensor._requires_grad = True
     tensor._accumulator = None
     tensor._hooks = None
-    if retain is not None:
-        node.ensure_hooks().retains_grad[output_nr] = retain
+
+
+def _move_retain_grad(tensor: Any, node: Node, output_nr: int) -> None:
+    """What ``retain_grad`` keeps is the gradient of the tensor's newest value."""
+    old = tensor._grad_fn
+    if tensor._retains_grad and old is not None and old.hooks is not None:
+        retain = old.hooks.retains_grad.pop(tensor._output_nr, None)
+        if retain is not None:
+            node.ensure_hooks().retains_grad[output_nr] = retain
 
 
 def view_requires_grad(tensor: Any) -> bool:
@@ -194,6 +199,7 @@ _NO_GRAD_VIEW = (
 def _regenerate(tensor: Any) -> Node:
     """Give a view a ``grad_fn`` that reads its base as it is now."""
     node = _read_slice(tensor._base, tensor)
+    _move_retain_grad(tensor, node, 0)
     tensor._grad_fn = node
     tensor._output_nr = 0
     tensor._view_version = tensor._vc[0]
