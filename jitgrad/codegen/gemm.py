@@ -1,7 +1,8 @@
 """Matrix multiplication kernels: C[b, m, n] = sum_k A[b, m, k] * B[b, k, n], with what follows fused in.
 
-Owns: the public names; the parts are ``gemm_spec`` (what a kernel depends on, epilogues), ``gemm_plan`` (shape to spec
-and launch), ``gemm_emit`` (the text), ``gemm_pack`` (copies of B's panels).
+Owns: the public names. The parts: ``gemm_spec`` (what a kernel depends on, epilogues), ``gemm_plan`` (shape to spec and
+launch), ``gemm_emit`` (the loop nest), ``gemm_tile`` (the register tile), ``gemm_dot`` (the tile for few rows),
+``gemm_pack`` (copies of B's panels), ``gemm_shuffle`` (transposes and sums in registers).
 Must not know: segments, programs, buffers.
 """
 
