@@ -14,6 +14,8 @@ from benchmarks.subjects import OURS
 
 __all__ = ["print_report", "to_markdown"]
 
+_QUIET_CORES = 0.15
+
 Table = tuple[str, list[str], list[list[str]]]
 
 
@@ -70,6 +72,11 @@ def _tables(results: list[RowResult]) -> list[Table]:
 def _notes(results: list[RowResult]) -> list[str]:
     notes = [f"INVALID {r.row.name}: {text}" for r in results for text in r.mismatches]
     notes += [f"{r.row.name}, {s.subject}: {s.error}" for r in results for s in r.subjects.values() if s.error]
+    notes += [
+        f"NOT QUIET {r.row.name}: other processes used {r.busy_cores:.1f} cores; run it again on an idle machine"
+        for r in results
+        if r.busy_cores is not None and r.busy_cores > _QUIET_CORES
+    ]
     mean = geometric_mean([r.ratio for r in results if r.ratio])
     if mean is not None:
         notes.append(f"geometric mean of best peer / {OURS}: {mean:.2f}")

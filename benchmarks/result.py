@@ -47,11 +47,17 @@ class SubjectResult:
 
 @dataclass
 class RowResult:
-    """One row; ``mismatches`` is empty when every subject computed the same."""
+    """One row.
+
+    Attributes:
+        mismatches: empty when every subject computed the same.
+        busy_cores: what other processes used just before and just after the timing, at most.
+    """
 
     row: Row
     subjects: dict[str, SubjectResult]
     mismatches: list[str] = field(default_factory=list)
+    busy_cores: float | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -81,6 +87,7 @@ class RowResult:
             "title": self.row.title,
             "valid": self.is_valid,
             "mismatches": self.mismatches,
+            "busy_cores": self.busy_cores,
             "best_peer": peer.subject if peer else None,
             "ratio": self.ratio,
             "subjects": [asdict(s) for s in self.subjects.values()],

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.process import WorkerError, WorkerProcess
+from benchmarks.quiet import busy_cores
 from benchmarks.result import RowResult, SubjectResult, compare
 from benchmarks.row import Row
 from benchmarks.subjects import Subject
@@ -52,7 +53,10 @@ def run_row(row: Row, subjects: list[Subject], settings: Settings) -> RowResult:
             _guarded(workers, results[name], lambda w=worker, r=results[name]: _check(row, w, r))
         result = RowResult(row, results, compare(row, results))
         if result.is_valid:
+            before = busy_cores()
             _time_in_turns(row, workers, results, settings)
+            after = busy_cores()
+            result.busy_cores = None if before is None or after is None else max(before, after)
     return result
 
 

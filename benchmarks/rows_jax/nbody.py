@@ -1,4 +1,4 @@
-"""``rows/nbody.py`` in JAX."""
+"""``rows/nbody.py`` in JAX, with ``lax.scan`` (as fast as the unrolled loop, and compiled sooner)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ def make(seed: int, bodies: int, steps: int) -> Training:
 
     def loss_fn(v: Any, p: Any, mass: Any, target: Any) -> Any:
         weights = mass.reshape(1, bodies, 1)
-        for _ in range(steps):
+
+        def advance(state: Any, _: None) -> tuple[Any, None]:
+            p, v = state
             offset = p[None] - p[:, None]
             distance2 = (offset * offset).sum(-1, keepdims=True) + SOFTENING
-            pull = (offset * (weights * jax.lax.rsqrt(distance2) / distance2)).sum(1)
-            v = v + DT * pull
-            p = p + DT * v
+            v = v + DT * (offset * (weights * jax.lax.rsqrt(distance2) / distance2)).sum(1)
+            return (p + DT * v, v), None
+
+        (p, _), _ = jax.lax.scan(advance, (p, v), None, length=steps)
         return ((p - target) ** 2).mean()
 
     return carried(sgd(loss_fn, RATE), velocity, [(position, mass, target)])
