@@ -50,7 +50,8 @@ class _NestPrinter:
         for op in self.key.ops:
             own = max((phase[s] for s in op.srcs), default=0)
             phase.append(own + 1 if _is_reduce(op) else own)
-        return phase
+        last = max(phase, default=0)
+        return [last if op.op == "store" and op.static[1:] == ("last",) else p for op, p in zip(self.key.ops, phase, strict=True)]
 
     def _is_elem(self, n: int) -> bool:
         """Whether op ``n`` must be done in the innermost loops (a reduction is done around them)."""

@@ -34,8 +34,9 @@ class Op(NamedTuple):
         op: as in Note [Instructions], or "store", "fma".
         dtype: name of the result's dtype.
         srcs: earlier ops. A reduce_sum of two sources sums their product.
-        static: load/store: stride class per dim ("0", "1" contiguous lanes, "x" any); gather and store_add: (classes,
-            number of indices, ); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
+        static: load/store: stride class per dim ("0", "1" contiguous lanes, "x" any); a store to what the
+            kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes, number of
+            indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
             stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
             check: extent, status.

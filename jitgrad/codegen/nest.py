@@ -338,6 +338,8 @@ def _access_words(i: _Item, dims: Sequence[int], body: Body) -> tuple[Any, list[
     classes, strides = _stride_words(i, dims, size)
     buffer = i.extra[0] if i.op == "store" else body.buffer_of(i.extra[0])
     words: list[Any] = [Place(buffer, (i.expr or (0,))[0] * size), *strides]
+    if i.op == "store" and buffer in {body.buffer_of(j[3][0]) for j in body.instrs if j[0] in ("load", "gather")}:
+        return (classes, "last"), words  # a later phase may read the old contents again
     if i.op in ("gather", "store_add"):
         words += [s * size for s in i.extra[2]]
         return (classes, len(i.extra[2])), words

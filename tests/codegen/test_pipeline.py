@@ -190,3 +190,48 @@ def test_same_value_twice_and_input_out() -> None:
         return y, y, x, b.permute(x, (1, 0))
 
     Case(lower, [f32(4, 6)]).check()
+
+
+def test_failed_check_writes_nothing() -> None:
+    def lower(b, p, t, i):
+        return b.mul(p, 2.0), b.gather(t, [i])
+
+    case = Case(lower, [f32(3), f32(5, 3), np.array([0, 7])], writes=[(0, 0)])
+    _, after = case.run()
+    assert case.status == 1
+    np.testing.assert_array_equal(after[0], case.arrays[0])
+
+
+def test_second_shape_compiles_nothing() -> None:
+    def lower(b, x, w, c):
+        h = b.max(b.add(b.matmul(x, w), c), 0.0)
+        z = b.sub(h, b.reduce("max", h, (1,), True))
+        return b.div(b.exp(z), b.sum(b.exp(z), (1,), True)), b.sum(h, (0,))
+
+    def names(rows: int, cols: int) -> set[str]:
+        return set(Case(lower, [f32(rows, 50), f32(50, cols), f32(cols)]).check(1e-4, 1e-4).program.kernel_names)
+
+    first = names(64, 80)
+    assert names(37, 80) == first
+    assert names(64, 90) == first
+
+
+def test_equal_kernels_are_shared() -> None:
+    def lower(b, *xs):
+        return [b.sub(x, b.mul(b.exp(x), 0.5)) for x in xs]
+
+    case = Case(lower, [f32(30, 40), f32(77), f32(5, 6, 7)], writes=[(0, 0), (1, 1), (2, 2)]).check()
+    assert case.launches == 3
+    assert len(set(case.program.kernel_names)) == 1
+
+
+def test_long_chain_is_cut_into_few_kernels() -> None:
+    def lower(b, x):
+        y = x
+        for _ in range(3000):
+            y = b.add(b.mul(y, 0.5), x)
+        return y
+
+    case = Case(lower, [f32(40)]).check()
+    assert case.launches < 50
+    assert len(set(case.program.kernel_names)) < 5
