@@ -19,6 +19,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime import executor
 from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
 from jitgrad.state import switch_recorder
 from jitgrad.tracer.graph import Instr, Segment
@@ -70,6 +71,7 @@ class _Backend:
     run = staticmethod(run_end)
     pending_storage = staticmethod(Storage.pending)
     new_graph = staticmethod(TraceGraph)
+    check_no_overlap = staticmethod(check_no_overlap)
     check_inplace = staticmethod(check_inplace)
     check_writable_leaf = staticmethod(check_writable_leaf)
     split_args = staticmethod(split_args)

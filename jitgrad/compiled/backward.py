@@ -198,6 +198,7 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
             roots,
             lambda v: fresh_handle(history.aval_of(v), None, recorder.tid, v),
             recorder.inputs.__getitem__,
+            recorder.outer.__getitem__,
             numbers,
         )
     finally:

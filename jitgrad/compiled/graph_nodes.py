@@ -56,14 +56,16 @@ def build_nodes(
     history: History,
     roots: Iterable[int],
     value: Callable[[int], Any],
-    source: Callable[[int], Any],
+    leaf: Callable[[int], Any],
+    outer: Callable[[int], Any],
     scalars: list[int | float],
 ) -> dict[int, tuple[Any, int]]:
     """Make the Nodes behind the roots.
 
     Args:
         value: value id -> a fresh handle on it, outside any graph.
-        source: input id -> the tensor that came in under it.
+        leaf: input id -> the leaf that came in under it.
+        outer: input id -> (Node, output number) of a tensor that came in with a graph of its own.
         scalars: the run-time scalars of the call.
 
     Returns:
@@ -71,17 +73,17 @@ def build_nodes(
     """
     nodes: dict[int, tuple[Any, int]] = {}
     for instr in reversed(ancestors(history, roots)):
-        node = _build(history, instr, nodes, value, source, scalars)
+        node = _build(history, instr, nodes, value, leaf, outer, scalars)
         nodes.update((vid, (node, nr)) for nr, vid in enumerate(instr.outputs))
     return nodes
 
 
 def _build(
-    history: History, instr: Instr, nodes: dict[int, Any], value: Any, source: Any, scalars: list[int | float]
+    history: History, instr: Instr, nodes: dict[int, Any], value: Any, leaf: Any, outer: Any, scalars: list[int | float]
 ) -> Any:
     needs = effective_needs(instr)
     inputs = tuple(
-        _operand(history, x, need, nodes, value, source, scalars)
+        _operand(history, x, need, nodes, value, leaf, outer, scalars)
         for x, need in zip(instr.inputs, instr.needs, strict=True)
     )
     outputs = tuple(_with_aval(value(vid), aval) for vid, aval in zip(instr.outputs, instr.avals, strict=True))
@@ -101,7 +103,7 @@ def _with_aval(handle: Any, aval: Any) -> Any:
 
 
 def _operand(
-    history: History, x: Any, need: bool, nodes: dict[int, Any], value: Any, source: Any, scalars: list[int | float]
+    history: History, x: Any, need: bool, nodes: dict[int, Any], value: Any, leaf: Any, outer: Any, scalars: list[int | float]
 ) -> Any:
     """An input as the node will see it: a number, a plain handle, or a handle with its history."""
     if isinstance(x, Const):
@@ -112,14 +114,13 @@ def _operand(
     if not need:
         return handle
     handle._requires_grad = True
-    leaf = history.leaves.get(x)
-    if leaf is not None:
-        handle._grad_fn = accumulator_of(source(leaf))
+    source = history.leaves.get(x)
+    if source is not None:
+        handle._grad_fn = accumulator_of(leaf(source))
     elif x in nodes:
         handle._grad_fn, handle._output_nr = nodes[x]
-    else:  # came in with a graph of its own
-        outer = source(x)
-        handle._grad_fn, handle._output_nr = outer.grad_fn, outer._output_nr
+    else:
+        handle._grad_fn, handle._output_nr = outer(x)
     return handle
 
 

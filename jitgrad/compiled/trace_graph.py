@@ -30,7 +30,7 @@ class TraceGraph:
         tip: the end of the path when a segment last left differentiable survivors.
     """
 
-    __slots__ = ("_buffers", "_counters", "_inputs", "_nodes", "_saves", "_scalars", "_versions", "recorder", "tid", "tip")
+    __slots__ = ("_buffers", "_counters", "_inputs", "_nodes", "_outer", "_saves", "_scalars", "_versions", "recorder", "tid", "tip")
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
@@ -39,6 +39,7 @@ class TraceGraph:
         self._saves = False
         self._buffers: dict[int, Any] = {}
         self._inputs: dict[int, Any] = {}
+        self._outer: dict[int, Any] = {}
         self._scalars: list[int | float] = []
         self._nodes: dict[int, Any] = {}
         self._counters: dict[int, list[int]] = {}
@@ -62,7 +63,8 @@ class TraceGraph:
         recorder, self.recorder = self.recorder, None
         if self.tip is None:
             return
-        self._inputs, self._scalars = recorder.inputs, recorder.scalars
+        self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
+        self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
         if self._saves:
             self._buffers = recorder.buffers
         else:  # a graph that has been used up: its shape, and its leaves
@@ -91,9 +93,11 @@ class TraceGraph:
                 recorder.flush()  # the Nodes save values, and those must have storages
             history = History.replay(recorder.node)
             buffers, inputs, scalars = recorder.buffers, recorder.inputs, recorder.scalars
+            outer = recorder.outer
         else:
             history = History.replay(self.tip)
             buffers, inputs, scalars = self._buffers, self._inputs, self._scalars
+            outer = self._outer
         active = switch_recorder(None)
         try:
             nodes = build_nodes(
@@ -101,6 +105,7 @@ class TraceGraph:
                 [vid],
                 lambda v: self._value(history, buffers, v),
                 inputs.__getitem__,
+                outer.__getitem__,
                 scalars,
             )
         finally:

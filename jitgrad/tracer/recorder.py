@@ -54,6 +54,7 @@ class Backend(Protocol):
     def inplace_eagerly(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None: ...
     def new_graph(self, recorder: Recorder) -> Any: ...
     def check_inplace(self, op: Op, target: Any, aval: Aval) -> None: ...
+    def check_no_overlap(self, target: Any, inputs: tuple[Any, ...]) -> None: ...
     def check_writable_leaf(self, target: Any) -> None: ...
     def split_args(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]: ...
     def saved_vids(self, history: History, roots: list[int]) -> set[int]: ...
@@ -124,6 +125,7 @@ class Recorder:
         node: where the path has got to.
         handles: results since the last segment's end, in order; see ``flush``.
         inputs: value id -> tensor, for what came from outside (and leaves made inside).
+        outer: value id -> (Node, output number), for inputs that came with a graph of their own.
         buffers: value id -> storage, for what has memory.
         scalars: run-time scalars so far.
         history: what the path has recorded, or None while every event was a hit.
@@ -147,6 +149,7 @@ class Recorder:
         "launches",
         "misses",
         "node",
+        "outer",
         "scalars",
         "segment_limit",
         "segments",
@@ -161,6 +164,7 @@ class Recorder:
         self.node: TrieNode = trie.root((state.grad_enabled, get_default_dtype()))
         self.handles: list[Any] = []
         self.inputs: dict[int, Any] = {}
+        self.outer: dict[int, tuple[Any, int]] = {}
         self.buffers: dict[int, Any] = {}
         self.scalars: list[int | float] = []
         self.history: History | None = None
@@ -313,7 +317,8 @@ class Recorder:
         if storage is None:
             storage = source._storage = self.backend.pending_storage()
         out._storage = storage
-        out._base = source if source._base is None else source._base
+        # a detached view is the base of its own views: they never notice writes that join the graph
+        out._base = source if source._base is None or source._view_version is None else source._base
         version = source._vc
         out._vc = version
         if self.node.event.instr.op.vjps:  # detach() makes a view that never joins the graph
@@ -331,13 +336,16 @@ class Recorder:
         if storage is None:
             raise JitgradError("this tensor belongs to a compiled step that another thread is still recording")
         kind = input_kind(tensor) if tensor._requires_grad else PLAIN
-        if kind == EXTERNAL:
-            tensor.grad_fn  # noqa: B018 - binds the graph of an earlier call before its stamp is overwritten
+        if kind == EXTERNAL:  # now, before the stamp of the call it came from is overwritten
+            origin = (tensor.grad_fn, tensor._output_nr)
         slot = self._slots.get(id(storage))
         if slot is not None:
-            return self._enter_alias(tensor, storage, slot, kind)
-        vid = self._input(tensor, storage, (_IN, tensor._aval, kind), kind)
-        self._slots[id(storage)] = Slot(tensor, vid)
+            vid = self._enter_alias(tensor, storage, slot, kind)
+        else:
+            vid = self._input(tensor, storage, (_IN, tensor._aval, kind), kind)
+            self._slots[id(storage)] = Slot(tensor, vid)
+        if kind == EXTERNAL:
+            self.outer[vid] = origin
         return vid
 
     def _input(self, tensor: Any, storage: Any, key: Any, kind: int) -> int:
@@ -544,6 +552,7 @@ class Recorder:
         for target, aval in zip(targets, instr.avals, strict=True):
             self.backend.check_inplace(op, target, aval)
             self.backend.check_writable_leaf(target)
+            self.backend.check_no_overlap(target, inputs)
         instrs, final = self._as_targets(instr, targets)
         event = self._write_event(history, instrs, final, targets)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
