@@ -60,19 +60,22 @@ class _GradMode:
 
     def __enter__(self) -> None:
         thread = state.__dict__
-        enabled = thread.get("grad_enabled", True)
+        try:
+            enabled = thread["grad_enabled"]
+        except KeyError:  # the thread's first look
+            enabled = True
         self._outer = (enabled, self._outer)
         mode = self._mode
+        thread["grad_enabled"] = mode
         if enabled is not mode:
-            thread["grad_enabled"] = mode
             recorder = thread.get("recorder")
             if recorder is not None:
                 recorder.set_grad_mode(mode)
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         thread = state.__dict__
         enabled, self._outer = self._outer
-        if thread.get("grad_enabled", True) is not enabled:
+        if thread["grad_enabled"] is not enabled:
             thread["grad_enabled"] = enabled
             recorder = thread.get("recorder")
             if recorder is not None:
@@ -139,10 +142,10 @@ class inference_mode(no_grad):
         self._outer = (*self._outer, _inference.enabled)
         _inference.enabled = self._flag
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         enabled, outer, _inference.enabled = self._outer
         self._outer = (enabled, outer)
-        super().__exit__(*exc_info)
+        super().__exit__(kind, error, traceback)
 
     def _again(self) -> Any:
         return inference_mode(self._flag)

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
+import pytest
 
 import jitgrad.tensor
 from jitgrad import autograd, functions
 from jitgrad.dtypes import float32, float64, int64
+
+torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
 J = SimpleNamespace(
     **functions.PUBLIC,

@@ -65,7 +65,11 @@ class Program:
         return x * y if self.rng.random() < 0.5 else x + y
 
     def view(self) -> Any:
-        x, kind = self.pick(), self.rng.randrange(5)
+        x, kind = self.pick(), self.rng.randrange(7)
+        if kind == 5 and x.ndim:
+            return x[..., :: self.rng.randint(1, 2)]
+        if kind == 6 and x.ndim < 3:
+            return x.unsqueeze(0).expand(2, *x.shape)
         if kind == 0 and x.ndim:
             size = x.shape[0]
             start = self.rng.randrange(size) if size else 0
@@ -79,11 +83,16 @@ class Program:
         return x.reshape(-1)
 
     def write(self) -> None:
-        x, kind = self.pick(), self.rng.randrange(4)
+        x, kind = self.pick(), self.rng.randrange(6)
         if kind == 0:
             getattr(x, self.rng.choice(UNARY_INPLACE))()
         elif kind == 1:
             x.mul_(self.partner(x))
+        elif kind == 4:
+            x[..., -1:] = self.rng.uniform(0.5, 1.5)
+        elif kind == 5:
+            y = self.pick()
+            x[...] = y * 2
         elif kind == 2:
             x.add_(self.partner(x))
         else:

@@ -30,7 +30,7 @@ from jitgrad.runtime.engine.node import GraphRoot, Node, call_node
 from jitgrad.runtime.engine.ready_queue import ReadyQueue
 from jitgrad.runtime.engine.reentrant_pool import MAX_DEPTH, pool
 from jitgrad.runtime.engine.validate import check_count, fit
-from jitgrad.state import state
+from jitgrad.state import state, switch_recorder
 
 __all__ = ["Engine", "engine"]
 
@@ -109,13 +109,17 @@ def _execute_on_pool(engine: Engine, task: GraphTask) -> None:
     grad_mode, recorder = state.grad_enabled, state.recorder
 
     def run() -> None:
-        state.grad_enabled, state.recorder = grad_mode, recorder
+        state.grad_enabled = grad_mode
+        switch_recorder(recorder)
         try:
             engine._execute_with_graph_task(task)
         finally:
-            state.recorder = None
+            switch_recorder(None)
 
-    pool.run(run)
+    try:
+        pool.run(run)
+    finally:
+        switch_recorder(recorder)
 
 
 def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, list[Any]]:
