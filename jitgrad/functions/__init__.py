@@ -39,15 +39,15 @@ _MODULES = (activation, creation, einstein, indexing, joining, layers, linalg, l
 
 _METHOD_NAMES = {
     pointwise: (
-        "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid erf "
-        "relu abs neg sign floor ceil trunc round isnan isinf isfinite logical_not bitwise_not mul maximum minimum "
+        "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid "
+        "erf relu abs neg sign floor ceil trunc round isnan isinf isfinite logical_not bitwise_not mul maximum minimum "
         "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
         "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
         "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal"
     ),
     reduction: (
-        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax log_softmax "
-        "norm allclose equal"
+        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "
+        "log_softmax norm allclose equal"
     ),
     views: (
         "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "
@@ -55,7 +55,9 @@ _METHOD_NAMES = {
         "repeat repeat_interleave tile swapaxes swapdims"
     ),
     linalg: "matmul mm bmm mv dot addmm outer trace",
-    indexing: "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril triu",
+    indexing: (
+        "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril triu"
+    ),
     creation: "clone contiguous to type_as new_zeros new_ones new_full new_empty",
 }
 

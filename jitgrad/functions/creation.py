@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dispatch import apply
-from jitgrad.dtypes import DType, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
+from jitgrad.dtypes import DType, bool_, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
@@ -40,6 +40,7 @@ __all__ = [
     "ones_like",
     "tensor",
     "to",
+    "to_bool",
     "type_as",
     "zeros",
     "zeros_like",
@@ -301,6 +302,11 @@ def to(input: Any, *args: Any, dtype: DType | None = None, device: Any = None, c
     if wanted is None or wanted is input._aval.dtype:
         return apply(_CLONE, input) if copy else input
     return apply(_CAST, input, wanted)
+
+
+def to_bool(input: Any) -> Any:
+    """Whether each element is nonzero (``x.bool()``)."""
+    return to(input, bool_)
 
 
 def type_as(input: Any, other: Any) -> Any:

@@ -45,7 +45,8 @@ def _parse(equation: str, tensors: list[Any]) -> tuple[list[str], str]:
     terms = left.split(",")
     if len(terms) != len(tensors):
         raise RuntimeError(
-            f"einsum(): the number of operands ({len(tensors)}) does not match the subscripts ({len(terms)}): {equation}"
+            f"einsum(): the number of operands ({len(tensors)}) does not match the subscripts ({len(terms)}): "
+            f"{equation}"
         )
     widest = 0
     for i, (term, x) in enumerate(zip(terms, tensors, strict=True)):

@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 _SELECT, _SLICE, _UNSQUEEZE, _ALIAS = OPS["select"], OPS["slice"], OPS["unsqueeze"], OPS["alias"]
-_INDEX = (None, *(OPS[f"index{k}"] for k in range(1, MAX_INDICES + 1)))
-_PUT = (None, *(OPS[f"index_put{k}"] for k in range(1, MAX_INDICES + 1)))
-_PUT_ADD = (None, *(OPS[f"index_put_accumulate{k}"] for k in range(1, MAX_INDICES + 1)))
+_INDEX: tuple[Any, ...] = (None, *(OPS[f"index{k}"] for k in range(1, MAX_INDICES + 1)))
+_PUT: tuple[Any, ...] = (None, *(OPS[f"index_put{k}"] for k in range(1, MAX_INDICES + 1)))
+_PUT_ADD: tuple[Any, ...] = (None, *(OPS[f"index_put_accumulate{k}"] for k in range(1, MAX_INDICES + 1)))
 _GATHER, _SCATTER_ADD, _INDEX_SELECT = OPS["gather"], OPS["scatter_add"], OPS["index_select"]
 _MASKED_FILL, _TRIL, _TRIU, _COPY = OPS["masked_fill"], OPS["tril"], OPS["triu"], OPS["copy"]
 
@@ -64,10 +64,10 @@ def getitem(input: Any, index: Any) -> Any:
 
 def setitem(input: Any, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
-    if isinstance(index, TensorBase) and index.dtype is bool_ and not isinstance(value, TensorBase):
-        if index.shape == input.shape and isinstance(value, bool | int | float):
-            apply_inplace(_MASKED_FILL, (input,), input, index, value)
-            return
+    whole_mask = isinstance(index, TensorBase) and index.dtype is bool_ and index.shape == input.shape
+    if whole_mask and isinstance(value, bool | int | float):
+        apply_inplace(_MASKED_FILL, (input,), input, index, value)
+        return
     view, indexed = _apply_views(input, index)
     if not isinstance(value, TensorBase | bool | int | float):
         value = tensor(value, input.dtype)

@@ -68,8 +68,8 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 def _same_shape(name: str, input: Any, target: Any) -> None:
     if input.shape != target.shape:
         raise ValueError(
-            f"{name}: Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
-            "is not supported. Please ensure they have the same size."
+            f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
+            f"({list(input.shape)}) is not supported. Please ensure they have the same size."
         )
 
 

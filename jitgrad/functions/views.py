@@ -145,8 +145,8 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
     sources, destinations = ((source,), (destination,)) if isinstance(source, int) else (source, destination)
     if len(sources) != len(destinations):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
-            f"of dims as destination ({list(destinations)} dims)"
+            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same "
+            f"number of dims as destination ({list(destinations)} dims)"
         )
     rank = input.ndim
     placed = {wrap_dim(b, rank): wrap_dim(a, rank) for a, b in zip(sources, destinations, strict=True)}

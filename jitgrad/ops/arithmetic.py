@@ -287,7 +287,8 @@ define(
 def _where_aval(cond: Aval, x: Any, y: Any) -> Aval:
     if dtype_of(cond).category != 0:
         raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {torch_dtype_name(cond.dtype)}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{torch_dtype_name(cond.dtype)}"
         )
     return make_aval(broadcast("where", shape_of(cond), shape_of(x), shape_of(y)), result_dtype(x, y))
 

@@ -26,7 +26,7 @@ def _bool_aval(name: str) -> Any:
     return rule
 
 
-_COMPARISONS = {
+_COMPARISONS: dict[str, Any] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -55,7 +55,7 @@ def truth(b: Any, x: Any) -> Any:
     return x if x.dtype is bool_ else b.ne(x, b.const(0, x.dtype))
 
 
-_LOGICAL = {
+_LOGICAL: dict[str, tuple[str, Any]] = {
     "logical_and": ("and", np.logical_and),
     "logical_or": ("or", np.logical_or),
     "logical_xor": ("xor", np.logical_xor),
@@ -87,7 +87,7 @@ def _integral_aval(name: str) -> Any:
     return rule
 
 
-_BITWISE = {
+_BITWISE: dict[str, tuple[str, Any]] = {
     "bitwise_and": ("and", np.bitwise_and),
     "bitwise_or": ("or", np.bitwise_or),
     "bitwise_xor": ("xor", np.bitwise_xor),

@@ -74,8 +74,8 @@ def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, gr
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if geo.oh <= 0 or geo.ow <= 0:
         raise RuntimeError(
-            f"Calculated padded input size per channel: ({geo.h + 2 * padding[0]} x {geo.w + 2 * padding[1]}). Kernel size: "
-            f"({geo.kh} x {geo.kw}). Kernel size can't be greater than actual input size"
+            f"Calculated padded input size per channel: ({geo.h + 2 * padding[0]} x {geo.w + 2 * padding[1]}). "
+            f"Kernel size: ({geo.kh} x {geo.kw}). Kernel size can't be greater than actual input size"
         )
     return make_aval((geo.n, geo.o, geo.oh, geo.ow), x.dtype)
 
@@ -98,7 +98,7 @@ def window_2d(b: Any, x: Any, at: Pair, out: Pair, stride: Pair) -> Any:
 
 
 def place_2d(b: Any, x: Any, at: Pair, full: Pair, stride: Pair, lead: tuple[Any, ...] = ()) -> Any:
-    """The inverse of ``window_2d``: extents ``full``, x where offset ``at`` of a window saw an element, zeros elsewhere.
+    """The inverse of ``window_2d``: extents ``full``, x where ``at`` of a window saw an element, zeros elsewhere.
 
     ``lead`` are constant positions in the dimensions of x before the last two: x[..., *lead, :, :] is placed.
     """

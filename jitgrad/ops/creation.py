@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, bool_, int64
+from jitgrad.dtypes import DType, bool_, float64, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.pointwise import zero_grad
 from jitgrad.ops.shapes import as_dtype, np_operand, operand
@@ -60,15 +60,15 @@ def _range_length(start: float, end: float, step: float) -> int:
 
 
 def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
-    wide = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
+    wide: Any = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
     return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
 
 
 def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -> Any:
-    index = b.iota((_range_length(start, end, step),), 0, int64)
-    if dtype.category == 2:
-        index = b.cast(index, dtype)
-    return b.cast(b.add(b.mul(index, step), start), dtype)
+    wide = int64 if isinstance(start, int) and isinstance(step, int) else float64
+    index = b.cast(b.iota((_range_length(start, end, step),), 0, int64), wide)
+    scaled = b.mul(index, b.const(wide.np.type(step).item(), wide))
+    return b.cast(b.add(scaled, b.const(wide.np.type(start).item(), wide)), dtype)
 
 
 define(

@@ -98,8 +98,8 @@ def _scatter_aval(x: Aval, index: Aval, src: Aval, dim: int) -> Aval:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
         raise RuntimeError(
-            f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {d} and to "
-            f"be no larger than src {list(src.shape)}"
+            f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {d} "
+            f"and to be no larger than src {list(src.shape)}"
         )
     return make_aval(x.shape, x.dtype)
 

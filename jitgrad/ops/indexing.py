@@ -181,8 +181,8 @@ def _index_put_aval(x: Aval, values: Aval, *args: Any) -> Aval:
     padded = (1,) * (len(want) - values.ndim) + values.shape
     if len(padded) != len(want) or any(n not in (1, m) for n, m in zip(padded, want, strict=True)):
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
-            f"{list(want)}"
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(want)}"
         )
     if values.dtype is not x.dtype:
         raise RuntimeError(

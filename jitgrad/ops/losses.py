@@ -204,8 +204,8 @@ def _nll_aval(x: Aval, target: Aval, *rest: Any) -> tuple[Aval, Aval]:
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({target.shape[0]}).")
     if len(rest) == 3 and rest[0].shape != (x.shape[1],):
         raise RuntimeError(
-            f"weight tensor should be defined either for all {x.shape[1]} classes or no classes but got weight tensor of "
-            f"shape: {list(rest[0].shape)}"
+            f"weight tensor should be defined either for all {x.shape[1]} classes or no classes but got weight tensor "
+            f"of shape: {list(rest[0].shape)}"
         )
     return make_aval((x.shape[0],) if reduction == "none" else (), x.dtype), make_aval((), x.dtype)
 

@@ -34,8 +34,8 @@ def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
     for role, affine in zip(("weight", "bias"), rest[:-2], strict=False):
         if affine.shape != shape:
             raise RuntimeError(
-                f"Expected {role} to be of same shape as normalized_shape, but got {role} of shape {list(affine.shape)} "
-                f"and normalized_shape = {list(shape)}"
+                f"Expected {role} to be of same shape as normalized_shape, but got {role} of shape "
+                f"{list(affine.shape)} and normalized_shape = {list(shape)}"
             )
     stats = make_aval(reduced_shape(x.shape, _dims(x.ndim, len(shape)), True), x.dtype)
     return make_aval(x.shape, x.dtype), stats, stats

@@ -37,8 +37,8 @@ def _pooled_shape(x: Aval, kernel: Pair, stride: Pair, padding: Pair) -> tuple[i
         raise RuntimeError(f"non-empty 3D or 4D (batch mode) tensor expected for input, got shape {list(x.shape)}")
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise RuntimeError(
-            f"pad should be at most half of effective kernel size, but got pad={padding[0]}, kernel_size={kernel[0]} and "
-            "dilation=1"
+            f"pad should be at most half of effective kernel size, but got pad={padding[0]}, kernel_size={kernel[0]} "
+            "and dilation=1"
         )
     out = _out(x.shape, kernel, stride, padding)
     if min(out) <= 0:

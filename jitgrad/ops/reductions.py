@@ -86,7 +86,9 @@ def _lower_mean(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) ->
 
 
 def _sum_rule(c: RuleContext, g: Any) -> Any:
-    return spread(g, c.avals[0], c.params[0])
+    aval = c.avals[0]
+    assert aval is not None
+    return spread(g, aval, c.params[0])
 
 
 def _mean_rule(c: RuleContext, g: Any) -> Any:

@@ -40,8 +40,8 @@ def _sizes(extent: int, size: int | tuple[int, ...], dim: int) -> list[int]:
         return _even_sizes(extent, size)
     if sum(size) != extent or any(n < 0 for n in size):
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {extent} (input tensor's size at dimension {dim}), "
-            f"but got split_sizes={list(size)}"
+            f"split_with_sizes expects split_sizes to sum exactly to {extent} (input tensor's size at dimension {dim}),"
+            f" but got split_sizes={list(size)}"
         )
     return list(size)
 

@@ -1,6 +1,6 @@
 """Views of scattered elements, and the derivatives of views that leave elements out.
 
-Owns: diagonal, unfold, as_strided, and slice_backward, diagonal_backward, unfold_backward: zeros with a gradient put in.
+Owns: diagonal, unfold, as_strided, and slice_backward, diagonal_backward, unfold_backward: zeros with gradients in.
 Must not know: Tensor, kernels.
 """
 

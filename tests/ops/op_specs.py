@@ -61,8 +61,8 @@ def _unary() -> dict[str, list[Sample]]:
     domains = {"log": pos, "log2": pos, "log10": pos, "log1p": pos, "sqrt": pos, "rsqrt": pos, "reciprocal": pos}
     inner = {"asin", "acos", "tan"}
     names = (
-        "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal "
-        "abs floor ceil trunc round sign neg relu"
+        "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt "
+        "reciprocal abs floor ceil trunc round sign neg relu"
     )
     specs: dict[str, list[Sample]] = {}
     for name in names.split():
