@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mode
+from modes import Mode
 from step_cases import CASES, Case, Maker
 
 import jitgrad
