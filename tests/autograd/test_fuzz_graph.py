@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-from parity import J, assert_same, plain
+from parity import J, assert_same, plain, torch
 
 UNARY = ("sin", "tanh", "exp", "sigmoid", "neg", "square", "clone", "relu", "abs")
+STEPS = ("unary", "binary", "view", "view", "write", "write", "hook", "retain", "detach", "quiet")
 UNARY_INPLACE = ("sin_", "tanh_", "sigmoid_", "neg_", "relu_")
 
 
@@ -47,7 +47,7 @@ class Program:
         return self.rng.choice(fitting) if self.rng.random() < 0.7 else self.rng.uniform(0.5, 1.5)
 
     def step(self) -> None:
-        name = self.rng.choice(("unary", "binary", "view", "view", "write", "write", "hook", "retain", "detach", "quiet"))
+        name = self.rng.choice(STEPS)
         try:
             result = getattr(self, name)()
         except Exception as error:
