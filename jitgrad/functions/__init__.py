@@ -66,6 +66,7 @@ METHODS: dict[str, Any] = {
 }
 INPLACE_METHODS.update({function.__name__: function for function in INPLACE_INDEXING})
 METHODS["where"] = pointwise.where_method
+METHODS["bool"] = creation.to_bool
 METHODS["new_tensor"] = creation.new_tensor_method
 METHODS["T"] = property(views.reverse_dims, doc="All dimensions in reverse order.")
 METHODS["mT"] = property(views.matrix_transpose, doc="The last two dimensions swapped.")
@@ -86,6 +87,7 @@ _HIDDEN = frozenset(
         "setitem",
         "from_array_copy",
         "reverse_dims",
+        "to_bool",
         "matrix_transpose",
         "ValuesIndices",
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from jitgrad.dispatch import apply_inplace
 from jitgrad.functions.pointwise import rounding_op
+from jitgrad.generator import rand, rand_like, randn_like
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -153,7 +154,37 @@ def zero_(self: Any) -> Any:
     return _write(_COPY, self, 0)
 
 
-_SPECIAL = (add_, sub_, div_, pow_, square_, clamp_, addcmul_, addcdiv_, copy_, fill_, zero_)
+def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    """Overwrite with numbers drawn uniformly from [low, high)."""
+    return _write(_COPY, self, rand_like(self) * (high - low) + low)
+
+
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    """Overwrite with normally distributed numbers."""
+    return _write(_COPY, self, randn_like(self) * std + mean)
+
+
+def bernoulli_(self: Any, p: float = 0.5) -> Any:
+    """Overwrite with ones, with probability ``p``, and zeros."""
+    return _write(_COPY, self, rand(self.shape) < p)
+
+
+_SPECIAL = (
+    uniform_,
+    normal_,
+    bernoulli_,
+    add_,
+    sub_,
+    div_,
+    pow_,
+    square_,
+    clamp_,
+    addcmul_,
+    addcdiv_,
+    copy_,
+    fill_,
+    zero_,
+)
 
 INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _plain(name) for name in _PLAIN},

@@ -349,6 +349,7 @@ def _creation() -> dict[str, list[Sample]]:
         "arange": [
             Sample((), (2, 11, 3, int64), lambda t: t.arange(2, 11, 3)),
             Sample((), (0.5, -3, -0.75, float32), lambda t: t.arange(0.5, -3, -0.75)),
+            Sample((), (0.5, 7, 1.7, int64), lambda t: t.arange(0.5, 7, 1.7).long()),
         ],
         "linspace": [Sample((), (-1.0, 2.0, 7, float64), lambda t: t.linspace(-1, 2, 7, dtype=t.float64))],
         "eye": [Sample((), (3, 4, float32), lambda t: t.eye(3, 4))],
