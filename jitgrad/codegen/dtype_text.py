@@ -11,7 +11,7 @@ import functools
 from jitgrad.codegen.kernel_ir import Op
 from jitgrad.dtypes import DType, bool_, float32, float64, int32, int64
 
-__all__ = ["classes", "memory", "number", "of", "register", "steps", "suffix"]
+__all__ = ["classes", "memory", "number", "of", "register", "short_steps", "steps", "suffix"]
 
 _BY_NAME = {d.name: d for d in (bool_, int32, int64, float32, float64)}
 _REGISTER = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
@@ -63,3 +63,9 @@ def classes(op: Op) -> str:
 def steps(lanes: int) -> str:
     """The constant <0, 1, 2, ...> of i64."""
     return "0" if lanes == 1 else "<" + ", ".join(f"i64 {n}" for n in range(lanes)) + ">"
+
+
+@functools.cache
+def short_steps(lanes: int) -> str:
+    """The constant <0, 1, 2, ...> of i32."""
+    return "<" + ", ".join(f"i32 {n}" for n in range(lanes)) + ">"

@@ -203,8 +203,7 @@ class _NestPrinter:
         rest = b.op(f"sub i64 {end}, {start}")
         rest = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {width}")
         short = b.op(f"trunc i64 {rest} to i32")
-        lanes = "<" + ", ".join(f"i32 {n}" for n in range(width)) + ">"
-        return b.op(f"icmp slt {vector_type(width, 'i32')} {lanes}, {b.splat(short, 'i32', width)}")
+        return b.op(f"icmp slt {vector_type(width, 'i32')} {dt.short_steps(width)}, {b.splat(short, 'i32', width)}")
 
     def _body(self, scope: Scope, body: Body, values: list[str]) -> list[str]:
         """The elementwise ops, then one step of each reduction; returns the accumulators."""

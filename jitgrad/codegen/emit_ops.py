@@ -179,18 +179,6 @@ class OpPrinter:
         raw = self.b.op(f"load {dt.register(source)}, ptr {at}")
         return raw if source == op.dtype else emit_cast(self.b, dt.of(source), dt.of(op.dtype), 1, raw)
 
-    def _lane_numbers(self, start: str) -> str:
-        """<start, start + 1, ...> as i64 lanes."""
-        if self.width == 1:
-            return start
-        first = self.b.splat(start, "i64", self.width)
-        return self.b.op(f"add {vector_type(self.width, 'i64')} {first}, {dt.steps(self.width)}")
-
-    def lane_number(self, scope: Scope) -> str:
-        """The vector dim's index per lane."""
-        index = self._index(scope, self.vec)
-        return self._lane_numbers(index)
-
     def _index(self, scope: Scope, dim: int) -> str:
         at: Scope | None = scope
         while at is not None:
@@ -220,22 +208,30 @@ class OpPrinter:
 
     def _mask(self, scope: Scope, n: int, op: Op) -> str:
         lanes = self.lanes(n)
-        result: str | None = None
-        for k, dim in enumerate(op.static):
-            lo, hi = self.word(op.word + 2 * k), self.word(op.word + 2 * k + 1)
-            wide = lanes if dim == self.vec else 1
-            kind = vector_type(wide, "i64")
-            index = self.lane_number(scope) if wide > 1 else self._index(scope, dim)
-            low, high = self.b.splat(lo, "i64", wide), self.b.splat(hi, "i64", wide)
-            inside = self.b.op(
-                f"and {vector_type(wide, 'i1')} {self.b.op(f'icmp sge {kind} {index}, {low}')}, "
-                f"{self.b.op(f'icmp slt {kind} {index}, {high}')}"
-            )
-            if wide != lanes:
-                inside = self.b.splat(inside, "i1", lanes)
-            result = inside if result is None else self.b.op(f"and {vector_type(lanes, 'i1')} {result}, {inside}")
-        assert result is not None
+        found: list[str] = []
+        for k, (dim, sides) in enumerate(op.static):
+            for side, word in zip("lh", (op.word + 2 * k, op.word + 2 * k + 1), strict=True):
+                if side in sides:
+                    inside = self._inside(scope, dim, side, self.word(word))
+                    wide = lanes > 1 and dim != self.vec
+                    found.append(self.b.splat(inside, "i1", lanes) if wide else inside)
+        result = found[0]
+        for other in found[1:]:
+            result = self.b.op(f"and {vector_type(lanes, 'i1')} {result}, {other}")
         return result
+
+    def _inside(self, scope: Scope, dim: int, side: str, bound: str) -> str:
+        """Whether a dim's index is at or above a lower bound, or below an upper one."""
+        b, index = self.b, self._index(scope, dim)
+        compare = "sge" if side == "l" else "slt"
+        if dim != self.vec or self.width == 1:
+            return b.op(f"icmp {compare} i64 {index}, {bound}")
+        # relative to the vector's first lane, in 32 bits: half the registers of 64
+        rest = b.op(f"sub i64 {bound}, {index}")
+        rest = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {self.width}")
+        rest = b.call("i64", "llvm.smax.i64", f"i64 {rest}", "i64 0")
+        short = b.splat(b.op(f"trunc i64 {rest} to i32"), "i32", self.width)
+        return b.op(f"icmp {compare} {vector_type(self.width, 'i32')} {dt.short_steps(self.width)}, {short}")
 
     def _lanes_that_count(self, scope: Scope, lanes: int, mask_op: int | None) -> str | None:
         """The tail's mask and the op's own, joined; None = all lanes."""
@@ -424,7 +420,7 @@ def _class_bits(op: Op) -> int:
 
 
 def _mask_bits(op: Op) -> int:
-    return sum({1 << d for d in op.static})
+    return sum({1 << dim for dim, _ in op.static})
 
 
 def _iota_bits(op: Op) -> int:

@@ -80,6 +80,7 @@ class _Fuser:
         self.groups: list[Group] = []
         self.notes: list[WhyNot] = []
         self.by_shape: dict[tuple[int, ...], list[Group]] = {}
+        self.totals: list[Group] = []
 
     def run(self) -> tuple[list[Group], list[WhyNot]]:
         for node in self.nodes.values():
@@ -103,9 +104,23 @@ class _Fuser:
     def _candidates(self, node: Node, before: set[Group]) -> Iterable[Group]:
         """Producers first, the latest first; then groups that read the same arrays."""
         yield from sorted(before, key=lambda g: -g.level)
+        yield from self._grown(node, before)
         large = {v for v in node.deps if 2 * math.prod(v.shape) >= math.prod(node.domain)}
         for group in reversed(self.by_shape.get(node.domain, ())[-_NEIGHBOURS:]):
             if group not in before and group.kind == "loops" and not large.isdisjoint(group.deps):
+                yield group
+
+    def _grown(self, node: Node, before: set[Group]) -> Iterable[Group]:
+        """A sum over n - 1 neighbours and a map over n elements are one loop: the sum's group is made longer."""
+        for group in reversed(self.totals[-_NEIGHBOURS:]):
+            shares = any(2 * math.prod(v.shape) >= math.prod(node.domain) and v in group.deps for v in node.deps)
+            total = group not in before and all(_is_total(n) or not n.domain for n in group.nodes)
+            if total and node.kind == "map" and shares and group.shape != node.domain and _almost(group.shape, node.domain):
+                try:
+                    _grow(group, node.domain)
+                except (Refuse, Resplit):
+                    continue
+                self.by_shape.setdefault(node.domain, []).append(group)
                 yield group
 
     def _join_any(self, node: Node, before: set[Group]) -> bool:
@@ -156,6 +171,8 @@ class _Fuser:
         self._joined(node, group, before)
         self.groups.append(group)
         self.by_shape.setdefault(node.domain, []).append(group)
+        if _is_total(node):
+            self.totals.append(group)
 
 
 def _reduced_dims(node: Node) -> frozenset[int] | None:
@@ -168,13 +185,37 @@ def _reduced_dims(node: Node) -> frozenset[int] | None:
 
 def _dims_in(group: Group, node: Node) -> tuple[int, ...] | None:
     """Which of the group's dims the node's own run along."""
+    everything = tuple(range(len(group.shape)))
     if node.domain == group.shape:
-        return tuple(range(len(group.shape)))
+        return everything
+    if _is_total(node) and _almost(node.domain, group.shape) and group.reduced in (None, frozenset(everything)):
+        return everything
     if group.reduced and node.kind == "map" and group.chunks == 1:
         kept = tuple(d for d in range(len(group.shape)) if d not in group.reduced)
         if tuple(group.shape[d] for d in kept) == node.domain:
             return kept
     return None
+
+
+def _is_total(node: Node) -> bool:
+    """Whether it reduces everything to one number (or one per chunk)."""
+    reduced = _reduced_dims(node)
+    return reduced is not None and len(reduced) == len(node.domain)
+
+
+def _almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:
+    """Whether a loop over ``longer`` wastes next to nothing on a value of ``shape``."""
+    if len(shape) != len(longer):
+        return False
+    return all(n <= m <= n + n // 64 + 2 for n, m in zip(shape, longer, strict=True)) and min(shape, default=0) >= 64
+
+
+def _grow(group: Group, shape: tuple[int, ...]) -> None:
+    """Make the loop of a group of total reductions longer; they mask what is new."""
+    lowerer = Lowerer(Domain(shape), group.lowerer.stored)
+    for node, dims in zip(group.nodes, group.dims, strict=True):
+        lowerer.add(node, dims)
+    group.lowerer = lowerer
 
 
 def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> Refuse | None:

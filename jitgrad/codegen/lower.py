@@ -34,13 +34,16 @@ from jitgrad.codegen.index_map import (
     through_reshape,
     through_slice,
 )
-from jitgrad.codegen.nodes import Node
+from jitgrad.codegen.nodes import Node, squeezed
 from jitgrad.dtypes import DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
 
 __all__ = ["Domain", "Instruction", "Lowerer", "Refuse", "Resplit"]
 
 Instruction = tuple[str, DType, tuple[int, ...], Any]
+
+
+_NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_prod": "1"}
 
 
 class Refuse(Exception):
@@ -105,6 +108,20 @@ class Domain:
         return tuple(out)
 
 
+    def border(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> list[Range]:
+        """Where a value that is shorter than the domain along some of ``dims`` exists.
+
+        Raises:
+            Refuse: it is shorter along a dim that was split.
+        """
+        ranges = []
+        for n, d in zip(shape, dims, strict=True):
+            if n != self.shape[d]:
+                if len(self.parts[d]) > 1:
+                    raise Refuse("is shorter than a loop that was split")
+                ranges.append(Range(self.firsts[d], 0, n))
+        return ranges
+
     def full_identity(self) -> IndexMap:
         """The map of a value whose every dim is a loop, extents of 1 included."""
         rank = len(self.extents)
@@ -157,6 +174,7 @@ class Lowerer:
         """
         source = node.source
         m = self.domain.identity(source.shape, dims)
+        kid = self._also(0, self.domain.border(squeezed(source.shape), dims))
         self._root = node.value
         if node.kind == "scatter":
             reg, own = self._scatter(node.value, m), m
@@ -164,7 +182,7 @@ class Lowerer:
             reg, own = self.value_at(source, m), m
         else:
             partial = node.value.op.startswith("partial_")
-            x = self.value_at(source, m)
+            x = self._where_it_counts(self.value_at(source, m, kid), kid, node.value)
             reg = self._emit("reduce_" + node.value.op.split("_")[1], node.value.dtype, (x,), (partial, len(self.local)))
             zero = (0,) * (len(self.domain.extents) + 1)
             own = tuple(zero if d in node.reduce else e for d, e in enumerate(m))
@@ -174,9 +192,18 @@ class Lowerer:
         self._root = None
         self._set(self.local, node.value, (own, reg))
 
-    def value_at(self, value: Value, m: IndexMap) -> int:
+    def _where_it_counts(self, x: int, kid: int, v: Value) -> int:
+        """``x`` inside the mask, what does not change the reduction ``v`` outside."""
+        if not kid:
+            return x
+        if v.op not in _NEUTRAL:
+            raise Refuse("the loop is longer")
+        outside = self._emit("const", v.dtype, (), (_NEUTRAL[v.op],))
+        return self._emit("where", v.dtype, (*self._mask(kid), x, outside))
+
+    def value_at(self, value: Value, m: IndexMap, kid: int = 0) -> int:
         """The instruction that computes ``value`` at the map. Iterative: chains may be long."""
-        self._stack = stack = [(value, self._map_id(m), 0)]
+        self._stack = stack = [(value, self._map_id(m), kid)]
         memo = self._memo
         while stack:
             v, mid, kid = item = stack[-1]
@@ -192,7 +219,7 @@ class Lowerer:
                 self._set(memo, key, found)
                 if stack[-1] is item:
                     stack.pop()
-        return memo[(id(value), self._map_id(m), 0)]
+        return memo[(id(value), self._map_id(m), kid)]
 
     def _scatter(self, v: Value, m: IndexMap) -> int:
         """``v`` = zeros, then += source at the indices: a store that adds, see Note [Instructions]."""
@@ -329,6 +356,8 @@ class Lowerer:
 
     def _on_reshape(self, v: Value, mid: int, kid: int) -> int | None:
         x = v.srcs[0]
+        if 0 in v.shape:  # a loop without iterations
+            return self._emit("const", v.dtype, (), ("0",))
         m, extents = self._map_list[mid], self.domain.extents
         if x not in self.local and self._is_row_major(x):
             offset = x.params[1].offset if x.op == "input" else 0

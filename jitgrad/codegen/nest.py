@@ -75,8 +75,8 @@ class _Item(NamedTuple):
 
 def make_kernel(body: Body, target: Target) -> Kernel:
     """Choose the loops and lay out the argument words."""
-    items = _live(_contracted(_items(body), target.has_fma))
     extents = body.extents
+    items = _sided(_live(_contracted(_items(body), target.has_fma)), extents)
     reduced = body.reduced | body.sequential
     if not extents:
         extents = (1,)
@@ -132,6 +132,27 @@ def _contracted(items: list[_Item], has_fma: bool) -> list[_Item]:
         elif items[x].op == "mul" and uses[x] == 1:
             out[n] = i._replace(op="fma", srcs=(*out[x].srcs, y), extra=(False, i.op == "sub"))
     return out
+
+
+def _sided(items: list[_Item], extents: tuple[int, ...]) -> list[_Item]:
+    """Masks with the bounds that the loop itself does not guarantee."""
+    out = []
+    for i in items:
+        if i.op == "mask":
+            sides = [("l" if r.lo > 0 else "") + ("h" if r.hi < extents[r.dim] else "") for r in i.extra]
+            ranges = zip(i.extra, sides, strict=True)
+            i = i._replace(extra=tuple(_Bound(r.dim, r.lo, r.hi, s or "l") for r, s in ranges))
+        out.append(i)
+    return out
+
+
+class _Bound(NamedTuple):
+    """A ``Range`` with the sides that must be tested."""
+
+    dim: int
+    lo: int
+    hi: int
+    sides: str
 
 
 def _live(items: list[_Item]) -> list[_Item]:
@@ -270,7 +291,7 @@ def epilogue_ops(
     body: Body, shape: tuple[int, ...], target: Target
 ) -> tuple[tuple[Op, ...], list[Any], int]:
     """The ops of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
-    items = _live(_contracted(_items(body), target.has_fma))
+    items = _sided(_live(_contracted(_items(body), target.has_fma)), body.extents)
     position = [d for d, n in enumerate(shape) if n != 1]
     out = []
     for i in items:
@@ -347,8 +368,9 @@ def _access_words(i: _Item, dims: Sequence[int], body: Body) -> tuple[Any, list[
 
 
 def _mask_words(i: _Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+    """Per condition its dim and which sides must be tested ("l", "h", "lh"), and the bounds."""
     position = {d: n for n, d in enumerate(dims)}
-    return tuple(position[r.dim] for r in i.extra), [w for r in i.extra for w in (r.lo, r.hi)]
+    return tuple((position[r.dim], r.sides) for r in i.extra), [w for r in i.extra for w in (r.lo, r.hi)]
 
 
 def _iota_words(i: _Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
