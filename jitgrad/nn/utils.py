@@ -32,7 +32,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     """
     gradients = _gradients(parameters)
     if not gradients:
-        return zeros(())  # type: ignore[no-any-return]
+        return zeros(())
     with no_grad():
         if norm_type == float("inf"):
             norm = amax(stack([amax(g.abs()) for g in gradients]))
@@ -41,7 +41,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
         scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         for g in gradients:
             g.mul_(scale)
-    return norm  # type: ignore[no-any-return]
+    return norm
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
@@ -53,7 +53,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All elements of all parameters, in order."""
-    return cat([p.reshape(-1) for p in parameters])  # type: ignore[no-any-return]
+    return cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
