@@ -15,6 +15,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
 # gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
+# check       (extent): an index, clamped; where it was outside, the program reports an error
 # scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
 # cat         (dim)
 """
@@ -215,6 +216,13 @@ class Builder:
         shape = broadcast_shape(*(i.shape for i in indices))
         srcs = (x, *(self.expand(i, shape) for i in indices))
         return self.make("gather", srcs, (), shape + x.shape[len(indices) :], x.dtype)
+
+    def check(self, index: Value, extent: int) -> Value:
+        """``index``, made non-negative and clamped below ``extent``; where it lies outside, the program reports an error.
+
+        The step is then run again eagerly, whose rule raises what PyTorch raises.
+        """
+        return self.make("check", (index,), (extent,), index.shape, int64)
 
     def scatter_add(self, shape: tuple[int, ...], indices: Sequence[Value], src: Value) -> Value:
         """Zeros of ``shape``, then ``out[i0, i1, ...] += src``."""

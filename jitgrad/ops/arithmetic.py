@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import (
@@ -183,6 +183,7 @@ def _np_trunc_divide(x: Any, y: Any) -> Any:
 def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
     if x.dtype.category == 2:
         return b.trunc(b.div(x, y))
+    y = _checked_divisor(b, y)
     return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend less its remainder divides exactly
 
 
@@ -190,8 +191,16 @@ def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
     raise RuntimeError("derivative for aten::floor_divide is not implemented")
 
 
+def _checked_divisor(b: Any, y: Any) -> Any:
+    """An integer divisor; the program reports an error where it is 0 (the check itself adds 0)."""
+    if y.dtype.category == 2 or (y.op == "const" and y.params[0] not in ("0", "False")):
+        return y
+    is_zero = b.cast(b.eq(y, b.const(0, y.dtype)), int64)
+    return b.add(y, b.cast(b.check(is_zero, 1), y.dtype))
+
+
 def _floor_quotient(b: Any, x: Any, y: Any) -> Any:
-    return b.floordiv(x, y)
+    return b.floordiv(x, _checked_divisor(b, y))
 
 
 # x // y has no derivative in PyTorch; div(x, y, rounding_mode="floor") has one, which is zero
@@ -207,13 +216,13 @@ _define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vj
 _define_binary(
     "remainder",
     _nonzero(np.remainder),
-    lambda b, x, y: b.mod(x, y),
+    lambda b, x, y: b.mod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_floor", x, y), (0, 1))],
 )
 _define_binary(
     "fmod",
     _nonzero(np.fmod),
-    lambda b, x, y: b.fmod(x, y),
+    lambda b, x, y: b.fmod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_trunc", x, y), (0, 1))],
 )
 

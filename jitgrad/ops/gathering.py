@@ -65,15 +65,22 @@ def _np_gather(x: Any, index: Any, dim: int) -> Any:
     return x[_grid(index, d)]
 
 
-def _lower_grid(b: Any, index: Any, dim: int) -> list[Any]:
+def _no_wrap(b: Any, index: Any, extent: int) -> Any:
+    """Positions for a primitive that would count negative ones from the end: make those too large, which it refuses."""
+    wide = b.cast(index, int64)
+    return b.where(b.lt(wide, b.const(0, int64)), b.const(extent, int64), wide)
+
+
+def _lower_grid(b: Any, index: Any, dim: int, extent: int) -> list[Any]:
     shape = index.shape
-    return [b.cast(index, int64) if d == dim else b.iota(shape, d) for d in range(len(shape))]
+    return [_no_wrap(b, index, extent) if d == dim else b.iota(shape, d) for d in range(len(shape))]
 
 
 def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
     if not x.shape:
         return x
-    return b.gather(x, _lower_grid(b, index, wrap_dim(dim, len(x.shape))))
+    d = wrap_dim(dim, len(x.shape))
+    return b.gather(x, _lower_grid(b, index, d, x.shape[d]))
 
 
 def _gather_rule(c: RuleContext, g: Any, index: Any) -> Any:
@@ -118,7 +125,8 @@ def _lower_scatter_add(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
     if not x.shape:
         return b.add(x, src)
     used = b.slice(src, [0] * len(src.shape), index.shape, [1] * len(src.shape))
-    return b.add(x, b.scatter_add(x.shape, _lower_grid(b, index, wrap_dim(dim, len(x.shape))), used))
+    d = wrap_dim(dim, len(x.shape))
+    return b.add(x, b.scatter_add(x.shape, _lower_grid(b, index, d, x.shape[d]), used))
 
 
 def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
@@ -167,7 +175,7 @@ def _lower_index_select(b: Any, x: Any, index: Any, dim: int) -> Any:
     if not rank:
         return x
     d = wrap_dim(dim, rank)
-    flat = b.reshape(b.cast(index, int64), (index.shape[0] if index.shape else 1,))
+    flat = b.reshape(_no_wrap(b, index, x.shape[d]), (index.shape[0] if index.shape else 1,))
     taken = b.gather(b.permute(x, (d, *(k for k in range(rank) if k != d))), [flat])
     return b.permute(taken, (*range(1, d + 1), 0, *range(d + 1, rank)))
 
@@ -223,7 +231,7 @@ define(
     "embedding",
     aval=_embedding_aval,
     numpy=_np_embedding,
-    lower=lambda b, weight, index, padding_idx: b.gather(weight, [b.cast(index, int64)]),
+    lower=lambda b, weight, index, padding_idx: b.gather(weight, [_no_wrap(b, index, weight.shape[0])]),
     vjps=[Vjp(_embedding_rule, (1,)), None],
     num_inputs=2,
 )

@@ -153,6 +153,8 @@ def _np_bce(x: Any, y: Any) -> Any:
 
 def _lower_bce(b: Any, x: Any, y: Any) -> Any:
     """Logarithms stop at -100, so that a sure and wrong answer costs much, not infinity."""
+    outside = b.or_(b.lt(x, 0.0), b.gt(x, 1.0))
+    x = b.add(x, b.cast(b.check(b.cast(outside, int64), 1), x.dtype))  # adds 0, reports what lies outside [0, 1]
     right = b.mul(y, b.max(b.log(x), b.const(-100.0, x.dtype)))
     wrong = b.mul(b.sub(y, 1.0), b.max(b.log1p(b.neg(x)), b.const(-100.0, x.dtype)))
     return b.sub(wrong, right)

@@ -71,6 +71,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "argmin": lambda: np.argmin(args[0], axis=p),
         "matmul": lambda: wide[0] @ wide[1],
         "gather": lambda: args[0][tuple(args[1:])],
+        "check": lambda: np.clip(np.where(args[0] < 0, args[0] + p[0], args[0]), 0, p[0] - 1),
         "scatter_add": lambda: _scatter(v, wide),
         "cat": lambda: np.concatenate(args, axis=p),
     }

@@ -108,3 +108,28 @@ def test_error_is_torchs(name: str) -> None:
     assert type(ours) is type(theirs), (ours, theirs)
     assert part in str(ours), (ours, theirs)
     assert part.lower() in str(theirs).lower(), theirs
+
+
+READS_VALUES: dict[str, Callable[[Any], Any]] = {
+    "target": lambda t: (lambda x, i: functional.cross_entropy(x, i), (t.ones(2, 3), t.tensor([0, 3]))),
+    "negative-target": lambda t: (lambda x, i: functional.cross_entropy(x, i), (t.ones(2, 3), t.tensor([0, -1]))),
+    "embedding": lambda t: (lambda x, i: functional.embedding(i, x), (t.ones(2, 3), t.tensor([2]))),
+    "negative-embedding": lambda t: (lambda x, i: functional.embedding(i, x), (t.ones(2, 3), t.tensor([-1]))),
+    "index": lambda t: (lambda x, i: x[i], (t.ones(2, 3), t.tensor([2]))),
+    "gather": lambda t: (lambda x, i: x.gather(0, i), (t.ones(3), t.tensor([-1]))),
+    "index-select": lambda t: (lambda x, i: x.index_select(0, i), (t.ones(3), t.tensor([3]))),
+    "division": lambda t: (lambda x, i: x // i, (t.arange(3), t.tensor([1, 0, 2]))),
+    "remainder": lambda t: (lambda x, i: x % i, (t.arange(3), t.tensor([1, 0, 2]))),
+    "probability": lambda t: (lambda x, i: functional.binary_cross_entropy(x, i), (t.ones(3) * 2, t.ones(3))),
+}
+
+
+@pytest.mark.parametrize("name", READS_VALUES)
+def test_error_about_values_is_the_same_compiled(name: str) -> None:
+    function, args = READS_VALUES[name](functions)
+    eager = _error(lambda: function(*args))
+    assert eager is not None
+    compiled = jitgrad.compile(lambda *tensors: function(*tensors) + 1)
+    for _ in range(2):
+        found = _error(lambda: compiled(*args).numpy())
+        assert (type(found), str(found)) == (type(eager), str(eager))
