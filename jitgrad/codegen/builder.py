@@ -218,7 +218,7 @@ class Builder:
         return self.make("gather", srcs, (), shape + x.shape[len(indices) :], x.dtype)
 
     def check(self, index: Value, extent: int) -> Value:
-        """``index``, made non-negative and clamped below ``extent``; where it lies outside, the program reports an error.
+        """``index``, made non-negative and clamped below ``extent``; outside, the program reports an error.
 
         The step is then run again eagerly, whose rule raises what PyTorch raises.
         """
