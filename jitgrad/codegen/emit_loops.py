@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from jitgrad.codegen import dtype_text as dt
 from jitgrad.codegen.emit_ops import OpPrinter, Scope
 from jitgrad.codegen.kernel_ir import NestKey, Op
+from jitgrad.codegen.phases import EFFECTS, Phase, is_reduce, split_phases
 from jitgrad.codegen.target import Target
 from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
 from jitgrad.codegen.vmath import emit_pointwise
 
 __all__ = ["print_kernel"]
 
-Body = tuple[list[int], list[int]]  # the reductions and the elementwise ops of a phase
-
-_EFFECTS = frozenset({"store", "store_add", "check"})
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _INT_MIN = {"int32": -(2**31), "int64": -(2**63), "bool": 0}
@@ -42,34 +40,8 @@ class _NestPrinter:
         vec_bit = 1 << key.vec
         self.inner_bits = {"map": vec_bit, "row": seq_bits | vec_bit, "col": seq_bits}[key.form]
         self.ops.find_dependencies(0 if key.form == "map" else self.inner_bits, vec_bit if key.form == "col" else 0)
-        self.phase = self._phases()
-
-    # classification
-    def _phases(self) -> list[int]:
-        phase: list[int] = []
-        for op in self.key.ops:
-            own = max((phase[s] for s in op.srcs), default=0)
-            phase.append(own + 1 if _is_reduce(op) else own)
-        last = max(phase, default=0)
-        return [last if op.op == "store" and op.static[1:] == ("last",) else p for op, p in zip(self.key.ops, phase, strict=True)]
-
-    def _is_elem(self, n: int) -> bool:
-        """Whether op ``n`` must be done in the innermost loops (a reduction is done around them)."""
-        return not _is_reduce(self.key.ops[n]) and bool(self.ops.deps[n] & self.inner_bits)
-
-    def _loop_ops(self, phase: int) -> tuple[list[int], list[int]]:
-        """The reductions of a phase, and the elementwise ops that its loop must do."""
-        ops = self.key.ops
-        reduces = [n for n, op in enumerate(ops) if _is_reduce(op) and self.phase[n] == phase + 1]
-        effects = [n for n, op in enumerate(ops) if op.op in _EFFECTS and self._is_elem(n) and self.phase[n] == phase]
-        needed: set[int] = set()
-        stack = effects + [s for n in reduces for s in ops[n].srcs]
-        while stack:
-            n = stack.pop()
-            if n not in needed and self._is_elem(n):
-                needed.add(n)
-                stack.extend(ops[n].srcs)
-        return reduces, sorted(needed)
+        self.phases = split_phases(key, self.ops.deps, self.inner_bits)
+        self.row_buffers: dict[int, str] = {}
 
     # structure
     def print(self) -> str:
@@ -77,9 +49,10 @@ class _NestPrinter:
         self.ops.load_words(key.words)
         self.entry = Scope()
         self.ops.base_addresses(self.entry)
+        self._reserve_rows()
         once: set[int] = set()
         for n, op in enumerate(key.ops):
-            constant = self.ops.deps[n] == 0 and op.op not in _EFFECTS and not _is_reduce(op)
+            constant = self.ops.deps[n] == 0 and op.op not in EFFECTS and not is_reduce(op)
             if constant and once.issuperset(op.srcs):
                 once.add(n)
                 self.ops.emit(self.entry, n)
@@ -122,37 +95,36 @@ class _NestPrinter:
             index[key.vec] = start
             scope.mask = self._tail_mask(start, self.ops.word(key.vec))
         self.ops.advance(scope)
-        row_ops = [n for n in range(len(key.ops)) if n not in once and not self._is_elem(n)]
-        for phase in range(max(self.phase, default=0) + 1):
+        row_ops = [n for n, op in enumerate(key.ops) if not (n in once or self.phases.is_elem[n] or is_reduce(op))]
+        for number, phase in enumerate(self.phases.passes):
             for n in row_ops:
-                if self.phase[n] == phase and not _is_reduce(key.ops[n]):
+                if self.phases.of[n] == number:
                     self.ops.emit(scope, n)
-            reduces, elems = self._loop_ops(phase)
-            if reduces or elems:
-                self._phase(scope, block, reduces, elems)
+            if phase.reduces or phase.elems:
+                self._pass(scope, block, phase)
 
-    def _phase(self, scope: Scope, block: str, reduces: list[int], elems: list[int]) -> None:
+    def _pass(self, scope: Scope, block: str, phase: Phase) -> None:
         """The loops inside a unit, around the elementwise ops of one phase."""
-        inits = [self._identity(n) for n in reduces]
-        final = self._nest(scope, {}, block, (reduces, elems), inits)
-        for n, value in zip(reduces, final, strict=True):
+        inits = [self._identity(n) for n in phase.reduces]
+        final = self._nest(scope, {}, block, phase, inits)
+        for n, value in zip(phase.reduces, final, strict=True):
             scope.regs[n] = value if self.key.form == "col" else self._across(n, value)
 
-    def _nest(self, scope: Scope, index: dict[int, str], block: str, body: Body, values: list[str]) -> list[str]:
+    def _nest(self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]) -> list[str]:
         """The sequential loops that are not open yet, then the body; returns the accumulators."""
         key = self.key
         depth = len(index)
         if depth < key.seqs:
             lo, hi = self._range(scope, key.units + depth, key.chunked == "seq" and depth == 0)
-            with self.b.fold(lo, hi, 1, self._typed(body, values), "seq") as (at, carried):
-                carried[:] = self._nest(scope, {**index, key.units + depth: at}, block, body, list(carried))
+            with self.b.fold(lo, hi, 1, self._typed(phase, values), "seq") as (at, carried):
+                carried[:] = self._nest(scope, {**index, key.units + depth: at}, block, phase, list(carried))
             return carried
         if key.form == "col":
-            return self._body(Scope(scope, index, scope.mask), body, values)
-        return self._vector_loop(scope, index, block, body, values)
+            return self._body(Scope(scope, index, scope.mask), phase, values)
+        return self._vector_loop(scope, index, block, phase, values)
 
-    def _typed(self, body: Body, values: list[str]) -> list[tuple[str, str]]:
-        return [(self._acc_type(n), value) for n, value in zip(body[0], values, strict=True)]
+    def _typed(self, phase: Phase, values: list[str]) -> list[tuple[str, str]]:
+        return [(self._acc_type(n), value) for n, value in zip(phase.reduces, values, strict=True)]
 
     def _range(self, scope: Scope, dim: int, chunked: bool) -> tuple[str, str]:
         """Where a loop begins and ends: the whole dim, or this unit's chunk of it."""
@@ -177,7 +149,7 @@ class _NestPrinter:
         return self._clipped(lo, length, self.ops.word(key.vec))
 
     def _vector_loop(
-        self, scope: Scope, index: dict[int, str], block: str, body: Body, values: list[str]
+        self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]
     ) -> list[str]:
         """Full vectors, then one masked vector for the rest."""
         b, key = self.b, self.key
@@ -185,14 +157,14 @@ class _NestPrinter:
         length = b.op(f"sub i64 {hi}, {lo}")
         whole = b.op(f"and i64 {length}, {-key.width}")
         full = b.op(f"add i64 {lo}, {whole}")
-        with b.fold(lo, full, key.width, self._typed(body, values), "vec") as (at, carried):
-            carried[:] = self._body(Scope(scope, {**index, key.vec: at}), body, carried)
+        with b.fold(lo, full, key.width, self._typed(phase, values), "vec") as (at, carried):
+            carried[:] = self._body(Scope(scope, {**index, key.vec: at}), phase, carried)
         if key.width == 1:
             return carried
         more = b.op(f"icmp slt i64 {full}, {hi}")
-        with b.when_fold(more, self._typed(body, carried), "tail") as last:
+        with b.when_fold(more, self._typed(phase, carried), "tail") as last:
             mask = self._tail_mask(full, hi)
-            last[:] = self._body(Scope(scope, {**index, key.vec: full}, mask), body, last)
+            last[:] = self._body(Scope(scope, {**index, key.vec: full}, mask), phase, last)
         return last
 
     def _tail_mask(self, start: str, end: str) -> str:
@@ -205,12 +177,37 @@ class _NestPrinter:
         short = b.op(f"trunc i64 {rest} to i32")
         return b.op(f"icmp slt {vector_type(width, 'i32')} {dt.short_steps(width)}, {b.splat(short, 'i32', width)}")
 
-    def _body(self, scope: Scope, body: Body, values: list[str]) -> list[str]:
+    def _body(self, scope: Scope, phase: Phase, values: list[str]) -> list[str]:
         """The elementwise ops, then one step of each reduction; returns the accumulators."""
-        reduces, elems = body
-        for n in elems:
+        for n in phase.elems:
+            if n in phase.recall:
+                kind, at, align = self._kept(scope, n)
+                scope.regs[n] = self.b.op(f"load {kind}, ptr {at}, align {align}")
+                continue
             self.ops.emit(scope, n)
-        return [self._accumulate(scope, n, value) for n, value in zip(reduces, values, strict=True)]
+            if n in phase.keep:
+                kind, at, align = self._kept(scope, n)
+                self.b.do(f"store {kind} {scope.regs[n]}, ptr {at}, align {align}")
+        return [self._accumulate(scope, n, value) for n, value in zip(phase.reduces, values, strict=True)]
+
+    # row buffers
+    def _reserve_rows(self) -> None:
+        """Stack space for the values that later phases need again; in the entry block."""
+        for n in self.phases.kept:
+            count = self.key.row_buffer // self.key.width + 1
+            kind = vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+            self.row_buffers[n] = self.b.op(f"alloca [{count} x {kind}], align 64")
+
+    def _kept(self, scope: Scope, n: int) -> tuple[str, str, int]:
+        """The type, address and alignment of op ``n``'s value at the current place of the row."""
+        key, dtype = self.key, self.key.ops[n].dtype
+        lanes = self.ops.lanes(n)
+        kind = vector_type(lanes, dt.register(dtype))
+        in_row = key.form == "row"
+        step = dt.register(dtype) if in_row else vector_type(key.width, dt.register(dtype))
+        index = scope.index[key.vec if in_row else key.units]
+        at = self.b.op(f"getelementptr {step}, ptr {self.row_buffers[n]}, i64 {index}")
+        return kind, at, min(64, lanes * dt.of(dtype).itemsize)
 
     # reductions
     def _acc_type(self, n: int) -> str:
@@ -260,10 +257,6 @@ class _NestPrinter:
             value = self._combined(op, half, low, high)
             width = half
         return value
-
-
-def _is_reduce(op: Op) -> bool:
-    return op.op.startswith("reduce_")
 
 
 def _lane_list(lanes: Sequence[int]) -> str:

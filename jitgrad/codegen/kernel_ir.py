@@ -61,6 +61,7 @@ class NestKey:
         chunked: "" (no), "seq" (the first sequential dim) or "vec".
         ops: in order.
         words: number of argument words.
+        row_buffer: elements of a row that fit a buffer on the stack, see Note [Phases]; 0 = rows are too long.
     """
 
     form: str
@@ -70,6 +71,7 @@ class NestKey:
     chunked: str
     ops: tuple[Op, ...]
     words: int
+    row_buffer: int = 0
 
     @property
     def vec(self) -> int:

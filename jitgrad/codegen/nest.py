@@ -23,6 +23,7 @@ __all__ = ["Body", "Store", "epilogue_ops", "make_kernel"]
 
 _BLOCK = 4096  # elements per unit of a plain loop
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
+_ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 _ACCESSES = frozenset({"load", "gather", "store", "store_add"})
@@ -266,7 +267,8 @@ def _assemble(
     dims = [*units, *seqs, vec]
     words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
     ops, own, count = _laid_out(items, dims, body, len(words))
-    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count)
+    row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
+    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0)
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
     return Kernel(key, words, number, _cost(extents, reduced, items, width, number), "")
@@ -316,6 +318,13 @@ def _width(form: str, extent: int, items: Sequence[_Item], target: Target) -> in
     weight = sum(op_cost(i.op) for i in items)
     several = 1 if weight > 24 or form == "map" else 2 if weight > 12 else 4
     return lanes * several if extent >= 2 * lanes * several else lanes
+
+
+def _row_length(form: str, extents: tuple[int, ...], seqs: list[int], vec: int, width: int) -> int:
+    """Elements of what a unit passes over, if that is one loop; else 0."""
+    if form == "row" and not seqs:
+        return extents[vec]
+    return extents[seqs[0]] * width if form == "col" and len(seqs) == 1 else 0
 
 
 def _blocks(form: str, extent: int, width: int) -> tuple[int, int]:
