@@ -83,7 +83,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "x0_grad": (False, True),
     "p1_grad": (True, True, False),
     "grads": ("keep", "keep", "none", "zeros", "shared"),
-    "a0": (0.5, 0.25, -1.5, 0.0, -0.0, 2, True),
+    "a0": (0.5, 0.25, -1.5, 0.0, -0.0, 2),
     "a1": (2, 3, -1, 1.0, 1, 0.1),
     "n0": (0, 1, 2, 3),
     "grad_mode": (True, True, True, False),
@@ -342,7 +342,7 @@ REDUCTIONS = ("sum()", "sum(0)", "mean(-1, keepdim=True)", "amax(0)", "logsumexp
 VIEWS = (".transpose(0, -1)", "[1:]", "[..., :2]", "[0]", ".unsqueeze(0)", ".reshape(-1)", "[::2]", ".detach()",
          ".view(-1)", ".flip(0)", ".squeeze()", "[None]", ".t()", ".clone()", ".contiguous()", "[-1]", "[:, 1]",
          ".double()", ".to(lib.float32)", "[s.i0]", ".diagonal()")  # fmt: skip
-NUMBERS = ("2", "0.5", "-1.5", "s.a0", "s.a1", "1", "1.0", "-0.0", "3", "s.a0 * 2", "s.n0", "True")
+NUMBERS = ("2", "0.5", "-1.5", "s.a0", "s.a1", "1", "1.0", "-0.0", "3", "s.a0 * 2", "s.n0")
 GUARD = "if {p}.grad is not None: "
 
 
@@ -407,7 +407,7 @@ class Generator:
         return self.rng.choice(self.names[-4:]) if self.rng.random() < 0.6 else self.rng.choice(self.names)
 
     def temporary(self) -> str:
-        return self.rng.choice([n for n in self.names if n.startswith("v")] or ["s.x0"])
+        return self.rng.choice([n for n in self.names if n.startswith("v")] or ["v0"])
 
     def parameter(self) -> str:
         return self.rng.choice(("s.p0", "s.p1"))
@@ -511,7 +511,7 @@ class Generator:
 
     def forget(self) -> str:
         name = self.temporary()
-        return f"{name} = {name}.sum()" if name.startswith("v") else f"repr({name})"
+        return f"{name} = {name}.sum()"
 
 
 STATEMENTS: tuple[tuple[Callable[[Generator], str], int], ...] = (
