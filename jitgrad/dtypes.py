@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.state import state
+
 __all__ = [
     "DType",
     "bool_",
@@ -96,6 +98,8 @@ def set_default_dtype(dtype: DType) -> None:
     if dtype not in (float32, float64):
         raise TypeError("only floating-point types are supported as the default type")
     _default = dtype
+    if state.recorder is not None:
+        state.recorder.set_default_dtype(dtype)
 
 
 def promote_types(a: DType, b: DType) -> DType:

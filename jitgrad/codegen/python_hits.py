@@ -9,8 +9,8 @@ In: a block of words, see ``WORDS``, filled by ``compiled/native_hits.py``. Out:
 # A hit is one dict look-up and one handle, and in Python it costs ten times that in bytecode. These functions are the
 # fast paths of ``tracer/recorder.py`` again, over the same objects: same keys, same dicts, same slots. They do hits and
 # nothing else; whatever is unusual - no recorder, another thread's recorder, a miss, a number that was promoted, a zero
-# (whose sign a key must keep), a subclass of int - goes to the Python function that they stand before. So they can be left
-# away at any time, and are where the interpreter is not one they know.
+# (whose sign a key must keep), NaN, a subclass of int - goes to the Python function that they stand before. So they can
+# be left away at any time, and are where the interpreter is not one they know.
 # All objects that are held across a call which may run Python code are owned references or kept by such.
 """
 
@@ -33,14 +33,15 @@ BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
 _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
-               "_post_accumulate_hooks"),
+               "_post_accumulate_hooks", "_base"),
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types"),
     "op": ("num_inputs",),
     "slot": ("home", "others", "owner"),
 }  # fmt: skip
-_OBJECTS = ("recorder", "thread", "Tensor", "Slot", "float", "int", "True", "None", "simple", "views", "in", "plain", "leaf",
-            "empty", "link_view", "slow_apply", "slow_enter")  # fmt: skip
+_OBJECTS = (
+    "recorder thread Tensor Slot float int True None simple views in plain leaf link_view slow_apply slow_enter"
+).split()
 
 WORDS: dict[str, int] = {
     name: nr
@@ -186,6 +187,7 @@ def _enter_new() -> str:
     storage = b.get("%t", "tensor._storage")
     b.leave_unless(b.present(storage), slow)
     b.leave_unless(b.differ(storage, b.word("None")), slow)
+    _is_unset(b, "%t", "tensor._base", slow)
     b.do(f"br i1 {b.same(b.get('%t', 'tensor._requires_grad'), b.word('True'))}, label %{leaf}, label %{plain}")
     b.start(leaf)
     for slot in ("_grad_fn", "_graph", "_hooks", "_post_accumulate_hooks"):
@@ -240,7 +242,7 @@ def _new_handle() -> str:
 
 
 def _number_key(b: _Fn, number: str, slow: str) -> str:
-    """(value, type) of a plain float or int that is not zero; a new tuple."""
+    """(value, type) of a plain float or int that is not zero; a new tuple. (A NaN is never found, so it goes slow.)"""
     kind = b.type_of(number)
     plain = b.op(f"or i1 {b.same(kind, b.word('float'))}, {b.same(kind, b.word('int'))}")
     b.leave_unless(plain, slow)
@@ -257,9 +259,7 @@ def _finish_simple(b: _Fn, rec: str, key: str, slow: str) -> None:
 
 def _call_slow(b: _Fn, slow: str, word: str) -> str:
     b.start(slow)
-    out = b.api(
-        "PyObject_CallFunctionObjArgs", "ptr", f"ptr {b.word(word)}", "ptr %self", "ptr %other", "ptr null"
-    )
+    out = b.api("PyObject_CallFunctionObjArgs", "ptr", f"ptr {b.word(word)}", "ptr %self", "ptr %other", "ptr null")
     return b.finish(f"ret ptr {out}", "ptr")
 
 
@@ -379,7 +379,9 @@ def _finish_apply(b: _Fn, rec: str, key: str, after: str, extra: str, slow: str)
     out = b.op(f"call ptr @new_handle(ptr {rec}, ptr {node})")
     source = _argument(b, "1")
     link = b.word("link_view")
-    done = b.api("PyObject_CallFunctionObjArgs", "ptr", f"ptr {link}", f"ptr {rec}", f"ptr {out}", f"ptr {source}", "ptr null")
+    done = b.api(
+        "PyObject_CallFunctionObjArgs", "ptr", f"ptr {link}", f"ptr {rec}", f"ptr {out}", f"ptr {source}", "ptr null"
+    )
     failed = b.label("failed")
     b.leave_unless(b.present(done), failed)
     b.drop(done)
@@ -414,8 +416,8 @@ def _alive() -> str:
 
 def module_text() -> str:
     """The whole module; ``native_hits(i)`` is the address of entry point i, ``native_hits(-1)`` that of the words."""
-    parts = [_vid_of(), _enter_new(), _new_handle(), *map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(),
-             _alive()]  # fmt: skip
+    parts = [_vid_of(), _enter_new(), _new_handle()]
+    parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive()]
     table = ", ".join(f"ptr @{name}" for name in ENTRY_POINTS)
     count = len(ENTRY_POINTS)
     find = _Fn("native_hits", "i64 %nr")

@@ -19,8 +19,8 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime import executor
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
+from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.state import switch_recorder
 from jitgrad.tracer.graph import Instr, Segment
 

@@ -19,13 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from jitgrad.compiled.graph_nodes import ancestors, build_nodes, fresh_handle
+from jitgrad.compiled.graph_nodes import Sources, ancestors, build_nodes, fresh_handle
 from jitgrad.compiled.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import switch_recorder
 from jitgrad.tracer.history import BackwardEvent, History
-from jitgrad.tracer.recorder import EXTERNAL, HOOKED, input_kind
+from jitgrad.tracer.slots import EXTERNAL, HOOKED, input_kind
 
 __all__ = ["record_backward"]
 
@@ -143,7 +143,7 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
         v
         for instr in ancestors(history, roots)
         for v, need in zip(instr.inputs, instr.needs, strict=True)
-        if need and v not in history.defs or v in history.leaves
+        if (need and v not in history.defs) or v in history.leaves
     ] + [v for v in roots if v in history.leaves or v not in history.defs]
     leaves = dict.fromkeys(history.leaves.get(v, v) for v in needed if isinstance(v, int))
     for vid in leaves:
@@ -193,14 +193,14 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
     switch_recorder(None)
     try:
-        return build_nodes(
-            history,
-            roots,
+        sources = Sources(
             lambda v: fresh_handle(history.aval_of(v), None, recorder.tid, v),
             recorder.inputs.__getitem__,
             recorder.outer.__getitem__,
             numbers,
+            lambda v: True,
         )
+        return build_nodes(history, roots, sources)
     finally:
         switch_recorder(recorder)
 

@@ -44,8 +44,10 @@ class _SymbolicInt(_SymbolicNumber, int):
     pass
 
 
-_ARITHMETIC = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod",
-               "pow", "rpow", "neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "round")  # fmt: skip
+_ARITHMETIC = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs lt le gt ge eq ne "
+    "bool float int round"
+).split()
 for _cls in (_SymbolicFloat, _SymbolicInt):
     for _name in _ARITHMETIC:
         setattr(_cls, f"__{_name}__", _refuse)
@@ -165,6 +167,9 @@ class InnerRecorder:
 
     def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
         raise CannotRecordError("a rule changed requires_grad")
+
+    def set_default_dtype(self, dtype: Any) -> None:
+        raise CannotRecordError("a rule changed the default dtype")
 
     def flush(self) -> None:
         raise CannotRecordError("a rule ended the segment")

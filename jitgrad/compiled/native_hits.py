@@ -16,22 +16,33 @@ from jitgrad.events import log
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import recorder as recorder_module
-from jitgrad.tracer.recorder import HOT, LEAF, PLAIN, SIMPLE, VIEWS, Recorder, Slot
+from jitgrad.tracer.inputs import IN
+from jitgrad.tracer.recorder import HOT, SIMPLE, VIEWS, Recorder
+from jitgrad.tracer.slots import LEAF, PLAIN, Slot
 from jitgrad.tracer.trie import TrieNode
 
 __all__ = ["install", "is_known_interpreter", "slot_offset"]
 
 _METH_FASTCALL, _METH_O = 0x0080, 0x0008
-_DUNDERS = {"add": ("__add__", "__radd__"), "sub": ("__sub__",), "mul": ("__mul__", "__rmul__"), "div": ("__truediv__",),
-            "pow": ("__pow__",)}  # fmt: skip
+_DUNDERS = {
+    "add": ("__add__", "__radd__"),
+    "sub": ("__sub__",),
+    "mul": ("__mul__", "__rmul__"),
+    "div": ("__truediv__",),
+    "pow": ("__pow__",),
+}
 _REFLECTED_DUNDERS = {"sub": "__rsub__", "div": "__rtruediv__"}
 
 
 class _MethodDef(ctypes.Structure):
     """``PyMethodDef``."""
 
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]  # noqa: RUF012
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
 
 
 _keep: list[Any] = []
@@ -80,10 +91,21 @@ def _slots_are_where_expected() -> bool:
 def _fill(words: Any) -> None:
     api = ctypes.pythonapi
     objects: dict[str, Any] = {
-        "Tensor": tensor_class(), "Slot": Slot, "float": float, "int": int, "True": True, "None": None, "simple": SIMPLE,
-        "views": VIEWS, "in": recorder_module._IN, "plain": PLAIN, "leaf": LEAF, "empty": (),
-        "link_view": Recorder._link_view, "slow_apply": dispatch.apply, "slow_enter": Recorder.enter,
-    }  # fmt: skip
+        "Tensor": tensor_class(),
+        "Slot": Slot,
+        "float": float,
+        "int": int,
+        "True": True,
+        "None": None,
+        "simple": SIMPLE,
+        "views": VIEWS,
+        "in": IN,
+        "plain": PLAIN,
+        "leaf": LEAF,
+        "link_view": Recorder._link_view,
+        "slow_apply": dispatch.apply,
+        "slow_enter": Recorder.enter,
+    }
     objects.update({f"op {name}": OPS[name] for name in BINARY})
     tensor = tensor_class()
     objects.update({f"slow {name}": getattr(tensor, _DUNDERS[name][0]) for name in BINARY})

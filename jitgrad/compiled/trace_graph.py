@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.compiled.graph_nodes import build_nodes, fresh_handle
+from jitgrad.compiled.graph_nodes import Sources, build_nodes, fresh_handle
 from jitgrad.state import state, switch_recorder
 from jitgrad.tracer.history import History
 
@@ -30,7 +30,19 @@ class TraceGraph:
         tip: the end of the path when a segment last left differentiable survivors.
     """
 
-    __slots__ = ("_buffers", "_counters", "_inputs", "_nodes", "_outer", "_saves", "_scalars", "_versions", "recorder", "tid", "tip")
+    __slots__ = (
+        "_buffers",
+        "_counters",
+        "_inputs",
+        "_nodes",
+        "_outer",
+        "_saves",
+        "_scalars",
+        "_versions",
+        "recorder",
+        "tid",
+        "tip",
+    )
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
@@ -83,8 +95,15 @@ class TraceGraph:
         found = self._nodes.get(vid)
         if found is None:
             self._nodes.update(self._build(vid))
-            found = self._nodes[vid]
+            found = self._nodes.get(vid) or self._outer_of(vid)
         return found
+
+    def _outer_of(self, vid: int) -> tuple[Any, int]:
+        """The Node of a value that is still an input's, written outside the graph."""
+        recorder = self.recorder
+        history = History.replay(recorder.node if recorder is not None else self.tip)
+        outer = recorder.outer if recorder is not None else self._outer
+        return outer[history.node_source(vid)]
 
     def _build(self, vid: int) -> dict[int, Any]:
         recorder = self.recorder
@@ -100,18 +119,19 @@ class TraceGraph:
             outer = self._outer
         active = switch_recorder(None)
         try:
-            nodes = build_nodes(
-                history,
-                [vid],
+            sources = Sources(
                 lambda v: self._value(history, buffers, v),
                 inputs.__getitem__,
                 outer.__getitem__,
                 scalars,
+                lambda v: v in buffers or v not in history.defs,
             )
+            nodes = build_nodes(history, [vid], sources, self._nodes)
         finally:
             switch_recorder(active)
-        self._restore_versions(nodes)
-        return {v: pair for v, pair in nodes.items() if v not in self._nodes}
+        fresh = {v: pair for v, pair in nodes.items() if v not in self._nodes}
+        self._restore_versions(fresh)
+        return fresh
 
     def _value(self, history: History, buffers: dict[int, Any], vid: int) -> Any:
         handle = fresh_handle(history.aval_of(vid), buffers.get(vid), self.tid, vid)

@@ -12,23 +12,22 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
 
-__all__ = ["FRESH", "HAS", "PENDING", "VIEW", "build_end"]
+__all__ = ["FRESH", "PENDING", "VIEW", "build_end"]
 
 # how a surviving handle gets its storage
 FRESH = 0  # a new one
 PENDING = 1  # views hold a storage without memory already: give that one memory
-VIEW = 2  # shares the storage of its base, which survives too
-HAS = 3  # has had one from before this segment
+VIEW = 2  # shares one that has memory, or gets it from another survivor
 
 
 def build_end(history: History, backend: Any, alive: list[Any]) -> EndEvent:
     """Decide what the open segment must leave behind, and compile it."""
-    assign = tuple(_assignment(h) for h in alive)
+    assign = _assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
     roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
     here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
     saved = backend.saved_vids(history, roots) if roots else set()
-    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how in (VIEW, HAS)}
+    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW}
     saved -= in_place  # they are where their storage is
     outputs = tuple(sorted((survivors | saved) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
@@ -40,18 +39,28 @@ def build_end(history: History, backend: Any, alive: list[Any]) -> EndEvent:
     return EndEvent(program, assign, writes, outputs, tuple(layouts), bool(roots), bool(saved), segment)
 
 
-def _assignment(handle: Any) -> int:
-    storage = handle._storage
-    if storage is None:
-        return FRESH
-    if handle._base is not None:
-        return VIEW
-    return PENDING if not storage.addr else HAS
+def _assignments(alive: list[Any]) -> tuple[int, ...]:
+    """One per handle. Of the handles that share a storage without memory, the first that is no view fills it."""
+    assign = []
+    filled: set[int] = set()
+    for handle in alive:
+        storage = handle._storage
+        if storage is None:
+            how = FRESH
+        elif handle._base is not None or id(storage) in filled:
+            how = VIEW
+        elif not storage.addr:
+            how = PENDING
+            filled.add(id(storage))
+        else:  # an alias of an input
+            how = VIEW
+        assign.append(how)
+    return tuple(assign)
 
 
 def _stored_aval(aval: Aval, how: int) -> Aval:
     """Fresh memory is row-major, whatever view of it the aval once described."""
-    return aval if how in (VIEW, HAS) else make_aval(aval.shape, aval.dtype)
+    return aval if how == VIEW else make_aval(aval.shape, aval.dtype)
 
 
 def _segment(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> Segment:

@@ -14,7 +14,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent", "UpdateEvent"]
+__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent", "OutsideEvent", "UpdateEvent"]
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +41,7 @@ class OpEvent:
         overwritten: value ids whose storage now holds something else.
         writes: (owner id, value id): pending write to an existing storage.
         leaf_rebinds: (value id, input id): the value is now what this leaf holds.
+        node_rebinds: (value id, older id): written outside the graph; the tensor still has the older value's Node.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
     """
@@ -50,14 +51,17 @@ class OpEvent:
     overwritten: tuple[int, ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     leaf_rebinds: tuple[tuple[int, int], ...] = ()
+    node_rebinds: tuple[tuple[int, int], ...] = ()
     several: bool = False
     ends_segment: bool = False
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
-        history.overwritten.update(dict.fromkeys(self.overwritten, self.instrs[0]))
+        history.overwrite(self.overwritten, self.instrs[0])
         history.write(self.writes)
         history.leaves.update(self.leaf_rebinds)
+        for vid, older in self.node_rebinds:
+            history.nodes_from[vid] = history.node_source(older)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +81,16 @@ class UpdateEvent:
     def replay(self, history: History) -> None:
         for event in self.events:
             event.replay(history)
+
+
+@dataclass(slots=True, eq=False)
+class OutsideEvent:
+    """A write that was done eagerly. overwritten: the values whose storage it changed."""
+
+    overwritten: tuple[int, ...]
+
+    def replay(self, history: History) -> None:
+        history.overwrite(self.overwritten)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,8 +132,7 @@ class BackwardEvent:
         history.extend(self.instrs)
         history.released |= self.released
         history.write(self.writes)
-        if self.instrs:
-            history.overwritten.update(dict.fromkeys(self.overwritten, self.instrs[-1]))
+        history.overwrite(self.overwritten)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,9 +176,11 @@ class History:
         defs: value id -> (instruction, which output).
         leaves: value id -> the input id of the leaf that holds the value.
         avals: of inputs and materialised values, with their layouts.
-        overwritten: value id -> the instruction that replaced it in its storage.
+        overwritten: values that are no longer in their storage, views of such values included -> the instruction that
+            was written instead, if it was recorded.
         released: see ``BackwardEvent.released``.
         writes: owner id -> value id, pending in the open segment.
+        nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
     """
 
@@ -175,14 +190,35 @@ class History:
     defs: dict[int, tuple[Instr, int]] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
     avals: dict[int, Aval] = field(default_factory=dict)
-    overwritten: dict[int, Instr] = field(default_factory=dict)
+    overwritten: dict[int, Instr | None] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
     writes: dict[int, int] = field(default_factory=dict)
     write_log: list[tuple[int, int]] = field(default_factory=list)
+    nodes_from: dict[int, int] = field(default_factory=dict)
+
+    def node_source(self, vid: int) -> int:
+        """The value whose Node ``vid`` has."""
+        return self.nodes_from.get(vid, vid)
 
     def write(self, pairs: tuple[tuple[int, int], ...]) -> None:
         self.writes.update(pairs)
         self.write_log.extend((vid, owner) for owner, vid in pairs)
+
+    def overwrite(self, vids: tuple[int, ...], by: Instr | None = None) -> None:
+        """The storages of these values hold something else now."""
+        if not vids:
+            return
+        gone = set(vids)
+        for instr in self.instrs:
+            if instr.op.is_view and instr.inputs[0] in gone:
+                gone.update(instr.outputs)
+        self.overwritten.update(dict.fromkeys(gone, by))
+
+    def is_stale(self, vid: int, instr: Instr, position: int) -> bool:
+        """Whether a value that ``instr`` saved has been overwritten since; not by itself, whose first input it was."""
+        if vid not in self.overwritten:
+            return False
+        return position != 0 or self.overwritten[vid] is not instr
 
     def extend(self, instrs: tuple[Instr, ...]) -> None:
         for instr in instrs:

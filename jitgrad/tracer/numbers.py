@@ -25,7 +25,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["Mark", "NumberKeys", "is_number"]
+__all__ = ["Mark", "NumberKeys", "is_number", "number_key"]
 
 _STATIC = frozenset({"pow", "float_power"})
 _RUNTIME = "<run-time>"
@@ -37,6 +37,11 @@ class Mark(NamedTuple):
     blind: Any
     numbers: tuple[Any, ...]
     mask: tuple[bool, ...]
+
+
+def number_key(value: int | float) -> Any:
+    """``value``, told apart as a constant must be: repr tells -0.0 from 0.0, and knows NaN again."""
+    return value if value and value == value else repr(value)
 
 
 def is_number(value: Any) -> bool:
@@ -61,7 +66,7 @@ def _blind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any
 def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
     """The key with only the promoted numbers' values left out."""
     pairs = zip(inputs, mask, strict=True)
-    values = [_RUNTIME if hidden else None if isinstance(x, TensorBase) else (x or repr(x)) for x, hidden in pairs]
+    values = [_RUNTIME if hidden else None if isinstance(x, TensorBase) else number_key(x) for x, hidden in pairs]
     return (blind, tuple(values))
 
 

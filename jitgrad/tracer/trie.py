@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.events import bump
-from jitgrad.ops.aval import Aval
 
 __all__ = ["Trie", "TrieNode"]
 
@@ -64,7 +63,7 @@ class TrieNode:
         self.key = key
         self.event = event
         self.vid = -1
-        self.aval: Aval | None = None
+        self.aval: Any = None
         self.requires_grad = False
         self.special = 0
         self.param_types: tuple[type, ...] | None = None

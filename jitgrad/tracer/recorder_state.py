@@ -1,0 +1,159 @@
+"""What a recorder holds, and growing its path.
+
+Owns: ``RecorderState`` (the slots of a recorder, misses) and ``Backend`` (what it needs from the levels above).
+Must not know: operations' hits, aliases, writes: the parts of ``recorder.Recorder`` that build on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jitgrad.dtypes import get_default_dtype
+from jitgrad.events import log
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, tensor_class
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.history import EndEvent, History
+from jitgrad.tracer.numbers import NumberKeys
+from jitgrad.tracer.rules import out_avals_of, user_line
+from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.trie import Trie, TrieNode
+
+__all__ = ["Backend", "RecorderState"]
+
+_tids = itertools.count(1)
+
+
+class Backend(Protocol):
+    """What the levels above do for a recorder."""
+
+    def compile_end(self, segment: Any) -> Any: ...
+    def run(self, recorder: Any, event: EndEvent, alive: list[Any]) -> None: ...
+    def pending_storage(self) -> Any: ...
+    def inplace_eagerly(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None: ...
+    def new_graph(self, recorder: Any) -> Any: ...
+    def check_inplace(self, op: Op, target: Any, aval: Aval) -> None: ...
+    def check_no_overlap(self, target: Any, inputs: tuple[Any, ...]) -> None: ...
+    def check_writable_leaf(self, target: Any) -> None: ...
+    def split_args(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]: ...
+    def saved_vids(self, history: History, roots: list[int]) -> set[int]: ...
+    def record_backward(self, recorder: Any, request: Any) -> Any: ...
+    def alias_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
+    def cast_after(self, instr: Instr, dtype: Any) -> tuple[tuple[Instr, ...], Instr]: ...
+
+
+class RecorderState:
+    """State of one call.
+
+    Attributes:
+        tid: stamps of this call carry it.
+        node: where the path has got to.
+        handles: results since the last segment's end, in order; see ``flush``.
+        inputs: value id -> tensor, for what came from outside (and leaves made inside).
+        outer: value id -> (Node, output number), for inputs that came with a graph of their own.
+        buffers: value id -> storage, for what has memory.
+        scalars: run-time scalars so far.
+        history: what the path has recorded, or None while every event was a hit.
+        graph: what escaping results hold on to.
+    """
+
+    __slots__ = (
+        "_cls",
+        "_dirty",
+        "_new",
+        "_numbers",
+        "_slots",
+        "backend",
+        "buffers",
+        "graph",
+        "handles",
+        "history",
+        "inputs",
+        "launches",
+        "misses",
+        "node",
+        "outer",
+        "scalars",
+        "segment_limit",
+        "segments",
+        "tid",
+        "trie",
+    )
+
+    def __init__(self, trie: Trie, backend: Backend, segment_limit: int) -> None:
+        self.trie = trie
+        self.backend = backend
+        self.tid = next(_tids)
+        self.node: TrieNode = trie.root((state.grad_enabled, get_default_dtype()))
+        self.handles: list[Any] = []
+        self.inputs: dict[int, Any] = {}
+        self.outer: dict[int, tuple[Any, int]] = {}
+        self.buffers: dict[int, Any] = {}
+        self.scalars: list[int | float] = []
+        self.history: History | None = None
+        self.misses = self.segments = self.launches = 0
+        self.segment_limit = segment_limit
+        self._slots: dict[int, Slot] = {}
+        self._dirty: set[int] = set()
+        self._numbers = NumberKeys()
+        self._cls = cls = tensor_class()
+        self._new = cls.__new__
+        self.graph = backend.new_graph(self)
+
+    def flush(self) -> None:
+        """End the segment; ``Recorder`` knows how."""
+        raise AssertionError("a part of a recorder was used on its own")
+
+    def _live(self) -> History:
+        """The history of the path so far. Hits leave it behind; it catches up here."""
+        if self.history is None:
+            self.history = History()
+        if self.history.tip is not self.node:
+            self.history.advance(self.node)
+        return self.history
+
+    def _publish(self, node: TrieNode, event: Any, mark: Any = None) -> TrieNode:
+        """Make a new event findable and part of the history."""
+        history = self._live()
+        if event is not None:
+            event.replay(history)
+        history.tip = node
+        self.misses += 1
+        self._numbers.follow(node, mark)
+        log("record", "miss: %s", node.key)
+        return Trie.publish(node)
+
+    def _instr(
+        self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], operands: tuple[Any, ...], first: int = -1
+    ) -> tuple[Instr, bool]:
+        """Shape rule and graph membership of a new operation."""
+        avals, several = out_avals_of(op, inputs, params)
+        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        joins = state.grad_enabled and bool(op.vjps) and any(needs)
+        first = self.node.next_vid if first < 0 else first
+        instr = Instr(
+            op,
+            operands,
+            params,
+            tuple(range(first, first + len(avals))),
+            avals,
+            tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs),
+            joins,
+            needs,
+            user_line(),
+        )
+        return instr, several
+
+    def _mark(self, key: Any, event: Any = None, make: Callable[[], Any] | None = None) -> TrieNode:
+        """An event without results."""
+        node = self.node.children.get(key)
+        if node is None:
+            self._live()
+            event = make() if make is not None else event
+            node = self._publish(self.trie.grow(self.node, key, event), event)
+        self.node = node
+        return node

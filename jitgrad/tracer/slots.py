@@ -1,0 +1,60 @@
+"""Who looks at which storage.
+
+Owns: ``Slot`` and the kinds of inputs.
+
+# Note [Aliases in a trace]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# Values are immutable; storages are not. ``_slots`` lists, per storage, the handles of this call that look at it.
+# A write to a storage that one handle (or several with the very same window) looks at is recorded: those handles move
+# on to the new value, and the segment's end writes it into the storage, once. A write while a *different* live window
+# looks on is not worth modelling: the segment ends there and the write is done eagerly, on the real memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+__all__ = ["EXTERNAL", "HOOKED", "LEAF", "PLAIN", "Slot", "input_kind"]
+
+PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
+
+
+def input_kind(tensor: Any) -> int:
+    """PLAIN: outside any graph. LEAF. HOOKED: Python wants to see its gradient. EXTERNAL: its graph began elsewhere."""
+    if not tensor._requires_grad:
+        return PLAIN
+    if not tensor.is_leaf:
+        return EXTERNAL
+    return HOOKED if tensor._hooks or tensor._post_accumulate_hooks else LEAF
+
+
+class Slot:
+    """The handles of a call that look at one storage. None but an input is kept alive by it.
+
+    Attributes:
+        owner: the value id that has the storage in ``buffers``.
+        home: the first handle: an input, or a weak reference to a value of the trace.
+        others: weak references to the rest; None while there are none.
+    """
+
+    __slots__ = ("home", "others", "owner")
+
+    def __init__(self, home: Any, owner: int) -> None:
+        self.home = home
+        self.owner = owner
+        self.others: list[Any] | None = None
+
+    def add(self, tensor: Any) -> None:
+        if self.others is None:
+            self.others = [ref(tensor)]
+        else:
+            self.others.append(ref(tensor))
+
+    def live(self) -> list[Any]:
+        """The handles that still exist."""
+        home = self.home() if type(self.home) is ref else self.home
+        handles = [] if home is None else [home]
+        if self.others is not None:
+            handles += [h for h in [r() for r in self.others] if h is not None]
+        return handles

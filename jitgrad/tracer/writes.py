@@ -1,0 +1,249 @@
+"""In-place operations of a trace, see Note [Aliases in a trace].
+
+Owns: ``Writes``, the part of a recorder that records writes, or sends them outside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+from jitgrad.events import bump, log
+from jitgrad.ops.table import Op
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.graph import Instr, RuntimeScalar
+from jitgrad.tracer.history import History, OpEvent, OutsideEvent, UpdateEvent
+from jitgrad.tracer.inputs import Inputs
+from jitgrad.tracer.rules import user_line
+from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.trie import TrieNode
+
+__all__ = ["Writes"]
+
+_WRITE, _UPDATE, _OUTSIDE = "<write>", "<update>", "<outside>"
+_getrefcount = sys.getrefcount
+
+
+class Writes(Inputs):
+    """Records in-place operations."""
+
+    __slots__ = ()
+
+    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
+        inputs, params = self.backend.split_args(op, args)
+        ids, numeric = self._ids(inputs)
+        rebinds = self._rebinds(targets, inputs)
+        if rebinds is None:
+            return self._write_outside(op, targets, args)
+        target_ids = tuple([t._vid for t in targets])
+        key = (_WRITE, op, target_ids, tuple(ids), params)
+        node = self.node.children.get(key)
+        if node is None and numeric:
+            node = self._numbers.promoted_hit(self, op, inputs, params, (_WRITE, target_ids))
+        if node is None:
+            node = self._grow_inplace(op, targets, inputs, params, ids, key)
+        self.node = node
+        self._rebind(node.event.instr, targets, rebinds)
+        if node.event.ends_segment:
+            self.flush()
+        return targets
+
+    def _rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
+        """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
+        same: list[Any] | tuple[()] = ()
+        for nr, target in enumerate(targets):
+            if target._tid != self.tid:
+                self.enter(target)
+            storage = target._storage
+            if storage is None:
+                continue
+            slot = self._slots.get(id(storage))
+            if slot is None or slot.others is None:
+                continue
+            joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+            same = same or []
+            if not self._others(target, slot, nr, same, joins):
+                return None
+        return same
+
+    def _others(self, target: Any, slot: Slot, nr: int, same: list[Any], joins: bool) -> bool:
+        """Sort the other live handles of a slot: same window, or a view to be looked at afresh."""
+        # a handle that nobody wants any more is held by: self.handles maybe, the list, the loop variable, the argument
+        pending = {id(h) for h in self.handles}
+        stale = []
+        for other in slot.live():
+            if other is target or _getrefcount(other) <= 3 + (id(other) in pending):
+                continue
+            if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
+                same.append((nr, other))
+            elif other._base is target and not joins and other._vid not in self.inputs:
+                stale.append(other)
+            else:
+                return False
+        for other in stale:
+            other._tid = 0
+        return True
+
+    def _rebind(self, instr: Instr, targets: tuple[Any, ...], rebinds: Sequence[Any]) -> None:
+        """Move the targets, and whoever shares their window, on to the written values."""
+        joins = instr.requires_grad
+        for target, vid in zip(targets, instr.outputs, strict=True):
+            target._vid = vid
+            target._vc[0] += 1
+            if joins:
+                target._requires_grad, target._graph, target._grad_fn = True, self.graph, None
+            storage = target._storage
+            if storage is not None:
+                self._dirty.add(id(storage))
+        for nr, other in rebinds:
+            other._vid = instr.outputs[nr]
+
+    def _grow_inplace(
+        self,
+        op: Op,
+        targets: tuple[Any, ...],
+        inputs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        ids: list[Any],
+        key: Any,
+    ) -> TrieNode:
+        history = self._live()
+        operands, key, fresh_scalars, mark = self._numbers.operands(
+            self, op, inputs, params, ids, key, (_WRITE, tuple(t._vid for t in targets))
+        )
+        instr, _ = self._instr(op, inputs, params, operands)
+        for target, aval in zip(targets, instr.avals, strict=True):
+            self.backend.check_inplace(op, target, aval)
+            self.backend.check_writable_leaf(target)
+            self.backend.check_no_overlap(target, inputs)
+        instrs, final = self._as_targets(instr, targets)
+        event = self._write_event(history, instrs, final, targets)
+        event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
+        count = sum(len(i.outputs) for i in instrs)
+        node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
+        self._publish(node, event, mark)
+        self.scalars.extend(fresh_scalars)
+        return node
+
+    def _as_targets(self, instr: Instr, targets: tuple[Any, ...]) -> tuple[tuple[Instr, ...], Instr]:
+        """Append a cast where the result's dtype is not the target's."""
+        if len(targets) != 1 or instr.avals[0].dtype is targets[0]._aval.dtype:
+            return (instr,), instr
+        return self.backend.cast_after(instr, targets[0]._aval.dtype)
+
+    def apply_update(
+        self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
+    ) -> None:
+        """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
+        tid = self.tid
+        ids = tuple([x._vid if x._tid == tid else self.enter(x) for row in rows for x in row])
+        targets = [row[i] for row in rows for i in writes]
+        rebinds = self._rebinds(targets)
+        if rebinds is None:
+            for row in rows:
+                self.apply_inplace(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
+            return
+        key = (_UPDATE, op, ids, tuple(map(type, numbers)), params)
+        node = self.node.children.get(key)
+        if node is None:
+            node = self._grow_update(op, rows, writes, numbers, params, key)
+        self.node = node
+        self.scalars.extend(numbers)
+        dirty = self._dirty
+        for target, vid in zip(targets, node.event.results, strict=True):
+            target._vid = vid
+            target._vc[0] += 1
+            storage = target._storage
+            if storage is not None:
+                dirty.add(id(storage))
+        for nr, other in rebinds:
+            other._vid = node.event.results[nr]
+        if node.event.ends_segment:
+            self.flush()
+
+    def _grow_update(
+        self,
+        op: Op,
+        rows: Sequence[tuple[Any, ...]],
+        writes: tuple[int, ...],
+        numbers: tuple[Any, ...],
+        params: tuple[Any, ...],
+        key: Any,
+    ) -> TrieNode:
+        history = self._live()
+        slots = tuple(RuntimeScalar(self.node.next_scalar + i, isinstance(x, float)) for i, x in enumerate(numbers))
+        first = vid = self.node.next_vid
+        events = []
+        for row in rows:
+            targets = tuple(row[i] for i in writes)
+            operands = (*(x._vid for x in row), *slots)
+            instr, _ = self._instr(op, (*row, *numbers), params, operands, vid)
+            vid += len(instr.outputs)
+            for target, aval in zip(targets, instr.avals, strict=True):
+                self.backend.check_inplace(op, target, aval)
+                self.backend.check_writable_leaf(target)
+            events.append(self._write_event(history, (instr,), instr, targets))
+        event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
+        event.ends_segment = len(history.instrs) - history.start + len(rows) >= self.segment_limit
+        return self._publish(self.trie.grow(self.node, key, event, vids=vid - first, scalars=len(numbers)), event)
+
+    def _write_event(
+        self, history: History, instrs: tuple[Instr, ...], final: Instr, targets: tuple[Any, ...]
+    ) -> OpEvent:
+        """The event of an in-place operation: what it overwrites, what it owes to storages, which leaves move on."""
+        writes, leaves = [], []
+        for target, vid in zip(targets, final.outputs, strict=True):
+            storage = target._storage
+            if storage is not None and storage.addr:
+                writes.append((self.owner_of(target, target._vid), vid))
+            for handle in self._slots[id(storage)].live() if storage is not None else (target,):
+                if handle._vid in history.leaves and handle._requires_grad:
+                    leaves.append((vid, history.leaves[handle._vid]))
+        nodes = (
+            ()
+            if final.requires_grad
+            else tuple(
+                (vid, t._vid)
+                for t, vid in zip(targets, final.outputs, strict=True)
+                if t._requires_grad and not t.is_leaf
+            )
+        )
+        overwritten = tuple(t._vid for t in targets)
+        return OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
+
+    def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """End the segment and write eagerly; what looked at the storage is looked at afresh."""
+        self.flush()
+        bump("fallbacks")
+        for target in targets:
+            slot = self._slots.get(id(target._storage))
+            for handle in slot.live() if slot is not None else ():
+                if handle._base is not None and handle._requires_grad:
+                    handle.grad_fn  # noqa: B018 - its Node as it was before the write
+        log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
+        seen = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
+        self._mark((_OUTSIDE, op, seen), OutsideEvent(seen))
+        self.backend.inplace_eagerly(op, targets, args)
+        for target in targets:
+            self.forget(target)
+        return targets
+
+    def _seen_values(self, tensor: Any) -> list[int]:
+        """The values that handles see in a tensor's storage, that of its first handle included."""
+        slot = self._slots.get(id(tensor._storage))
+        return [tensor._vid] if slot is None else [slot.owner, *(h._vid for h in slot.live())]
+
+    def owner_of(self, tensor: Any, vid: int) -> int:
+        """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
+        return self._slots.setdefault(id(tensor._storage), Slot(ref(tensor), vid)).owner
+
+    def forget(self, tensor: Any) -> None:
+        """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
+        slot = self._slots.pop(id(tensor._storage), None)
+        for handle in slot.live() if slot is not None else ():
+            handle._tid = 0
+        tensor._tid = 0
