@@ -54,6 +54,7 @@ def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Va
     value = b.cast(value, dtype)
     if value.shape == shape:
         return value
-    if len(value.shape) <= len(shape) and all(m in (1, n) for m, n in zip(value.shape[::-1], shape[::-1], strict=False)):
+    pairs = zip(value.shape[::-1], shape[::-1], strict=False)
+    if len(value.shape) <= len(shape) and all(m in (1, n) for m, n in pairs):
         return b.expand(value, shape)
     return b.reshape(value, shape)

@@ -1,7 +1,7 @@
 """Primitives that become other primitives: the choice of an algorithm, as rewrite rows.
 
-Owns: ``DECOMPOSE``: argmax by two reductions, small products as loops, one-hot gathers and scatters, long reductions cut
-into chunks.
+Owns: ``DECOMPOSE``: argmax by two reductions, small products as loops, one-hot gathers and scatters, long reductions
+cut into chunks.
 Must not know: kernels, LLVM.
 """
 
@@ -49,14 +49,14 @@ def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
         return min(_MAX_CHUNKS, -(-total // CHUNK))
     real = [d for d, n in enumerate(shape) if n != 1]
     if real[-1] in dims or real[0] not in dims:  # rows: one unit per kept index
-        return 1
+        return min(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1
     blocks = -(-kept // 64)
     longest = shape[real[0]] // 32
     return max(1, min(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1
 
 
 def _chunked(b: Builder, v: Value) -> Value | None:
-    """A long reduction to few results: partial results per chunk of the outermost reduced loop, then one more reduction."""
+    """A long reduction to few results: one partial result per chunk of the outermost reduced loop, then their sum."""
     x = v.srcs[0]
     if 0 in x.shape:
         return None
@@ -130,7 +130,8 @@ def _hot(b: Builder, shape: tuple[int, ...], column: Value) -> Value:
     index = b.cast(column, int64)
     # negative columns count from the end; the check reports what is out of range
     index = b.make("check", (index,), (shape[1],), index.shape, int64)
-    return b.eq(b.iota(shape, 1), b.reshape(index, (shape[0], 1)))
+    hot: Value = b.eq(b.iota(shape, 1), b.reshape(index, (shape[0], 1)))
+    return hot
 
 
 def _gather(b: Builder, v: Value) -> Value | None:
@@ -150,7 +151,8 @@ def _scatter(b: Builder, v: Value) -> Value | None:
     if 0 in v.shape or 0 in src.shape:
         return zeros
     if _row_select(v.shape, tuple(indices)):
-        return b.where(_hot(b, v.shape, indices[1]), b.reshape(src, (v.shape[0], 1)), 0)
+        chosen: Value = b.where(_hot(b, v.shape, indices[1]), b.reshape(src, (v.shape[0], 1)), 0)
+        return chosen
     # zeros of its own: two scatters must not share the buffer that they update
     own = b.make("copy", (zeros,), ("zeros of", id(src), *map(id, indices)), v.shape, v.dtype)
     return b.make("scatter_add", (own, src, *indices), "in place", v.shape, v.dtype)

@@ -45,7 +45,7 @@ class _NestPrinter:
 
     # structure
     def print(self) -> str:
-        b, key = self.b, self.key
+        key = self.key
         self.ops.load_words(key.words)
         self.entry = Scope()
         self.ops.base_addresses(self.entry)
@@ -56,9 +56,9 @@ class _NestPrinter:
             if constant and once.issuperset(op.srcs):
                 once.add(n)
                 self.ops.emit(self.entry, n)
-        with b.loop("%begin", "%end", hint="unit") as unit:
+        with self.b.loop("%begin", "%end", hint="unit") as unit:
             self._unit(unit, once)
-        return b.finish()
+        return self.b.finish()
 
     def _decode(self, unit: str) -> tuple[dict[int, str], str]:
         """The unit's dims' indices (the chunk number last) and its block."""
@@ -151,9 +151,14 @@ class _NestPrinter:
     def _vector_loop(
         self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]
     ) -> list[str]:
-        """Full vectors, then one masked vector for the rest."""
+        """Full vectors, then one masked vector for the rest (or only masked ones)."""
         b, key = self.b, self.key
         lo, hi = self._vector_range(scope, block)
+        if key.masked:
+            with b.fold(lo, hi, key.width, self._typed(phase, values), "vec") as (at, carried):
+                mask = self._tail_mask(at, hi)
+                carried[:] = self._body(Scope(scope, {**index, key.vec: at}, mask), phase, carried)
+            return carried
         length = b.op(f"sub i64 {hi}, {lo}")
         whole = b.op(f"and i64 {length}, {-key.width}")
         full = b.op(f"add i64 {lo}, {whole}")
@@ -226,7 +231,7 @@ class _NestPrinter:
         regs = [self.ops.operand(scope, s, width) for s in op.srcs]
         masked = scope.mask is not None and self.key.form == "row"
         if len(regs) == 2 and self.has_fma:
-            found = self.ops.fma(op.dtype, width, *regs, acc)
+            found = self.ops.fma(op.dtype, width, regs[0], regs[1], acc)
             return self._chosen(scope, n, found, acc) if masked else found
         x = regs[0] if len(regs) == 1 else emit_pointwise(self.b, "mul", dt.of(op.dtype), width, *regs)
         found = self._combined(op, width, acc, x)

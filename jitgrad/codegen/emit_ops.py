@@ -32,7 +32,9 @@ class Scope:
 
     __slots__ = ("addresses", "index", "mask", "outer", "regs", "splats")
 
-    def __init__(self, outer: Scope | None = None, index: dict[int, str] | None = None, mask: str | None = None) -> None:
+    def __init__(
+        self, outer: Scope | None = None, index: dict[int, str] | None = None, mask: str | None = None
+    ) -> None:
         self.outer, self.index, self.mask = outer, index or {}, mask
         self.regs: dict[int, str] = {}
         self.splats: dict[int, str] = {}
@@ -251,7 +253,6 @@ class OpPrinter:
         if lanes > 1 and dt.classes(op)[self.vec] == "x":
             return self._from_memory(op, lanes, self._gather(op, lanes, at, self._vector_offsets(scope, op), mask))
         if lanes > 1 and dt.classes(op)[self.vec] == "0":  # only its mask varies along the lanes
-            kind = dt.memory(op.dtype)
             return self._from_memory(op, lanes, self._gather(op, lanes, at, _zeros(lanes), mask))
         return self._from_memory(op, lanes, self._plain_load(op, lanes, at, mask))
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.decompose import chunk_count
 from jitgrad.codegen.lower import Domain, Lowerer, Refuse, Resplit
-from jitgrad.codegen.nodes import Node, op_cost, squeezed
+from jitgrad.codegen.nodes import Node, op_cost
 from jitgrad.codegen.why_not import WhyNot
 
 __all__ = ["Group", "fuse"]
@@ -115,13 +115,15 @@ class _Fuser:
         for group in reversed(self.totals[-_NEIGHBOURS:]):
             shares = any(2 * math.prod(v.shape) >= math.prod(node.domain) and v in group.deps for v in node.deps)
             total = group not in before and all(_is_total(n) or not n.domain for n in group.nodes)
-            if total and node.kind == "map" and shares and group.shape != node.domain and _almost(group.shape, node.domain):
-                try:
-                    _grow(group, node.domain)
-                except (Refuse, Resplit):
-                    continue
-                self.by_shape.setdefault(node.domain, []).append(group)
-                yield group
+            longer = group.shape != node.domain and _almost(group.shape, node.domain)
+            if not (total and shares and longer and node.kind == "map"):
+                continue
+            try:
+                _grow(group, node.domain)
+            except (Refuse, Resplit):
+                continue
+            self.by_shape.setdefault(node.domain, []).append(group)
+            yield group
 
     def _join_any(self, node: Node, before: set[Group]) -> bool:
         for group in self._candidates(node, before):

@@ -5,7 +5,7 @@ Must not know: values, kernels, LLVM.
 
 # Note [Index maps]
 # ~~~~~~~~~~~~~~~~~
-# A loop domain has extents (e0, e1, ...). An ``Expr`` is (constant, c0, c1, ...) and means constant + sum(ci * index i).
+# A loop domain has extents (e0, e1, ...). An ``Expr`` is (constant, c0, c1, ...): constant + sum(ci * index i).
 # An ``IndexMap`` holds one Expr per dimension of a value. A movement primitive turns the map of its result into the map
 # of its operand, so movement costs nothing at run time; ``pad`` adds a condition, see ``Range``.
 # A reshape is affine if every index it must split is already split in the domain. If it is not, but a finer domain
@@ -24,6 +24,7 @@ __all__ = ["Expr", "IndexMap", "Range", "Split", "linear", "through_expand", "th
 
 Expr = tuple[int, ...]
 IndexMap = tuple[Expr, ...]
+_Block = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Range(NamedTuple):
@@ -104,7 +105,7 @@ def _solve(const: int, step: int, n: int) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _blocks(out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+def _blocks(out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> tuple[_Block, ...]:
     """Cut a reshape into the smallest independent ones: (result dims, operand dims), extents of 1 left out."""
     outs = [d for d, n in enumerate(out_shape) if n != 1]
     ins = [d for d, n in enumerate(in_shape) if n != 1]

@@ -8,13 +8,13 @@ Must not know: how a nest was chosen, how it is printed.
 # Dims are numbered: unit dims (outermost first), sequential dims, then the vector dim, then the chunk number.
 #   form   unit of work                                             inside a unit
 #   map    one index of the unit dims x one block of the vector dim  a loop of vectors
-#   row    one index of the unit dims x one chunk                    per phase: sequential loops, then a loop of vectors,
-#                                                                    which are the reduced dims
-#   col    one index of the unit dims x one chunk x one vector       per phase: sequential loops, which are the reduced
-#                                                                    dims; the vector's lanes are kept
+#   row    one index of the unit dims x one chunk                    per phase: sequential loops, then a loop of
+#                                                                    vectors: the reduced dims
+#   col    one index of the unit dims x one chunk x one vector       per phase: sequential loops, the reduced dims;
+#                                                                    the vector's lanes are kept
 # Unit number = ((unit index) * chunks + chunk) * blocks + block. A phase ends where a reduction's result is needed.
-# Argument words: extents of unit dims, of sequential dims, of the vector dim, block length, blocks, chunk length, chunks;
-# then each op's own words, see ``Op``. Strides and offsets are in bytes.
+# Argument words: extents of unit dims, of sequential dims, of the vector dim, block length, blocks, chunk length,
+# chunks; then each op's own words, see ``Op``. Strides and offsets are in bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["HEADER_EXTRA", "Kernel", "NestKey", "Op", "Place"]
-
-HEADER_EXTRA = 4  # words of the header after the extents
+__all__ = ["Kernel", "NestKey", "Op", "Place"]
 
 
 class Op(NamedTuple):
@@ -61,6 +59,7 @@ class NestKey:
         chunked: "" (no), "seq" (the first sequential dim) or "vec".
         ops: in order.
         words: number of argument words.
+        masked: whether every vector of the loop is masked, instead of a second copy of the loop's body for the rest.
         row_buffer: elements of a row that fit a buffer on the stack, see Note [Phases]; 0 = rows are too long.
     """
 
@@ -72,6 +71,7 @@ class NestKey:
     ops: tuple[Op, ...]
     words: int
     row_buffer: int = 0
+    masked: bool = False
 
     @property
     def vec(self) -> int:

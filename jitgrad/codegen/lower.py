@@ -6,12 +6,13 @@ In: nodes (``nodes.Node``), one after another. Out: ``Lowerer.instrs``.
 
 # Note [Instructions]
 # ~~~~~~~~~~~~~~~~~~~
-# An instruction is ``(op, dtype, sources, extra)``; sources are indices of earlier instructions; equal tuples exist once.
+# An instruction is ``(op, dtype, sources, extra)``; sources are numbers of earlier ones; equal tuples exist once.
 #   load     extra (value, element address as Expr); sources: () or (mask,)
 #   gather   extra (value, Expr, strides of the indices); sources: (indices..., mask?)
 #   check    an index made non-negative and clamped; sets the status word when it is out of range; extra (extent, instr)
 #   mask     extra: Ranges, all of which must hold
-#   iota     extra: Expr    const  extra: (literal,)    scalar  extra: (RuntimeScalar,)    acc: the matrix product's result
+#   iota     extra: Expr    const  extra: (literal,)    scalar  extra: (RuntimeScalar,)
+#   acc      the matrix product's result
 #   store_add  adds its first source at (value, Expr, strides of the indices), in the loop's order
 #   reduce_* extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
 #   others   pointwise primitives, extra ()
@@ -183,7 +184,8 @@ class Lowerer:
         else:
             partial = node.value.op.startswith("partial_")
             x = self._where_it_counts(self.value_at(source, m, kid), kid, node.value)
-            reg = self._emit("reduce_" + node.value.op.split("_")[1], node.value.dtype, (x,), (partial, len(self.local)))
+            op = "reduce_" + node.value.op.split("_")[1]
+            reg = self._emit(op, node.value.dtype, (x,), (partial, len(self.local)))
             zero = (0,) * (len(self.domain.extents) + 1)
             own = tuple(zero if d in node.reduce else e for d, e in enumerate(m))
             if partial:
@@ -406,12 +408,11 @@ class Lowerer:
         raise Refuse(f"{v.op} is a kernel of its own", v)
 
 
+_OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "reshape",
+                 "gather")  # fmt: skip
+_REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),
-    **{
-        name: getattr(Lowerer, "_on_" + name)
-        for name in ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "reshape", "gather")
-    },
-    **dict.fromkeys(("matmul", "cat", "scatter_add"), Lowerer._on_other),
-    **dict.fromkeys([f"{a}_{b}" for a in ("reduce", "partial") for b in ("sum", "max", "min", "prod")], Lowerer._on_other),
+    **{name: getattr(Lowerer, "_on_" + name) for name in _OWN_HANDLERS},
+    **dict.fromkeys(("matmul", "cat", "scatter_add", *_REDUCTIONS), Lowerer._on_other),
 }

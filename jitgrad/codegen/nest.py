@@ -24,6 +24,7 @@ __all__ = ["Body", "Store", "epilogue_ops", "make_kernel"]
 _BLOCK = 4096  # elements per unit of a plain loop
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
 _ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
+_MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 _ACCESSES = frozenset({"load", "gather", "store", "store_add"})
@@ -268,7 +269,9 @@ def _assemble(
     words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
     ops, own, count = _laid_out(items, dims, body, len(words))
     row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
-    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0)
+    buffer = _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0
+    masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in items) >= _MASKED_FROM
+    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, buffer, masked)
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
     return Kernel(key, words, number, _cost(extents, reduced, items, width, number), "")

@@ -6,8 +6,8 @@ In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 
 # Note [Native pieces]
 # ~~~~~~~~~~~~~~~~~~~~
-# Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece. Writes to
-# existing storages are all in the last piece.
+# Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece.
+# Writes to existing storages are all in the last piece.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Piece:
 
     @staticmethod
     def nbytes(v: Value) -> int:
-        size = v.dtype.itemsize
+        size: int = v.dtype.itemsize
         for n in v.shape:
             size *= n
         return size
@@ -79,9 +79,9 @@ def _row_major(aval: Aval) -> Aval:
 def cut(segment: Segment, cpu: Target) -> list[Piece | EagerStep]:
     """The segment as native pieces and eager operations. Inputs of a piece hold every value that exists before it."""
     runs = list(_runs(segment.instrs))
-    if segment.writes or any(vid in segment.inputs for vid in segment.outputs):
-        if not runs or isinstance(runs[-1], EagerStep):
-            runs.append([])
+    needs_piece = segment.writes or any(vid in segment.inputs for vid in segment.outputs)
+    if needs_piece and (not runs or isinstance(runs[-1], EagerStep)):
+        runs.append([])
     wanted = _wanted_after(runs, segment)
     inputs = dict(segment.inputs)
     parts: list[Piece | EagerStep] = []

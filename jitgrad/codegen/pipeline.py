@@ -105,7 +105,8 @@ def _with_copy(piece: Piece, needed: Value) -> list[Value]:
     new: dict[int, Value] = {}
     for v in topological(piece.roots):
         srcs = tuple([new[id(s)] for s in v.srcs])
-        made = v if all(x is y for x, y in zip(srcs, v.srcs, strict=True)) else b.make(v.op, srcs, v.params, v.shape, v.dtype)
+        same = all(x is y for x, y in zip(srcs, v.srcs, strict=True))
+        made = v if same else b.make(v.op, srcs, v.params, v.shape, v.dtype)
         new[id(v)] = copy_of(b, made) if v is needed else made
     return [new[id(r)] for r in piece.roots]
 

@@ -7,8 +7,8 @@ In: groups, targets. Out: ``Planned`` launches by stage, arena size.
 # Note [In-place writes]
 # ~~~~~~~~~~~~~~~~~~~~~~
 # A kernel may store into an input's storage only after everybody else has read the old contents: an edge from each
-# reader to the writer. Inside the writing kernel each element may be read only where it is written. Where that fails, or
-# the edges would close a cycle, the value goes to the arena and a copy that is ordered after all readers writes it.
+# reader to the writer. Inside the writing kernel each element may be read only where it is written. Where that fails,
+# or the edges would close a cycle, the value goes to the arena and a copy, ordered after all readers, writes it.
 # A kernel that checks indices may report an error, after which the driver starts no further stage; the caller then runs
 # the whole segment again from its inputs, which must be as they were: so writes also come after all checks.
 """
@@ -126,7 +126,7 @@ class _Planner:
         return found
 
     def _place_values(self) -> None:
-        """A home for each value that a kernel reads from memory: a row-major output that it has anyway, or the arena."""
+        """A home for each value that a kernel reads from memory: an output that it has anyway, or the arena."""
         self.reads = {g: self._reads(g) for g in self.groups}
         for reads in self.reads.values():
             for v in reads:
@@ -304,7 +304,7 @@ def _has_check(group: Group) -> bool:
 
 
 def _nbytes(v: Value) -> int:
-    size = v.dtype.itemsize
+    size: int = v.dtype.itemsize
     for n in v.shape:
         size *= n
     return size

@@ -3,7 +3,7 @@
 Owns: ``rewrite`` (the engine), ``SIMPLIFY`` (rules that keep every bit of the result).
 Must not know: kernels. Rules that choose an algorithm (a matrix-vector product as a reduction) are in ``decompose``.
 
-A rule may not change a rounding, a NaN or a signed zero that eager mode would give: x * 0 stays, x / 3 stays a division.
+A rule may not change a rounding, a NaN or a signed zero that eager mode would give: x * 0 and x / 3 stay.
 """
 
 from __future__ import annotations

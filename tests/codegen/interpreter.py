@@ -1,4 +1,4 @@
-"""Primitives by NumPy, and programs by a plain loop over their launches: the reference and the subject of codegen tests."""
+"""Primitives by NumPy, and programs by a plain loop over their launches: reference and subject of codegen's tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REDUCE = {"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min, "red
 
 
 def evaluate(roots: Sequence[Value], inputs: dict[int, np.ndarray], scalars: Sequence[float] = ()) -> list[np.ndarray]:
-    """The primitives' meaning, Note [Primitives], by NumPy. float32 is computed in float64 and rounded per primitive."""
+    """The primitives' meaning, Note [Primitives], by NumPy; float32 is computed in float64 and rounded each time."""
     env: dict[int, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for v in topological(roots):
@@ -105,7 +105,7 @@ class Case:
         keep: Sequence[int] | None = None,
         scalars: Sequence[float] = (),
     ) -> None:
-        """``writes``: (number of an output, number of an input); ``keep``: the outputs handed out (default: unwritten)."""
+        """``writes``: (output, input) by number; ``keep``: the outputs handed out (default: those not written)."""
         self.arrays, self.scalars = list(arrays), list(scalars)
         avals = {n: _aval(a) for n, a in enumerate(arrays)}
         runtime = [RuntimeScalar(n, isinstance(s, float)) for n, s in enumerate(scalars)]
@@ -125,7 +125,8 @@ class Case:
     def values(self) -> list[Value]:
         """The graph, over a builder of its own."""
         b = Builder()
-        runtime = [b.scalar(RuntimeScalar(n, isinstance(s, float)), _scalar_dtype(s)) for n, s in enumerate(self.scalars)]
+        numbers = enumerate(self.scalars)
+        runtime = [b.scalar(RuntimeScalar(n, isinstance(s, float)), _scalar_dtype(s)) for n, s in numbers]
         return list(_tuple(self.lower(b, *(b.input(n, a) for n, a in self.avals.items()), *runtime)))
 
     @property
@@ -161,7 +162,8 @@ class Case:
             want, wanted_after = self.expected()
             for x, y in zip([*got, *after], [*want, *wanted_after], strict=True):
                 assert x.dtype == y.dtype
-                np.testing.assert_allclose(x, y, rtol=rtol if x.dtype.itemsize != 8 else 1e-10, atol=atol, equal_nan=True)
+                own = rtol if x.dtype.itemsize != 8 else 1e-10
+                np.testing.assert_allclose(x, y, rtol=own, atol=atol, equal_nan=True)
         return self
 
 

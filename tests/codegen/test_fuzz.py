@@ -1,4 +1,4 @@
-"""Random graphs of primitives against the NumPy interpreter. A failure prints the seed: ``make_graph(seed)`` rebuilds it."""
+"""Random graphs of primitives against the NumPy interpreter. ``make_graph(seed)`` rebuilds the one that failed."""
 
 from __future__ import annotations
 
