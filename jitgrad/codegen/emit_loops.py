@@ -62,7 +62,7 @@ class _NestPrinter:
 
     def _decode(self, unit: str) -> tuple[dict[int, str], str]:
         """The unit's dims' indices (the chunk number last) and its block."""
-        b, key = self.b, self.key
+        key = self.key
         header = key.vec + 1
         index: dict[int, str] = {}
         block = "0"
