@@ -37,7 +37,7 @@ _SLOTS = {
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types"),
     "op": ("num_inputs",),
-    "slot": ("home", "others", "owner"),
+    "slot": ("home", "others", "owner", "storage"),
 }  # fmt: skip
 _OBJECTS = (
     "recorder thread Tensor Slot float int True None simple views in plain leaf link_view slow_apply slow_enter"
@@ -211,6 +211,7 @@ def _enter_new() -> str:
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.inputs')}", f"ptr {vid}", "ptr %t")
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.buffers')}", f"ptr {vid}", f"ptr {storage}")
     slot = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Slot')}", "i64 0")
+    b.fill(slot, "slot.storage", storage)
     b.fill(slot, "slot.home", "%t")
     b.fill(slot, "slot.others", b.word("None"))
     b.fill(slot, "slot.owner", vid)

@@ -83,7 +83,7 @@ def install() -> None:
 
 
 def _slots_are_where_expected() -> bool:
-    probe = Slot(object(), object())  # type: ignore[arg-type]
+    probe = Slot(object(), object(), object())  # type: ignore[arg-type]
     at = id(probe) + slot_offset(Slot, "owner")
     return ctypes.c_void_p.from_address(at).value == id(probe.owner)
 

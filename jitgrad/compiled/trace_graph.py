@@ -12,6 +12,7 @@ Owns: ``TraceGraph``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.compiled.graph_nodes import Sources, build_nodes, fresh_handle
@@ -63,12 +64,15 @@ class TraceGraph:
         if not saves:
             return
         self._saves = True
-        counters = self._counters
-        for vid, tensor in self.recorder.inputs.items():
-            counters[vid] = tensor._vc
-        for handle in alive:
-            counters[handle._vid] = handle._vc
-        self._versions = {vid: counter[0] for vid, counter in counters.items()}
+        self._note_versions([*self.recorder.inputs.values(), *alive])
+
+    def _note_versions(self, tensors: Iterable[Any]) -> None:
+        """Remember which version each value has, the first time it is seen."""
+        for tensor in tensors:
+            vid = tensor._vid
+            if tensor._tid == self.tid and vid not in self._counters:
+                self._counters[vid] = tensor._vc
+                self._versions[vid] = tensor._vc[0]
 
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
@@ -110,6 +114,7 @@ class TraceGraph:
         if recorder is not None:
             if state.recorder is recorder:
                 recorder.flush()  # the Nodes save values, and those must have storages
+            self._note_versions(recorder.inputs.values())
             history = History.replay(recorder.node)
             buffers, inputs, scalars = recorder.buffers, recorder.inputs, recorder.scalars
             outer = recorder.outer

@@ -41,7 +41,7 @@ class Inputs(RecorderState):
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
             vid = self._input(tensor, storage, (IN, tensor._aval, kind), kind)
-            self._slots[id(storage)] = Slot(tensor, vid)
+            self._slots[id(storage)] = Slot(storage, tensor, vid)
         if kind == EXTERNAL:
             self.outer[vid] = origin
         return vid

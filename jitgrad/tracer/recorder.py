@@ -183,7 +183,7 @@ class Recorder(Writes):
             out._view_version = version[0] if state.grad_enabled else ~version[0]
         slot = self._slots.get(id(storage))
         if slot is None:
-            slot = self._slots[id(storage)] = Slot(ref(source), source._vid)
+            slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
         slot.add(out)
 
     def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:

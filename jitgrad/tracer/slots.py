@@ -33,14 +33,16 @@ class Slot:
     """The handles of a call that look at one storage. None but an input is kept alive by it.
 
     Attributes:
+        storage: the storage, kept alive because slots are found by its ``id``.
         owner: the value id that has the storage in ``buffers``.
         home: the first handle: an input, or a weak reference to a value of the trace.
         others: weak references to the rest; None while there are none.
     """
 
-    __slots__ = ("home", "others", "owner")
+    __slots__ = ("home", "others", "owner", "storage")
 
-    def __init__(self, home: Any, owner: int) -> None:
+    def __init__(self, storage: Any, home: Any, owner: int) -> None:
+        self.storage = storage
         self.home = home
         self.owner = owner
         self.others: list[Any] | None = None

@@ -78,9 +78,11 @@ class Writes(Inputs):
         for other in slot.live():
             if other is target or _getrefcount(other) <= 3 + (id(other) in pending):
                 continue
+            if joins:
+                return False
             if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
                 same.append((nr, other))
-            elif other._base is target and not joins and other._vid not in self.inputs:
+            elif other._base is target and other._vid not in self.inputs:
                 stale.append(other)
             else:
                 return False
@@ -239,7 +241,7 @@ class Writes(Inputs):
 
     def owner_of(self, tensor: Any, vid: int) -> int:
         """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
-        return self._slots.setdefault(id(tensor._storage), Slot(ref(tensor), vid)).owner
+        return self._slots.setdefault(id(tensor._storage), Slot(tensor._storage, ref(tensor), vid)).owner
 
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
