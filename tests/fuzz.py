@@ -224,6 +224,13 @@ def _laid_out(lib: Any, call: Call, dtype: Any, rng: Any) -> Any:
 
 def _seen(value: Any) -> Any:
     """A value as it must be in every subject; frozen, so that a later overwrite of a result shows."""
+    try:
+        return _frozen(value)
+    except Exception as error:
+        return f"cannot be looked at: {type(error).__name__}: {error}"
+
+
+def _frozen(value: Any) -> Any:
     if hasattr(value, "detach"):
         grad = value.grad if value.is_leaf else None
         flags = (bool(value.requires_grad), bool(value.is_leaf))
