@@ -88,6 +88,7 @@ class Inputs(RecorderState):
         self.node = node
         tensor._vid = node.vid
         self.inputs[node.vid] = tensor
+        self.buffers[node.vid] = tensor._storage  # where later segments find the value
         return node.vid
 
     def _alias_event(self, vid: int, kind: int) -> OpEvent:

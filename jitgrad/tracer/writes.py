@@ -78,8 +78,8 @@ class Writes(Inputs):
         for other in slot.live():
             if other is target or _getrefcount(other) <= 3 + (id(other) in pending):
                 continue
-            if joins:
-                return False
+            if joins or (other._requires_grad and (target._requires_grad or any(s._requires_grad for _, s in same))):
+                return False  # a value id can be one leaf's, or one node's
             if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
                 same.append((nr, other))
             elif other._base is target and other._vid not in self.inputs:
