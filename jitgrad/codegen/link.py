@@ -173,9 +173,10 @@ def _source(job: Job, cpu: Target) -> KernelSource:
     if isinstance(kernel, Kernel):
         return _loop_source(kernel.key, cpu)
     assert isinstance(kernel, MatmulKernel)
-    key = repr(kernel.spec)
+    spec, epilogue = kernel.spec, kernel.epilogue  # the thunk outlives the plan: it must not hold its values
+    key = repr(spec)
     name = f"gemm_{_digest(key)}"
-    return KernelSource(name, key, lambda: emit_gemm(kernel.spec, name, kernel.epilogue))
+    return KernelSource(name, key, lambda: emit_gemm(spec, name, epilogue))
 
 
 @functools.lru_cache(maxsize=4096)

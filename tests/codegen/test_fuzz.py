@@ -30,7 +30,8 @@ class Graph:
         shape = tuple(int(n) for n in self.rng.choice(EXTENTS, self.rng.integers(0, 4)))
         if self.rng.random() < 0.05:
             shape = (0, *shape)
-        x = np.asarray(np.round(self.rng.standard_normal(shape) * 2, 1), np.float32)
+        dtype = [np.float32, np.float64, np.int64, np.int32][int(self.rng.choice(4, p=[0.7, 0.1, 0.1, 0.1]))]
+        x = np.asarray(np.round(self.rng.standard_normal(shape) * 2, 1), dtype)
         if self.rng.random() < 0.3 and x.ndim >= 2:
             x = np.ascontiguousarray(x.T).T
         return x
@@ -53,7 +54,7 @@ class Graph:
         return getattr(self, "_" + names[int(rng.integers(len(names)))])(b, rng, pool, x)
 
     def _unary(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value:
-        if x.dtype is not float32:
+        if not _is_float(x):
             return b.cast(x, float32)
         op = rng.choice(["neg", "abs", "tanh", "sigmoid", "square", "scaled", "sin"])
         if op == "square":
@@ -70,7 +71,7 @@ class Graph:
     def _compare(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value:
         if x.dtype is bool_:
             return b.where(x, 1.5, -0.5)
-        c = b.gt(x, 0.0371 if x.dtype is float32 else 0)  # a number that no sum hits
+        c = b.gt(x, 0.0371 if _is_float(x) else 0)  # a number that no sum hits
         return b.where(c, x, b.neg(x)) if rng.random() < 0.5 else c
 
     def _reduce(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
@@ -79,7 +80,7 @@ class Graph:
         if kind != "sum" and 0 in x.shape:
             return None
         out = b.reduce(kind, x, dims, bool(rng.random() < 0.5))
-        return b.mul(out, 0.125) if x.dtype is float32 and kind == "sum" else out
+        return b.mul(out, 0.125) if _is_float(x) and kind == "sum" else out
 
     def _permute(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value:
         return b.permute(x, tuple(int(d) for d in rng.permutation(len(x.shape))))
@@ -116,20 +117,20 @@ class Graph:
         return b.expand(x, (3, *shape) if len(shape) < 3 and rng.random() < 0.5 else shape)
 
     def _matmul(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
-        if len(x.shape) < 2 or x.dtype is not float32:
+        if len(x.shape) < 2 or not _is_float(x):
             return None
         y = b.permute(x, (*range(len(x.shape) - 2), len(x.shape) - 1, len(x.shape) - 2))
         return b.mul(b.matmul(x, y) if rng.random() < 0.5 else b.matmul(y, x), 0.0625)
 
     def _softmax(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
-        if not x.shape or 0 in x.shape or x.dtype is not float32:
+        if not x.shape or 0 in x.shape or not _is_float(x):
             return None
         d = (int(rng.integers(len(x.shape))),)
         e = b.exp(b.sub(x, b.reduce("max", x, d, True)))
         return b.div(e, b.sum(e, d, True))
 
     def _rowwise(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
-        if not x.shape or 0 in x.shape or x.dtype is not float32:
+        if not x.shape or 0 in x.shape or not _is_float(x):
             return None
         d = (len(x.shape) - 1,)
         c = b.sub(x, b.mul(b.sum(x, d, True), 1.0 / x.shape[-1]))
@@ -148,7 +149,7 @@ class Graph:
         return b.gather(x, [b.max(b.min(at, x.shape[0] - 1), -x.shape[0])])
 
     def _scatter(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
-        if not x.shape or x.dtype is not float32:
+        if not x.shape or not _is_float(x):
             return None
         at = b.max(b.sub(b.iota((x.shape[0],), 0), 2), -2)
         return b.scatter_add((max(4, x.shape[0]), *x.shape[1:]), [at], x)
@@ -158,6 +159,10 @@ class Graph:
             return None
         out = b.argreduce("argmax", x, int(rng.integers(len(x.shape))), True)
         return out if rng.random() < 0.5 else b.cast(b.min(out, 5), int64)
+
+
+def _is_float(x: Value) -> bool:
+    return x.dtype.category == 2
 
 
 def _broadcastable(a: tuple[int, ...], c: tuple[int, ...]) -> bool:
@@ -170,7 +175,7 @@ def make_graph(seed: int) -> Case:
     if seed % 2:  # store results of the right shape into the inputs' own storages
         values = Case(graph.lower, graph.arrays).values()
         for into, x in enumerate(graph.arrays):
-            fits = [n for n, v in enumerate(values) if v.shape == x.shape and v.dtype is float32 and v.op != "input"]
+            fits = [n for n, v in enumerate(values) if v.shape == x.shape and v.dtype.np == x.dtype and v.op != "input"]
             if fits:
                 writes.append((int(graph.rng.choice(fits)), into))
     return Case(graph.lower, graph.arrays, writes=writes)
