@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.codegen import driver, pipeline
-from jitgrad.compiled import native_hits
 from jitgrad.compiled.backward import record_backward
 from jitgrad.compiled.graph_nodes import saved_vids
+from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.run import LoadedProgram, run_end
 from jitgrad.compiled.trace_graph import TraceGraph
 from jitgrad.dtypes import DType
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime import executor
 from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
 from jitgrad.runtime.overlap import check_no_overlap
@@ -36,13 +34,13 @@ class _Backend:
         self._is_installed = False
 
     def compile_end(self, segment: Segment) -> LoadedProgram:
-        """Plan and compile a segment; the native driver comes with the first one."""
+        """Plan and compile a segment; codegen and the native parts come with the first one, Note [Lazy codegen]."""
+        codegen = open_codegen()
         if not self._is_installed:
-            install_driver()
-            native_hits.install()
+            codegen.install_native()
             self._is_installed = True
         bump("plans")
-        return LoadedProgram(pipeline.compile_segment(segment), segment)
+        return LoadedProgram(codegen.compile_segment(segment), segment)
 
     @staticmethod
     def cast_after(instr: Instr, dtype: DType) -> tuple[tuple[Instr, ...], Instr]:
@@ -77,12 +75,6 @@ class _Backend:
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
     record_backward = staticmethod(record_backward)
-
-
-def install_driver() -> None:
-    """Give the runtime its native driver and worker loop."""
-    native = driver.load()
-    executor.install(native.driver, native.worker, native)
 
 
 backend = _Backend()

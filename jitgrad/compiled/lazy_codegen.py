@@ -1,0 +1,46 @@
+"""The door to codegen, opened by the first compile of the process.
+
+Owns: the one place where modules are imported late, and why.
+Must not know: what the modules behind it do.
+
+# Note [Lazy codegen]
+# ~~~~~~~~~~~~~~~~~~~
+# ``import jitgrad`` must cost little more than NumPy's own import, and many programs never compile: the fifty modules of
+# codegen, and LLVM behind them, are half of the whole library's start. So nothing that is imported at start imports
+# codegen; ``backend`` asks this module at its first segment. It imports by name, as no other module may
+# (tests/test_layering.py), and type checkers see the ordinary imports below.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jitgrad.abi import Program
+    from jitgrad.tracer.graph import Segment
+
+__all__ = ["Codegen", "open_codegen"]
+
+
+class Codegen(NamedTuple):
+    """What is behind the door.
+
+    Attributes:
+        compile_segment: plans and compiles a segment (``codegen.pipeline``).
+        install_native: puts the driver, the worker loop and the native hits in place (``compiled.native_parts``).
+    """
+
+    compile_segment: Callable[[Segment], Program]
+    install_native: Callable[[], None]
+
+
+@functools.cache
+def open_codegen() -> Codegen:
+    """Import codegen; the same object at every call."""
+    pipeline = importlib.import_module("jitgrad.codegen.pipeline")
+    native = importlib.import_module("jitgrad.compiled.native_parts")
+    return Codegen(pipeline.compile_segment, native.install_native)

@@ -1,0 +1,20 @@
+"""The parts of the runtime that are native code, put in place at the first compile.
+
+Owns: when and in what order they are installed.
+Must not know: what they do.
+"""
+
+from __future__ import annotations
+
+from jitgrad.codegen import driver
+from jitgrad.compiled import native_hits
+from jitgrad.runtime import executor
+
+__all__ = ["install_native"]
+
+
+def install_native() -> None:
+    """Give the runtime its driver and worker loop, and the recorder its native hits."""
+    native = driver.load()
+    executor.install(native.driver, native.worker, native)
+    native_hits.install()
