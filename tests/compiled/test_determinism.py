@@ -58,7 +58,9 @@ def test_any_number_of_threads_gives_the_same_bits(name: str, threads: Callable[
             for a, first, w in zip(got, results[0], want, strict=True):
                 np.testing.assert_array_equal(a, first, err_msg=f"{shape}")
                 scale = float(np.abs(w).max(initial=1.0))
-                np.testing.assert_allclose(a, w, rtol=1e-4, atol=1e-5 * scale * max(1.0, len(x) ** 0.5), err_msg=f"{shape}")
+                np.testing.assert_allclose(
+                    a, w, rtol=1e-4, atol=1e-5 * scale * max(1.0, len(x) ** 0.5), err_msg=f"{shape}"
+                )
 
 
 def test_gradients_have_the_same_bits_with_any_number_of_threads(threads: Callable[[int], None]) -> None:

@@ -76,7 +76,9 @@ def test_unary(name: str, shape: tuple[int, ...], dtype: str, layout: str, seed:
 
 
 @FEW
-@given(st.sampled_from(BINARY), shapes, st.data(), st.sampled_from(DTYPES[:4]), st.sampled_from(DTYPES[:4]), layouts, seeds)
+@given(
+    st.sampled_from(BINARY), shapes, st.data(), st.sampled_from(DTYPES[:4]), st.sampled_from(DTYPES[:4]), layouts, seeds
+)
 def test_binary_broadcast(
     name: str, shape: tuple[int, ...], data: Any, left: str, right: str, layout: str, seed: int
 ) -> None:

@@ -181,7 +181,7 @@ def test_exponents_stay_static() -> None:
 
 READS: dict[str, Any] = {
     "item": lambda t: t.sum().item(),
-    "bool": lambda t: bool((t.sum() > 0)),
+    "bool": lambda t: bool(t.sum() > 0),
     "repr": lambda t: repr(t.detach()),
     "str": lambda t: f"{t.detach()}",
     "numpy": lambda t: t.detach().numpy().sum().item(),
