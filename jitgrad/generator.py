@@ -8,6 +8,7 @@ Drawing runs in Python at every call, compiled or not, so a seed gives the same 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +22,24 @@ __all__ = ["initial_seed", "manual_seed", "rand", "rand_like", "randint", "randn
 
 
 class _Generator:
-    """A seed and the stream it started; ``lock`` makes each draw whole."""
+    """A seed and the stream it starts; ``lock`` makes each draw whole.
+
+    The stream is made by the first draw: NumPy imports its generators only then, a twentieth of ``import jitgrad``.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.seed(int(np.random.SeedSequence().generate_state(1)[0]))
+        self.seed(int.from_bytes(os.urandom(4), "little"))
 
     def seed(self, value: int) -> None:
         self.value = value
-        self.stream = np.random.Generator(np.random.Philox(value))
+        self._stream: np.random.Generator | None = None
+
+    @property
+    def stream(self) -> np.random.Generator:
+        if self._stream is None:
+            self._stream = np.random.Generator(np.random.Philox(self.value))
+        return self._stream
 
 
 _generator = _Generator()
