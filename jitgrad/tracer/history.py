@@ -27,7 +27,7 @@ class InputEvent:
 
     def replay(self, history: History) -> None:
         history.avals[self.vid] = self.aval
-        if self.kind == 1:
+        if self.kind in (1, 2):  # LEAF, HOOKED
             history.leaves[self.vid] = self.vid
 
 
