@@ -20,7 +20,8 @@ from collections.abc import Iterable
 
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.decompose import chunk_count
-from jitgrad.codegen.lower import Domain, Lowerer, Refuse, Resplit
+from jitgrad.codegen.domain import Domain, Refuse, Resplit
+from jitgrad.codegen.lower import Lowerer
 from jitgrad.codegen.nodes import Node, op_cost
 from jitgrad.codegen.why_not import WhyNot
 

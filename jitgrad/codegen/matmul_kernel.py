@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.codegen.builder import Value
+from jitgrad.codegen.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.emit_ops import ACCESS_OPS, OpPrinter, Scope
 from jitgrad.codegen.gemm import GEMM_ARGS, GemmSpec, choose_spec
+from jitgrad.codegen.items import Body
 from jitgrad.codegen.kernel_ir import Op
-from jitgrad.codegen.lower import Domain, Lowerer, Refuse, Resplit
-from jitgrad.codegen.nest import Body, epilogue_ops
+from jitgrad.codegen.lower import Lowerer
+from jitgrad.codegen.nest import epilogue_ops
 from jitgrad.codegen.nodes import op_cost
 from jitgrad.codegen.target import Target
 from jitgrad.codegen.text import FnBuilder

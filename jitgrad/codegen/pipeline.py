@@ -14,9 +14,9 @@ from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.decompose import DECOMPOSE, copy_of
+from jitgrad.codegen.domain import Refuse
 from jitgrad.codegen.fuse import fuse
 from jitgrad.codegen.link import link
-from jitgrad.codegen.lower import Refuse
 from jitgrad.codegen.matmul_kernel import operand_views
 from jitgrad.codegen.nodes import Target, make_nodes
 from jitgrad.codegen.piece import Piece, cut

@@ -22,10 +22,11 @@ from typing import Any
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.fuse import Group
 from jitgrad.codegen.index_map import Expr, linear
+from jitgrad.codegen.items import Body, Store
 from jitgrad.codegen.kernel_ir import Kernel
 from jitgrad.codegen.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
 from jitgrad.codegen.memory import Interval, plan_arena
-from jitgrad.codegen.nest import Body, Store, make_kernel
+from jitgrad.codegen.nest import make_kernel
 from jitgrad.codegen.nodes import Node, Target
 from jitgrad.codegen.target import Target as Cpu
 from jitgrad.dtypes import DType

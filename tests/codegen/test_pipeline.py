@@ -42,7 +42,8 @@ def test_reduce(dims: tuple[int, ...], kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape,dims", [((100_003,), (0,)), ((700, 130), (0, 1)), ((5000, 20), (0,)), ((3, 60_000), (1,)), ((9, 4, 900), (0, 2))]
+    "shape,dims",
+    [((100_003,), (0,)), ((700, 130), (0, 1)), ((5000, 20), (0,)), ((3, 60_000), (1,)), ((90, 4, 900), (0, 2))],
 )
 def test_long_reduce(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     Case(lambda b, x, y: (b.sum(b.mul(x, y), dims), b.add(x, y)), [f32(*shape), f32(*shape)]).check(1e-4, 2e-3)
