@@ -456,6 +456,9 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
+        recorder = state.recorder
+        if recorder is not None:
+            recorder.flush()  # whoever has the memory may write to it: what was recorded so far must have read it
         return self._ndarray().view()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -153,16 +153,12 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
         kind = input_kind(tensor)
         if kind in (EXTERNAL, HOOKED):
             return _Reach((), "a hooked leaf" if kind == HOOKED else "a graph that began outside the step")
-    if _has_hooked_values(recorder):
-        return _Reach((), "a hooked value")
+    if history.looked_at:
+        return _Reach((), "a value that is hooked, or whose Node was looked at")
     if request.inputs is not None:
         chosen = _ids(recorder, _inputs_of(request))
         leaves = {history.leaves[v]: None for v in chosen if v in history.leaves}  # type: ignore[misc,index]
     return _Reach(tuple(v for v in leaves if recorder.inputs[v]._requires_grad))
-
-
-def _has_hooked_values(recorder: Any) -> bool:
-    return any(h._hooks or h._retains_grad for h in recorder.handles)
 
 
 def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) -> Any:

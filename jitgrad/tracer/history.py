@@ -14,7 +14,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "OpEvent", "OutsideEvent", "UpdateEvent"]
+__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "LookEvent", "OpEvent", "OutsideEvent", "UpdateEvent"]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +91,16 @@ class OutsideEvent:
 
     def replay(self, history: History) -> None:
         history.overwrite(self.overwritten)
+
+
+@dataclass(slots=True, eq=False)
+class LookEvent:
+    """Python hooked a value, or took its Node: gradients that pass there concern Python."""
+
+    vid: int
+
+    def replay(self, history: History) -> None:
+        history.looked_at.add(self.vid)
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +190,7 @@ class History:
             was written instead, if it was recorded.
         released: see ``BackwardEvent.released``.
         writes: owner id -> value id, pending in the open segment.
+        looked_at: see ``LookEvent``.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
     """
@@ -195,6 +206,7 @@ class History:
     writes: dict[int, int] = field(default_factory=dict)
     write_log: list[tuple[int, int]] = field(default_factory=list)
     nodes_from: dict[int, int] = field(default_factory=dict)
+    looked_at: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
         """The value whose Node ``vid`` has."""

@@ -17,7 +17,7 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.flush import build_end
-from jitgrad.tracer.history import LeafEvent, OpEvent
+from jitgrad.tracer.history import LeafEvent, LookEvent, OpEvent
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
@@ -227,7 +227,7 @@ class Recorder(Writes):
         """A value of the trace got a hook: from here on the path is another one."""
         if tensor._tid != self.tid:
             self.enter(tensor)
-        self._mark((_HOOKS, tensor._vid))
+        self._mark((_HOOKS, tensor._vid), LookEvent(tensor._vid))
 
     def read(self, tensor: Any) -> None:
         """Python wants to see a value: run what it depends on."""
@@ -240,7 +240,7 @@ class Recorder(Writes):
 
     def grad_fn_of(self, tensor: Any) -> Any:
         """The Node of a value of this trace, built on demand. Python may hook it: the path is another one from here."""
-        self._mark((_NODE, tensor._vid))
+        self._mark((_NODE, tensor._vid), LookEvent(tensor._vid))
         return self.graph.node_of(tensor)
 
     def record_backward(self, request: Any) -> Any:
