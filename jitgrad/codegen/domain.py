@@ -74,7 +74,6 @@ class Domain:
             out.append(tuple(expr))
         return tuple(out)
 
-
     def border(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> list[Range]:
         """Where a value that is shorter than the domain along some of ``dims`` exists.
 

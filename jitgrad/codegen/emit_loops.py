@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitgrad.codegen import dtype_text as dt
-from jitgrad.codegen.emit_ops import OpPrinter, Scope
+from jitgrad.codegen.emit_memory import Scope
+from jitgrad.codegen.emit_ops import OpPrinter
 from jitgrad.codegen.kernel_ir import NestKey, Op
 from jitgrad.codegen.phases import EFFECTS, Phase, is_reduce, split_phases
 from jitgrad.codegen.target import Target

@@ -13,7 +13,8 @@ from typing import Any
 
 from jitgrad.codegen.builder import Value
 from jitgrad.codegen.domain import Domain, Refuse, Resplit
-from jitgrad.codegen.emit_ops import ACCESS_OPS, OpPrinter, Scope
+from jitgrad.codegen.emit_memory import ACCESS_OPS, Scope
+from jitgrad.codegen.emit_ops import OpPrinter
 from jitgrad.codegen.gemm import GEMM_ARGS, GemmSpec, choose_spec
 from jitgrad.codegen.items import Body
 from jitgrad.codegen.kernel_ir import Op

@@ -118,9 +118,7 @@ def _assemble(
     return Kernel(key, words, number, _cost(extents, reduced, items, width, number), "")
 
 
-def epilogue_ops(
-    body: Body, shape: tuple[int, ...], target: Target
-) -> tuple[tuple[Op, ...], list[Any], int]:
+def epilogue_ops(body: Body, shape: tuple[int, ...], target: Target) -> tuple[tuple[Op, ...], list[Any], int]:
     """The ops of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
     items = sided(live(contracted(items_of(body), target.has_fma)), body.extents)
     position = [d for d, n in enumerate(shape) if n != 1]

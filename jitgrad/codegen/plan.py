@@ -95,9 +95,7 @@ def make_plan(groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[in
 
 
 class _Planner:
-    def __init__(
-        self, groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu
-    ) -> None:
+    def __init__(self, groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu) -> None:
         self.groups, self.nodes, self.inputs, self.cpu = groups, nodes, inputs, cpu
         self.home: dict[Value, Buffer] = {}
         self.jobs = {g: Job(g) for g in groups}

@@ -151,7 +151,8 @@ def _identity_mul(b: Builder, v: Value) -> Value | None:
     if _is(x, 1):
         return y
     if v.dtype.category == 2:  # exact: only the sign bit changes
-        return b.neg(x) if _is(y, -1) else b.neg(y) if _is(x, -1) else None
+        flipped: Value | None = b.neg(x) if _is(y, -1) else b.neg(y) if _is(x, -1) else None
+        return flipped
     return None
 
 

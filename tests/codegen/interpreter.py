@@ -58,8 +58,10 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "input": lambda: inputs[p[0]],
         "const": lambda: np.full((), const_of(v)),
         "scalar": lambda: scalars[p[0].slot],
-        "iota": lambda: np.arange(v.shape[p[0]]).reshape([-1 if d == p[0] else 1 for d in range(len(v.shape))])
-        + np.zeros(v.shape, int),
+        "iota": lambda: (
+            np.arange(v.shape[p[0]]).reshape([-1 if d == p[0] else 1 for d in range(len(v.shape))])
+            + np.zeros(v.shape, int)
+        ),
         "cast": lambda: args[0] != 0 if v.dtype is bool_ else np.trunc(wide[0]) if v.dtype.category == 1 else wide[0],
         "where": lambda: np.where(*args),
         "expand": lambda: np.broadcast_to(args[0], v.shape),
