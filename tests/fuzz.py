@@ -179,6 +179,22 @@ def _difference(got: Any, want: Any, rtol: float, path: str = "") -> str:
     return "" if type(got) is type(want) and got == want else f"{path}: {got!r} instead of {want!r}"
 
 
+# what torch says otherwise by design: memory follows the operands' layout, views of leaves made in no_grad mode
+TORCH_ONLY = ("view size is not compatible",)
+
+
+def _without_flags(seen: list[Any]) -> list[Any]:
+    """Of results and inputs only the values, of parameters also the gradients."""
+
+    def values(part: Any) -> Any:
+        if isinstance(part, tuple) and len(part) == 3 and isinstance(part[0], np.ndarray):
+            return part[0]
+        return [values(x) for x in part] if isinstance(part, list | tuple) and not isinstance(part, str) else part
+
+    calls = [(values(c[0]), c[1][::2], c[2][::2], values(c[3]), values(c[4]), *c[5:]) for c in seen[:-1]]
+    return [*calls, values(seen[-1])]
+
+
 def _compare(kind: str, got: list[Any], want: list[Any], rtol: float) -> None:
     labels = [*(f"call {i}" for i in range(len(want) - 1)), "all results at the end"]
     for label, g, w in zip(labels, got, want, strict=True):
@@ -201,7 +217,10 @@ def check(program: Program, *, with_torch: bool = True) -> None:
         warnings.simplefilter("ignore")
         eager = _run(jitgrad, program, step)
         if with_torch and torch is not None:
-            _compare("eager against torch", eager, _run(torch, program, step), rtol)
+            reference = _run(torch, program, step)
+            if any(words in call[-1] for words in TORCH_ONLY for call in reference[:-1]):
+                return
+            _compare("eager against torch", _without_flags(eager), _without_flags(reference), rtol)
         compiled = jitgrad.compile(step)
         _compare("compiled against eager", _run(jitgrad, program, compiled), eager, rtol)
         _compare("second round against eager", _run(jitgrad, program, compiled), eager, rtol)
