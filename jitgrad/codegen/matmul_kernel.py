@@ -22,7 +22,7 @@ from jitgrad.codegen.lower import Lowerer
 from jitgrad.codegen.nest import epilogue_ops
 from jitgrad.codegen.nodes import op_cost
 from jitgrad.codegen.target import Target
-from jitgrad.codegen.text import FnBuilder
+from jitgrad.codegen.text import FnBuilder, Isa, isa_of
 
 __all__ = ["Epilogue", "MatmulKernel", "View", "matmul_kernel", "operand_views"]
 
@@ -54,11 +54,12 @@ def _view(x: Value, stored: Mapping[Value, Any]) -> View:
 class Epilogue:
     """A group's pointwise nodes, done on each finished vector of the product. See ``gemm_spec.Epilogue``."""
 
-    def __init__(self, ops: tuple[Op, ...], words: int, width: int, repeatable: bool) -> None:
-        self.ops, self.words, self.width, self.repeatable = ops, words, width, repeatable
+    def __init__(self, ops: tuple[Op, ...], words: int, width: int, repeatable: bool, isa: Isa) -> None:
+        self.ops, self.words, self.width, self.repeatable, self.isa = ops, words, width, repeatable, isa
         self.cost = sum(op_cost(op.op) + (op.op in ACCESS_OPS) for op in ops)
 
     def prepare(self, b: FnBuilder) -> None:
+        b.isa = self.isa
         self._printer = printer = OpPrinter(b, self.ops, 2, self.width, GEMM_ARGS)
         self._entry = Scope()
         printer.load_words(self.words)
@@ -110,5 +111,5 @@ def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: Body, targe
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (ops, count, repeatable)
     spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
-    epilogue = Epilogue(ops, count, spec.width, repeatable)
+    epilogue = Epilogue(ops, count, spec.width, repeatable, isa_of(target.triple, target.features))
     return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words)

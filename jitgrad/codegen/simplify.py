@@ -166,7 +166,8 @@ def _identity_div(b: Builder, v: Value) -> Value | None:
         return x
     mantissa, exponent = math.frexp(number) if number and math.isfinite(number) else (0.0, 0)
     if abs(mantissa) == 0.5 and -100 < exponent < 100:
-        return b.mul(x, 1.0 / number)
+        product: Value = b.mul(x, 1.0 / number)
+        return product
     return None
 
 
@@ -181,9 +182,8 @@ def _double_not(b: Builder, v: Value) -> Value | None:
 def _add_neg(b: Builder, v: Value) -> Value | None:
     """x + (-y) is x - y, bit for bit."""
     x, y = v.srcs
-    if y.op == "neg":
-        return b.sub(x, y.srcs[0])
-    return b.sub(y, x.srcs[0]) if x.op == "neg" else None
+    found: Value | None = b.sub(x, y.srcs[0]) if y.op == "neg" else b.sub(y, x.srcs[0]) if x.op == "neg" else None
+    return found
 
 
 def _sub_neg(b: Builder, v: Value) -> Value | None:

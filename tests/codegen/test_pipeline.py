@@ -236,3 +236,11 @@ def test_long_chain_is_cut_into_few_kernels() -> None:
     case = Case(lower, [f32(40)]).check()
     assert case.launches < 50
     assert len(set(case.program.kernel_names)) < 5
+
+
+def test_transcendental_epilogue() -> None:
+    def lower(b, x, w, c):
+        h = b.matmul(x, w)
+        return b.tanh(b.add(h, c)), b.sigmoid(h), b.sin(h)
+
+    Case(lower, [f32(33, 20), f32(20, 37), f32(37)]).check(1e-4, 1e-4)
