@@ -154,6 +154,9 @@ def _move_retain_grad(tensor: Any, node: Node, output_nr: int) -> None:
 
 def view_requires_grad(tensor: Any) -> bool:
     """Whether a view is part of the graph now: a write may have brought its base into one."""
+    known = tensor._view_version
+    if known is not None and known < 0 and not state.grad_enabled:
+        return tensor._requires_grad  # type: ignore[no-any-return]  # made and used in no_grad mode: nothing is ambiguous
     if tensor._base is not None and not tensor._requires_grad and current_grad_fn(tensor) is not None:
         tensor._requires_grad = True
     return tensor._requires_grad  # type: ignore[no-any-return]
