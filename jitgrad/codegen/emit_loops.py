@@ -15,7 +15,7 @@ from jitgrad.codegen.emit_ops import OpPrinter
 from jitgrad.codegen.kernel_ir import NestKey, Op
 from jitgrad.codegen.phases import EFFECTS, Phase, is_reduce, split_phases
 from jitgrad.codegen.target import Target
-from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
+from jitgrad.codegen.text import FnBuilder, Isa, vector_type
 from jitgrad.codegen.vmath import emit_pointwise
 
 __all__ = ["print_kernel"]
@@ -34,7 +34,7 @@ def print_kernel(key: NestKey, name: str, target: Target) -> str:
 class _NestPrinter:
     def __init__(self, key: NestKey, name: str, target: Target) -> None:
         self.key = key
-        self.b = FnBuilder(name, isa=isa_of(target.triple, target.features))
+        self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round))
         self.ops = OpPrinter(self.b, key.ops, key.vec, key.width)
         self.has_fma = target.has_fma
         seq_bits = ((1 << key.seqs) - 1) << key.units

@@ -22,7 +22,7 @@ from jitgrad.codegen.lower import Lowerer
 from jitgrad.codegen.nest import epilogue_ops
 from jitgrad.codegen.nodes import op_cost
 from jitgrad.codegen.target import Target
-from jitgrad.codegen.text import FnBuilder, Isa, isa_of
+from jitgrad.codegen.text import FnBuilder, Isa
 
 __all__ = ["Epilogue", "MatmulKernel", "View", "matmul_kernel", "operand_views"]
 
@@ -111,5 +111,5 @@ def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: Body, targe
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (ops, count, repeatable)
     spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
-    epilogue = Epilogue(ops, count, spec.width, repeatable, isa_of(target.triple, target.features))
+    epilogue = Epilogue(ops, count, spec.width, repeatable, Isa(target.has_fma, target.has_round))
     return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words)
