@@ -36,8 +36,7 @@ _eager = _Eager()
 def eager() -> Iterator[None]:
     """Run compiled functions eagerly inside the block, on this thread; also inside a step that is being recorded."""
     recorder = state.recorder
-    if recorder is not None:
-        recorder.flush()
+    versions = recorder.leave() if recorder is not None else {}
     _eager.depth += 1
     switch_recorder(None)
     try:
@@ -45,6 +44,8 @@ def eager() -> Iterator[None]:
     finally:
         switch_recorder(recorder)
         _eager.depth -= 1
+        if recorder is not None:
+            recorder.come_back(versions)
 
 
 class CompiledFunction:

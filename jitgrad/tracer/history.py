@@ -14,7 +14,17 @@ from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["BackwardEvent", "EndEvent", "History", "InputEvent", "LeafEvent", "LookEvent", "OpEvent", "OutsideEvent", "UpdateEvent"]
+__all__ = [
+    "BackwardEvent",
+    "EndEvent",
+    "History",
+    "InputEvent",
+    "LeafEvent",
+    "LookEvent",
+    "OpEvent",
+    "OutsideEvent",
+    "UpdateEvent",
+]
 
 
 @dataclass(slots=True, eq=False)

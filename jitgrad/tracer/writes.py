@@ -76,7 +76,10 @@ class Writes(Inputs):
         pending = {id(h) for h in self.handles}
         stale = []
         for other in slot.live():
-            if other is target or _getrefcount(other) <= 3 + (id(other) in pending):
+            if other is target:
+                continue
+            if _getrefcount(other) <= 3 + (id(other) in pending):
+                stale.append(other)  # nobody looks, but ``enter`` must not take it for the new value
                 continue
             if joins or (other._requires_grad and (target._requires_grad or any(s._requires_grad for _, s in same))):
                 return False  # a value id can be one leaf's, or one node's
@@ -233,6 +236,21 @@ class Writes(Inputs):
         for target in targets:
             self.forget(target)
         return targets
+
+    def leave(self) -> dict[int, tuple[Any, int]]:
+        """Recording stops for a while; what is remembered tells ``come_back`` which storages were written meanwhile."""
+        self.flush()
+        known = [h for slot in self._slots.values() for h in slot.live()]
+        return {id(h): (h, h._vc[0]) for h in known}
+
+    def come_back(self, versions: dict[int, tuple[Any, int]]) -> None:
+        """Recording goes on: values that were written have to be looked at afresh."""
+        written = [h for h, version in versions.values() if h._vc[0] != version]
+        if written:
+            seen = tuple(dict.fromkeys(v for h in written for v in self._seen_values(h)))
+            self._mark((_OUTSIDE, None, seen), OutsideEvent(seen))
+        for handle in written:
+            self.forget(handle)
 
     def _seen_values(self, tensor: Any) -> list[int]:
         """The values that handles see in a tensor's storage, that of its first handle included."""

@@ -67,7 +67,7 @@ class SavedVariable:
 
     def _modified_message(self, saved_by: Node) -> str:
         tensor = self.tensor
-        maker = saved_by if self.output_nr >= 0 else tensor._grad_fn
+        maker = saved_by if self.output_nr >= 0 else _operation_of(tensor)
         output_nr = self.output_nr if self.output_nr >= 0 else tensor._output_nr
         aval = tensor._aval
         origin = f", which is output {output_nr} of {maker.name()}," if maker is not None else ""
@@ -78,6 +78,12 @@ class SavedVariable:
             "to find the operation that failed to compute its gradient, with "
             "jitgrad.autograd.set_detect_anomaly(True)."
         )
+
+
+def _operation_of(tensor: Any) -> Node | None:
+    """What made a tensor; nothing made a leaf, though a handle on it may carry its accumulator."""
+    node: Node | None = tensor._grad_fn
+    return node if node is not None and node.next_edges else None
 
 
 def _detached(tensor: Any) -> Any:
