@@ -70,7 +70,7 @@ def install() -> None:
     """Compile the native hits and put them in place; a no-op where the interpreter is not known."""
     if native_cell.words is not None or not is_known_interpreter() or not _slots_are_where_expected():
         return
-    kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text)])[0]
+    kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text, is_glue=True)])[0]
     find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(kernel.address)
     words = (ctypes.c_int64 * len(WORDS)).from_address(find(-1))
     _keep.extend((kernel, find))
