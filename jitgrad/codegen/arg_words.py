@@ -46,12 +46,16 @@ def _access_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[A
     classes, strides = _stride_words(i, dims, size)
     buffer = i.extra[0] if i.op == "store" else body.buffer_of(i.extra[0])
     words: list[Any] = [Place(buffer, (i.expr or (0,))[0] * size), *strides]
-    if i.op == "store" and buffer in {body.buffer_of(j[3][0]) for j in body.instrs if j[0] in ("load", "gather")}:
+    if i.op == "store" and buffer.kind == "input" and _is_read(buffer, body):
         return (classes, "last"), words  # a later phase may read the old contents again
     if i.op in ("gather", "store_add"):
         words += [s * size for s in i.extra[2]]
         return (classes, len(i.extra[2])), words
     return classes, words
+
+
+def _is_read(buffer: Any, body: Body) -> bool:
+    return any(instr[0] in ("load", "gather") and body.buffer_of(instr[3][0]) is buffer for instr in body.instrs)
 
 
 def _mask_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:

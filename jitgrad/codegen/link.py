@@ -57,18 +57,27 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
 
 
 class _LazyText(dict[str, str]):
-    """Kernel name -> IR, printed when asked for."""
+    """Kernel name -> IR, printed when asked for. Only subscripting and ``get`` print; iteration gives the names."""
 
     def __init__(self, thunks: Mapping[str, Callable[[], str]]) -> None:
-        super().__init__()
+        super().__init__(dict.fromkeys(thunks, ""))
         self._thunks = dict(thunks)
 
-    def __missing__(self, name: str) -> str:
-        text = self[name] = self._thunks[name]()
+    def __getitem__(self, name: str) -> str:
+        text = super().__getitem__(name)
+        if not text:
+            text = self._thunks[name]()
+            self[name] = text
         return text
 
-    def keys(self) -> Any:
-        return self._thunks.keys()
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
 
 
 class _Linker:

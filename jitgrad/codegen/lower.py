@@ -20,7 +20,7 @@ In: nodes (``nodes.Node``), one after another. Out: ``Lowerer.instrs``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitgrad.codegen.builder import POINTWISE, Value
@@ -59,7 +59,7 @@ class Lowerer:
         partial: those of ``local`` that are only known when every unit is done.
     """
 
-    def __init__(self, domain: Domain, stored: dict[Value, Any]) -> None:
+    def __init__(self, domain: Domain, stored: Mapping[Value, Any]) -> None:
         self.domain = domain
         self.instrs: list[Instruction] = []
         self.local: dict[Value, tuple[IndexMap, int]] = {}

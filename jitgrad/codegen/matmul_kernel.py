@@ -39,7 +39,7 @@ def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
 
 
 def _view(x: Value, stored: Mapping[Value, Any]) -> View:
-    lowerer = Lowerer(Domain(x.shape), dict(stored))
+    lowerer = Lowerer(Domain(x.shape), stored)
     try:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())
     except (Refuse, Resplit):

@@ -24,12 +24,14 @@ from jitgrad.codegen.plan import Buffer, make_plan
 from jitgrad.codegen.simplify import SIMPLIFY, Rule, rewrite, topological
 from jitgrad.codegen.target import host_target
 from jitgrad.errors import CompileError
+from jitgrad.events import log
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment
 
 __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
 
 _MAX_COPIES = 64
+_MAX_NOTES = 200
 
 
 class Pass(NamedTuple):
@@ -94,7 +96,9 @@ def _group(piece: Piece) -> None:
                 raise
             piece.roots = _with_copy(piece, refusal.store)
             continue
-        piece.notes += [str(note) for note in notes]
+        piece.notes += [str(note) for note in notes[:_MAX_NOTES]]
+        for note in piece.notes:
+            log("fusion", "%s", note)
         return
     raise CompileError("planning failed: too many values need a buffer of their own")
 
