@@ -255,11 +255,17 @@ class _Planner:
     def _postpone(self, job: Job, store: Store) -> None:
         """Replace an in-place store of ``job`` by a store to the arena and a copy."""
         assert job.group is not None
-        node, target = next((n, t) for n in job.group.nodes for t in n.targets if t.buffer is store.buffer)
-        m, reg = job.group.lowerer.local[node.value]
-        job.stores.remove(store)
-        store.buffer.writers.remove(job)
-        self._write_later(job, node, reg, m, target, len(job.group.lowerer.domain.extents))
+        lowerer = job.group.lowerer
+        rank = len(lowerer.domain.extents)
+        for node in job.group.nodes:
+            m, reg = lowerer.local[node.value]
+            for t in node.targets:
+                if t.buffer is store.buffer and reg == store.reg and linear(m, t.strides, t.offset, rank) == store.address:
+                    job.stores.remove(store)
+                    store.buffer.writers.remove(job)
+                    self._write_later(job, node, reg, m, t, rank)
+                    return
+        raise AssertionError("a store without a target")
 
     # memory and kernels
     def _arena(self, stages: list[list[Job]]) -> int:
