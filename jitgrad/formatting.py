@@ -13,8 +13,9 @@ _DEFAULT_DTYPES = ("float32", "int64", "bool")
 
 def format_tensor(tensor: Any, array: Any) -> str:
     """``tensor([1., 2.], requires_grad=True)``, summarised beyond 1000 elements."""
-    options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80, "suppress_small": None}
-    body = np.array2string(array, separator=", ", prefix="tensor(", **options)  # type: ignore[call-overload]
+    body = np.array2string(
+        array, max_line_width=80, precision=4, separator=", ", prefix="tensor(", threshold=1000, edgeitems=3
+    )
     suffix = ""
     if array.size == 0 and array.ndim != 1:
         suffix += f", size={tuple(array.shape)}"

@@ -23,8 +23,8 @@ from jitgrad.runtime.engine import hooks as engine_hooks
 from jitgrad.runtime.engine.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import state
-from jitgrad.tracer.numbers import is_number
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
+from jitgrad.tracer.numbers import is_number
 
 __all__ = ["Tensor", "is_tensor"]
 
@@ -168,7 +168,7 @@ class Tensor(TensorBase):
     def __itruediv__(self, other: Any) -> Any:
         return self._inplace_binary(_DIV, other)
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+    def __ipow__(self, other: Any) -> Any:
         return self._inplace_binary(_POW, other)
 
     def _inplace_binary(self, op: Any, other: Any) -> Any:
@@ -311,7 +311,8 @@ class Tensor(TensorBase):
             raise RuntimeError("can't assign Variable as its own grad")
         if value._aval.shape != self._aval.shape:
             raise RuntimeError(
-                f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value._aval.shape)}"
+                f"assigned grad has data of a different size: expected {list(self.shape)}, "
+                f"got {list(value._aval.shape)}"
             )
         if value._aval.dtype is not self._aval.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: {value._aval.dtype}, not {self.dtype}")
@@ -502,7 +503,9 @@ class Tensor(TensorBase):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol at the moment")
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user support the deepcopy protocol at the moment"
+            )
         copy = self._copy_of_data()
         copy._requires_grad = self._requires_grad
         memo[id(self)] = copy

@@ -71,7 +71,7 @@ class _LazyText(dict[str, str]):
         return text
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401  (this is ``get``)
 
     def items(self) -> Any:
         return [(name, self[name]) for name in self]

@@ -259,8 +259,10 @@ class _Planner:
         rank = len(lowerer.domain.extents)
         for node in job.group.nodes:
             m, reg = lowerer.local[node.value]
+            if reg != store.reg:
+                continue
             for t in node.targets:
-                if t.buffer is store.buffer and reg == store.reg and linear(m, t.strides, t.offset, rank) == store.address:
+                if t.buffer is store.buffer and linear(m, t.strides, t.offset, rank) == store.address:
                     job.stores.remove(store)
                     store.buffer.writers.remove(job)
                     self._write_later(job, node, reg, m, t, rank)

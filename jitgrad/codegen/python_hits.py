@@ -37,10 +37,10 @@ _SLOTS = {
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types"),
     "op": ("num_inputs",),
-    "slot": ("home", "others", "owner", "storage"),
+    "slot": ("home", "is_shared", "others", "owner", "storage"),
 }  # fmt: skip
 _OBJECTS = (
-    "recorder thread Tensor Slot float int True None simple views in plain leaf link_view slow_apply slow_enter"
+    "recorder thread Tensor Slot float int True False None simple views in plain leaf link_view slow_apply slow_enter"
 ).split()
 
 WORDS: dict[str, int] = {
@@ -213,6 +213,7 @@ def _enter_new() -> str:
     slot = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Slot')}", "i64 0")
     b.fill(slot, "slot.storage", storage)
     b.fill(slot, "slot.home", "%t")
+    b.fill(slot, "slot.is_shared", b.word("False"))
     b.fill(slot, "slot.others", b.word("None"))
     b.fill(slot, "slot.owner", vid)
     b.api("PyDict_SetItem", "i32", f"ptr {slots}", f"ptr {address}", f"ptr {slot}")

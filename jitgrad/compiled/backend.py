@@ -18,6 +18,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
+from jitgrad.runtime.engine.op_node import backward_plan
 from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.state import switch_recorder
 from jitgrad.tracer.graph import Instr, Segment
@@ -50,6 +51,16 @@ class _Backend:
         cast = Instr(OPS["_to_copy"], instr.outputs, (dtype,), (instr.outputs[-1] + 1,), (out,), (aval,),
                      instr.requires_grad, (instr.requires_grad,), instr.where)  # fmt: skip
         return (instr, cast), cast
+
+    @staticmethod
+    def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:
+        """Positions of the inputs that a Node would save."""
+        return backward_plan(op, needs).inputs
+
+    @staticmethod
+    def copy_instr(vid: int, fresh: int, aval: Aval) -> Instr:
+        """A copy of a value, outside the graph."""
+        return Instr(OPS["clone"], (vid,), (), (fresh,), (make_aval(aval.shape, aval.dtype),), (aval,), False, (False,))
 
     @staticmethod
     def alias_instr(vid: int, fresh: int, aval: Aval) -> Instr:

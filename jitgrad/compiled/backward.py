@@ -157,7 +157,7 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
         return _Reach((), "a value that is hooked, or whose Node was looked at")
     if request.inputs is not None:
         chosen = _ids(recorder, _inputs_of(request))
-        leaves = {history.leaves[v]: None for v in chosen if v in history.leaves}  # type: ignore[misc,index]
+        leaves = {history.leaves[v]: None for v in chosen if v in history.leaves}
     return _Reach(tuple(v for v in leaves if recorder.inputs[v]._requires_grad))
 
 

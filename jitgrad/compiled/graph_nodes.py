@@ -49,10 +49,10 @@ def saved_vids(history: History, roots: list[int]) -> set[int]:
         if not history.released.isdisjoint(instr.outputs):
             continue
         plan = backward_plan(instr.op, effective_needs(instr))
-        inputs = ((i, instr.inputs[i]) for i in plan.inputs)
-        saved.update(v for i, v in inputs if isinstance(v, int) and not history.is_stale(v, instr, i))
-        saved.update(instr.outputs[nr] for nr in plan.outputs if instr.outputs[nr] not in history.overwritten)
-    return saved
+        inputs = (instr.inputs[i] for i in plan.inputs)
+        saved.update(v for v in inputs if isinstance(v, int))
+        saved.update(instr.outputs[nr] for nr in plan.outputs)
+    return saved - history.overwritten
 
 
 class Sources(NamedTuple):
@@ -97,10 +97,10 @@ def _build(history: History, instr: Instr, nodes: dict[int, Any], sources: Sourc
     inputs = tuple(_operand(history, x, need, nodes, sources) for x, need in pairs)
     outputs = tuple(_with_aval(sources.value(vid), aval) for vid, aval in zip(instr.outputs, instr.avals, strict=True))
     node = make_op_node(instr.op, inputs, outputs, instr.params, effective_needs(instr))
-    for position, (vid, handle) in enumerate(zip((*instr.inputs, *instr.outputs), (*inputs, *outputs), strict=True)):
+    for vid, handle in zip((*instr.inputs, *instr.outputs), (*inputs, *outputs), strict=True):
         if not isinstance(handle, TensorBase):
             continue
-        if history.is_stale(vid, instr, position) or not sources.has_value(vid):
+        if vid in history.overwritten or not sources.has_value(vid):
             handle._vc[0] += 1  # what was saved is no longer there: unpacking it must say so
     if not history.released.isdisjoint(instr.outputs):
         node.release_variables()

@@ -96,6 +96,7 @@ def _fill(words: Any) -> None:
         "float": float,
         "int": int,
         "True": True,
+        "False": False,
         "None": None,
         "simple": SIMPLE,
         "views": VIEWS,
@@ -132,7 +133,7 @@ def _attach(entries: dict[str, int]) -> None:
         dunder = _REFLECTED_DUNDERS[name]
         setattr(tensor, dunder, _method(tensor, dunder, entries[f"op_r{name}"]))
     Recorder.enter = _method(Recorder, "enter", entries["enter"])  # type: ignore[method-assign]
-    HOT.alive = _function("alive", entries["alive"], _METH_O)  # type: ignore[method-assign]
+    HOT.alive = _function("alive", entries["alive"], _METH_O)
     slow, fast = dispatch.apply, _function("apply", entries["apply"], _METH_FASTCALL)
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, "apply", None) is slow:

@@ -15,7 +15,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
 from jitgrad.runtime.buffer import Storage
@@ -158,6 +158,7 @@ def _drain_queue() -> None:
             return
 
 
+@final
 class LoadedStep:
     """A native step, ready to run. Threads may run it at the same time: each run takes an instance of its own.
 

@@ -67,7 +67,7 @@ class OpEvent:
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
-        history.overwrite(self.overwritten, self.instrs[0])
+        history.overwrite(self.overwritten)
         history.write(self.writes)
         history.leaves.update(self.leaf_rebinds)
         for vid, older in self.node_rebinds:
@@ -181,6 +181,7 @@ class EndEvent:
 
     def replay(self, history: History) -> None:
         history.avals.update(self.avals)
+        history.moved.update((owner, vid) for vid, owner in self.written)
         history.start = len(history.instrs)
         history.writes.clear()
         history.write_log.clear()
@@ -196,10 +197,10 @@ class History:
         defs: value id -> (instruction, which output).
         leaves: value id -> the input id of the leaf that holds the value.
         avals: of inputs and materialised values, with their layouts.
-        overwritten: values that are no longer in their storage, views of such values included -> the instruction that
-            was written instead, if it was recorded.
+        overwritten: values that are no longer in their storage, views of such values included.
         released: see ``BackwardEvent.released``.
         writes: owner id -> value id, pending in the open segment.
+        moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
@@ -211,12 +212,13 @@ class History:
     defs: dict[int, tuple[Instr, int]] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
     avals: dict[int, Aval] = field(default_factory=dict)
-    overwritten: dict[int, Instr | None] = field(default_factory=dict)
+    overwritten: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
     writes: dict[int, int] = field(default_factory=dict)
     write_log: list[tuple[int, int]] = field(default_factory=list)
     nodes_from: dict[int, int] = field(default_factory=dict)
     looked_at: set[int] = field(default_factory=set)
+    moved: dict[int, int] = field(default_factory=dict)
 
     def node_source(self, vid: int) -> int:
         """The value whose Node ``vid`` has."""
@@ -226,7 +228,7 @@ class History:
         self.writes.update(pairs)
         self.write_log.extend((vid, owner) for owner, vid in pairs)
 
-    def overwrite(self, vids: tuple[int, ...], by: Instr | None = None) -> None:
+    def overwrite(self, vids: tuple[int, ...]) -> None:
         """The storages of these values hold something else now."""
         if not vids:
             return
@@ -234,13 +236,13 @@ class History:
         for instr in self.instrs:
             if instr.op.is_view and instr.inputs[0] in gone:
                 gone.update(instr.outputs)
-        self.overwritten.update(dict.fromkeys(gone, by))
+        self.overwritten |= gone
 
-    def is_stale(self, vid: int, instr: Instr, position: int) -> bool:
-        """Whether a value that ``instr`` saved has been overwritten since; not by itself, whose first input it was."""
-        if vid not in self.overwritten:
-            return False
-        return position != 0 or self.overwritten[vid] is not instr
+    def canonical(self, owner: int) -> int:
+        """The value id that a storage goes by: the one last written to it by a segment."""
+        while owner in self.moved:
+            owner = self.moved[owner]
+        return owner
 
     def extend(self, instrs: tuple[Instr, ...]) -> None:
         for instr in instrs:

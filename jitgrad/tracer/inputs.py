@@ -71,6 +71,7 @@ class Inputs(RecorderState):
                 self.flush()
             vid = self._input(tensor, storage, (IN, tensor._aval, kind), kind)
         slot.add(tensor)
+        slot.is_shared = True
         return vid
 
     def _same_value(self, tensor: Any, vid: int, kind: int) -> int:

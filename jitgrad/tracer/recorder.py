@@ -184,6 +184,8 @@ class Recorder(Writes):
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
+        if slot.others is None:
+            self._viewed.append(slot)
         slot.add(out)
 
     def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
@@ -261,6 +263,10 @@ class Recorder(Writes):
         if event.keeps_graph:
             self.graph.keep(node, alive, event.saves)
         self._dirty.clear()
+        if self._viewed:  # their views are windows on memory from here on
+            for slot in self._viewed:
+                slot.is_shared = True
+            self._viewed = []
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()

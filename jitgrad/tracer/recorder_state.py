@@ -42,6 +42,8 @@ class Backend(Protocol):
     def split_args(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]: ...
     def saved_vids(self, history: History, roots: list[int]) -> set[int]: ...
     def record_backward(self, recorder: Any, request: Any) -> Any: ...
+    def saved_inputs(self, op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]: ...
+    def copy_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
     def alias_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
     def cast_after(self, instr: Instr, dtype: Any) -> tuple[tuple[Instr, ...], Instr]: ...
 
@@ -67,6 +69,7 @@ class RecorderState:
         "_new",
         "_numbers",
         "_slots",
+        "_viewed",
         "backend",
         "buffers",
         "graph",
@@ -99,6 +102,7 @@ class RecorderState:
         self.segment_limit = segment_limit
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
+        self._viewed: list[Slot] = []
         self._numbers = NumberKeys()
         self._cls = cls = tensor_class()
         self._new = cls.__new__

@@ -36,16 +36,18 @@ class Slot:
         storage: the storage, kept alive because slots are found by its ``id``.
         owner: the value id that has the storage in ``buffers``.
         home: the first handle: an input, or a weak reference to a value of the trace.
+        is_shared: more than one value id has the storage in ``buffers``.
         others: weak references to the rest; None while there are none.
     """
 
-    __slots__ = ("home", "others", "owner", "storage")
+    __slots__ = ("home", "is_shared", "others", "owner", "storage")
 
     def __init__(self, storage: Any, home: Any, owner: int) -> None:
         self.storage = storage
         self.home = home
         self.owner = owner
         self.others: list[Any] | None = None
+        self.is_shared = False
 
     def add(self, tensor: Any) -> None:
         if self.others is None:

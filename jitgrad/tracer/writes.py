@@ -64,6 +64,8 @@ class Writes(Inputs):
             slot = self._slots.get(id(storage))
             if slot is None or slot.others is None:
                 continue
+            if slot.is_shared and self.handles:
+                self.flush()  # reads of other windows come first; codegen does not know that they share memory
             joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
             same = same or []
             if not self._others(target, slot, nr, same, joins):
@@ -120,19 +122,33 @@ class Writes(Inputs):
         operands, key, fresh_scalars, mark = self._numbers.operands(
             self, op, inputs, params, ids, key, (_WRITE, tuple(t._vid for t in targets))
         )
-        instr, _ = self._instr(op, inputs, params, operands)
+        copied, operands = self._keep_target(op, targets, inputs, operands)
+        instr, _ = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
         for target, aval in zip(targets, instr.avals, strict=True):
             self.backend.check_inplace(op, target, aval)
             self.backend.check_writable_leaf(target)
             self.backend.check_no_overlap(target, inputs)
         instrs, final = self._as_targets(instr, targets)
-        event = self._write_event(history, instrs, final, targets)
+        event = self._write_event(history, (*copied, *instrs), final, targets)
+        event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
-        count = sum(len(i.outputs) for i in instrs)
+        count = sum(len(i.outputs) for i in (*copied, *instrs))
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         return node
+
+    def _keep_target(
+        self, op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], operands: tuple[Any, ...]
+    ) -> tuple[tuple[Instr, ...], tuple[Any, ...]]:
+        """Where the Node will save the old value of what is written: a copy to save, which has the old value's Node."""
+        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        target = inputs[0]
+        joins = state.grad_enabled and bool(op.vjps) and any(needs)
+        if not joins or target is not targets[0] or 0 not in self.backend.saved_inputs(op, needs):
+            return (), operands
+        copy = self.backend.copy_instr(operands[0], self.node.next_vid, target._aval)
+        return (copy,), (copy.outputs[0], *operands[1:])
 
     def _as_targets(self, instr: Instr, targets: tuple[Any, ...]) -> tuple[tuple[Instr, ...], Instr]:
         """Append a cast where the result's dtype is not the target's."""
@@ -217,7 +233,7 @@ class Writes(Inputs):
                 if t._requires_grad and not t.is_leaf
             )
         )
-        overwritten = tuple(t._vid for t in targets)
+        overwritten = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
         return OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
 
     def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -255,11 +271,12 @@ class Writes(Inputs):
     def _seen_values(self, tensor: Any) -> list[int]:
         """The values that handles see in a tensor's storage, that of its first handle included."""
         slot = self._slots.get(id(tensor._storage))
-        return [tensor._vid] if slot is None else [slot.owner, *(h._vid for h in slot.live())]
+        return [tensor._vid] if slot is None else [slot.owner, tensor._vid, *(h._vid for h in slot.live())]
 
     def owner_of(self, tensor: Any, vid: int) -> int:
         """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
-        return self._slots.setdefault(id(tensor._storage), Slot(tensor._storage, ref(tensor), vid)).owner
+        slot = self._slots.setdefault(id(tensor._storage), Slot(tensor._storage, ref(tensor), vid))
+        return self._live().canonical(slot.owner)
 
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""

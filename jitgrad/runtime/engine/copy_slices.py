@@ -156,10 +156,10 @@ def view_requires_grad(tensor: Any) -> bool:
     """Whether a view is part of the graph now: a write may have brought its base into one."""
     known = tensor._view_version
     if known is not None and known < 0 and not state.grad_enabled:
-        return tensor._requires_grad  # type: ignore[no-any-return]  # made and used in no_grad mode: nothing is ambiguous
+        return tensor._requires_grad  # made and used in no_grad mode: nothing is ambiguous
     if tensor._base is not None and not tensor._requires_grad and current_grad_fn(tensor) is not None:
         tensor._requires_grad = True
-    return tensor._requires_grad  # type: ignore[no-any-return]
+    return tensor._requires_grad
 
 
 def current_grad_fn(tensor: Any) -> Node | None:
@@ -167,7 +167,7 @@ def current_grad_fn(tensor: Any) -> Node | None:
     base = tensor._base
     known = tensor._view_version
     if base is None or known is None or known == tensor._vc[0] or known == ~tensor._vc[0]:
-        return tensor._grad_fn  # type: ignore[no-any-return]
+        return tensor._grad_fn
     if tensor._grad_fn is None and not base._requires_grad:
         return None
     if known < 0:

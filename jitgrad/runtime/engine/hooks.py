@@ -29,7 +29,7 @@ def register_tensor_hook(tensor: Any, fn: Callable[[Any], Any]) -> RemovableHand
     if tensor._hooks is None:
         tensor._hooks = HookDict()
         _share_with_node(tensor)
-    return tensor._hooks.add(fn)  # type: ignore[no-any-return]
+    return tensor._hooks.add(fn)
 
 
 def _share_with_node(tensor: Any) -> None:
@@ -51,7 +51,7 @@ def register_post_accumulate_grad_hook(tensor: Any, fn: Callable[[Any], None]) -
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     if tensor._post_accumulate_hooks is None:
         tensor._post_accumulate_hooks = HookDict()
-    return tensor._post_accumulate_hooks.add(fn)  # type: ignore[no-any-return]
+    return tensor._post_accumulate_hooks.add(fn)
 
 
 def retain_grad(tensor: Any) -> None:
