@@ -106,6 +106,8 @@ class Writes(Inputs):
             storage = target._storage
             if storage is not None:
                 self._dirty.add(id(storage))
+                if joins and storage.addr:
+                    self.handles.append(target)  # the segment's end must keep what its new graph needs
         for nr, other in rebinds:
             other._vid = instr.outputs[nr]
 
