@@ -1,0 +1,92 @@
+"""What a process costs before its first loss: imports, and compiles when the object cache is empty or full."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+IMPORT_LIMIT_SECONDS = 0.2
+
+_IMPORT = """
+import json, sys, time
+start = time.process_time()
+import numpy
+numpy_seconds = time.process_time() - start
+import jitgrad
+seconds = time.process_time() - start
+print(json.dumps({"seconds": seconds, "numpy_seconds": numpy_seconds, "modules": list(sys.modules)}))
+"""
+
+_FIRST_LOSS = """
+import json
+import jitgrad
+from jitgrad import nn, optim
+
+jitgrad.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+optimizer = optim.Adam(model.parameters(), lr=1e-2)
+
+@jitgrad.compile
+def step(x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+x, y = jitgrad.randn(32, 16), jitgrad.randint(0, 4, (32,))
+first = step(x, y).item()
+compiles = jitgrad.stats()["compiles"]
+second = step(x, y).item()
+print(json.dumps({"losses": [first.hex(), second.hex()], "compiles": compiles, "stats": jitgrad.stats()}))
+"""
+
+Start = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """Run a program in a new process that finds its bytecode, as an ordinary user's second one does."""
+    own: Path = tmp_path_factory.mktemp("start")
+    env = {**os.environ, "JITGRAD_CACHE_DIR": str(own / "objects"), "PYTHONPYCACHEPREFIX": str(own / "bytecode")}
+    for name in ("PYTHONDONTWRITEBYTECODE", "JITGRAD_EAGER"):
+        env.pop(name, None)
+
+    def run(program: str) -> dict[str, Any]:
+        out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=env)
+        found: dict[str, Any] = json.loads(out.stdout)
+        return found
+
+    run("import json, jitgrad; print(json.dumps({}))")
+    return run
+
+
+def test_import_is_light(start: Start) -> None:
+    modules = start(_IMPORT)["modules"]
+    # LLVM and codegen come with the first compile, NumPy's generators with the first random number
+    heavy = {"llvmlite", "numba", "torch", "jax", "scipy", "jitgrad.codegen", "numpy.random"}
+    assert heavy.isdisjoint(modules)
+
+
+def test_import_is_fast(start: Start) -> None:
+    samples = [start(_IMPORT) for _ in range(5)]
+    seconds, numpy_seconds = (statistics.median(s[key] for s in samples) for key in ("seconds", "numpy_seconds"))
+    # on a slow or busy machine NumPy, which is most of it, is the yardstick
+    assert seconds < max(IMPORT_LIMIT_SECONDS, 2.5 * numpy_seconds)
+
+
+def test_a_second_process_compiles_nothing(start: Start) -> None:
+    cold, warm = start(_FIRST_LOSS), start(_FIRST_LOSS)
+    assert cold["compiles"] > 0
+    assert cold["stats"]["compiles"] == cold["compiles"], "the second call of the step compiled"
+    assert warm["stats"]["compiles"] == 0
+    assert warm["stats"]["cache_reads"] == cold["compiles"]
+    assert warm["losses"] == cold["losses"]
