@@ -60,6 +60,8 @@ def environment(threads: int, cache_dir: Path) -> dict[str, str]:
         **dict.fromkeys(pools, count),
         "XLA_FLAGS": flags,
         "JAX_PLATFORMS": "cpu",
+        # installed packages have their bytecode; a source tree writes its own at the first start, where that is allowed
+        "PYTHONDONTWRITEBYTECODE": "",
         "JITGRAD_CACHE_DIR": str(cache_dir / "jitgrad"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache_dir / "inductor"),
     }
