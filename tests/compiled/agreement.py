@@ -23,7 +23,8 @@ def observe(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: observe(v) for k, v in value.items()}
     if isinstance(value, BaseException):
-        return type(value).__name__, str(value)
+        # of "modified by an inplace operation: [...], which is output 0 of ..." only the first half: Nodes differ
+        return type(value).__name__, str(value).split(": [")[0]
     return value
 
 
