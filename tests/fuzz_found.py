@@ -280,4 +280,67 @@ FOUND: dict[int, Program] = {
         (Call(alias="parameter detached", keep=("v2",), after=2),),
         31788,
     ),
+    60527: Program(
+        (
+            "v1 = s.x0[0]",
+            "v2 = s.p0 - s.x1",
+            "v1.transpose(0, -1).mul_(-1.5)",
+            "v2 = v2.sum()",
+            "v1 *= v2",
+        ),
+        (Call(),),
+        60527,
+    ),
+    61202: Program(
+        (
+            "v2 = s.x1 + s.a1",
+            "if float(s.p0.sum()) > 0:\n    v3 = s.p1 * -1.5\nelse:\n    v3 = lib.cat([v2, s.p1])",
+            "with lib.no_grad(): v2.mul_(1.0)",
+            "if s.p1.requires_grad: s.p1.sum().backward()",
+            "v2.tanh_()",
+        ),
+        (
+            Call(),
+            Call(),
+        ),
+        61202,
+    ),
+    70897: Program(
+        (
+            "v2 = lib.where(s.p0 > 0, s.p0, s.n0)",
+            "v5 = s.p1.detach().requires_grad_()",
+            "with lib.no_grad(): s.p0 += v2.detach().sum() * 0.01",
+            "out.append(v5.detach().numpy().copy())",
+            "with lib.no_grad(): s.p0.copy_(s.p0.flip(0))",
+        ),
+        (Call(),),
+        70897,
+    ),
+    72538: Program(
+        (
+            "v1 = lib.zeros(s.p0.shape, dtype=lib.float64)",
+            "with lib.no_grad(): s.p1 += s.x0.detach().sum() * 0.01",
+            "v1.transpose(0, -1).mul_(0.5)",
+            "v4 = s.p1.relu()",
+            "with lib.no_grad(): s.p1.mul_(0.9)",
+            "(v4.sin() * s.p0.sum()).sum().backward()",
+        ),
+        (
+            Call(),
+            Call(),
+        ),
+        72538,
+    ),
+    73144: Program(
+        (
+            "v1 = s.p0 @ s.p0",
+            "s.p1.detach().add_(0.1)",
+            "out.append(v1.sum().item())",
+            "v6 = s.p1 ** 2",
+            "v10 = s.p1 @ s.p0",
+            "with lib.no_grad(): s.p1.copy_(s.p1.flip(0))",
+        ),
+        (Call(keep=("v6", "v10")),),
+        73144,
+    ),
 }
