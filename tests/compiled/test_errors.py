@@ -10,7 +10,7 @@ from typing import Any
 import agreement
 import numpy as np
 import pytest
-from conftest import Mode
+from modes import Mode
 
 import jitgrad as jg
 from jitgrad import autograd
