@@ -20,14 +20,15 @@ _MAX_CHUNKS = 256
 _ONE_HOT_LIMIT = 128
 _IDENTITY = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": -math.inf, "reduce_min": math.inf}
 _INT_IDENTITY = {"reduce_max": -(2**31), "reduce_min": 2**31 - 1}
+_BOOL_IDENTITY = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": 0, "reduce_min": 1}
 
 
 def _empty_reduce(b: Builder, v: Value) -> Value | None:
     if 0 not in v.srcs[0].shape or 0 in v.shape:
         return None
-    identity = _IDENTITY[v.op]
-    if v.dtype.category < 2:
-        identity = _INT_IDENTITY.get(v.op, identity)
+    tables = [_IDENTITY] if v.dtype.category == 2 else [_INT_IDENTITY, _IDENTITY]
+    tables = [_BOOL_IDENTITY] if v.dtype is bool_ else tables
+    identity = next(table[v.op] for table in tables if v.op in table)
     return b.const(identity, v.dtype, v.shape)
 
 
