@@ -7,7 +7,6 @@ In: a function of tensors and anything else. Out: a function that means the same
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
@@ -16,7 +15,7 @@ from jitgrad.compiled.backend import backend
 from jitgrad.config import config
 from jitgrad.events import bump_call
 from jitgrad.grad_mode import set_grad_mode
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
 
@@ -25,25 +24,18 @@ __all__ = ["CompiledFunction", "compile", "eager"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Eager(threading.local):
-    depth: int = 0
-
-
-_eager = _Eager()
-
-
 @contextmanager
 def eager() -> Iterator[None]:
     """Run compiled functions eagerly inside the block, on this thread; also inside a step that is being recorded."""
     recorder = state.recorder
     versions = recorder.leave() if recorder is not None else {}
-    _eager.depth += 1
+    state.eager_depth += 1
     switch_recorder(None)
     try:
         yield
     finally:
         switch_recorder(recorder)
-        _eager.depth -= 1
+        state.eager_depth -= 1
         if recorder is not None:
             recorder.come_back(versions)
 
@@ -60,37 +52,43 @@ class CompiledFunction:
         self.fn = fn
         self._trie = Trie(config.max_trie_nodes)
         self._last: Any = None
+        self._idle: list[Recorder] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.recorder is not None or config.eager or _eager.depth:
+        if state.recorder is not None or state.eager_depth or config.eager:
             return self.fn(*args, **kwargs)
-        recorder = Recorder(self._trie, backend, config.max_segment_ops)
+        try:
+            recorder = self._idle.pop()  # atomic under the GIL
+            recorder.begin()
+        except IndexError:
+            recorder = Recorder(self._trie, backend, config.max_segment_ops)
         grad_mode = state.grad_enabled
-        switch_recorder(recorder)
+        state.recorder = recorder
+        native_cell.activate(recorder)
         try:
             result = self.fn(*args, **kwargs)
             recorder.flush()
         except BaseException:
-            self._settle(recorder)
+            # what was recorded before the exception has happened, as in eager mode
+            recorder.flush()
             raise
         finally:
-            switch_recorder(None)
+            state.recorder = None
+            native_cell.activate(None)
             if state.grad_enabled is not grad_mode:
                 set_grad_mode(grad_mode)
             self._finish(recorder)
         return result
 
-    @staticmethod
-    def _settle(recorder: Recorder) -> None:
-        """An exception leaves the step: what was recorded before it has happened, as in eager mode."""
-        recorder.flush()
-
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""
+        node = recorder.node
+        self._last = node
+        self._trie.end_of_call(node)
+        bump_call(node.depth, recorder.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
-        self._last = recorder.node
-        self._trie.end_of_call(recorder.node)
-        bump_call(recorder.node.depth, recorder.misses, recorder.segments, recorder.launches)
+        if recorder.rest():
+            self._idle.append(recorder)
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""

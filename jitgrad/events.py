@@ -31,6 +31,8 @@ COUNTERS: dict[str, str] = {
 
 _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 _lock = threading.Lock()
+_calls: list[tuple[int, int, int, int]] = []
+_MAX_CALLS = 1000
 logger = logging.getLogger("jitgrad")
 if hasattr(os, "register_at_fork"):  # a child forked while another thread counts would wait for ever
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -43,9 +45,19 @@ def bump(name: str, by: int = 1) -> None:
 
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:
-    """Count one call of a compiled function, under one lock."""
-    with _lock:
-        _values["traces"] += 1
+    """Count one call of a compiled function. Calls are added up later: this is the hot path."""
+    _calls.append((events, misses, segments, launches))
+    if len(_calls) >= _MAX_CALLS:
+        with _lock:
+            _add_up()
+
+
+def _add_up() -> None:
+    """Move the calls into the counters; under the lock."""
+    calls = _calls[:]
+    del _calls[: len(calls)]  # others may have appended meanwhile
+    _values["traces"] += len(calls)
+    for events, misses, segments, launches in calls:
         _values["hits"] += events - misses
         _values["misses"] += misses
         _values["segments"] += segments
@@ -55,12 +67,14 @@ def bump_call(events: int, misses: int, segments: int, launches: int) -> None:
 def stats() -> dict[str, int]:
     """A snapshot of every counter since the start or the last ``reset_stats()``."""
     with _lock:
+        _add_up()
         return dict(_values)
 
 
 def reset_stats() -> None:
     """Set every counter to zero."""
     with _lock:
+        _calls.clear()
         for name in _values:
             _values[name] = 0
 

@@ -17,23 +17,31 @@ class State(threading.local):
     Attributes:
         recorder: the ``tracer.recorder.Recorder`` of the compiled step being called, or None.
         grad_enabled: whether operations join the graph.
+        eager_depth: how many ``eager()`` blocks the thread is in.
     """
 
     recorder: Any = None
     grad_enabled: bool = True
+    eager_depth: int = 0
 
 
 state = State()
 
 
+def _ignore(recorder: Any) -> None:
+    """There are no native hits to tell."""
+
+
 class NativeCell:
-    """Where the native hits look for the active recorder, see Note [Native hits].
+    """The door to the native hits, see Note [Native hits].
 
     Attributes:
-        words: their block: word 0 is the recorder's address or 0, word 1 its thread; None while they are not installed.
+        activate: tells them which recorder's hits they may do, on the calling thread; None for nobody's.
+        is_installed: whether there are any.
     """
 
-    words: Any = None
+    activate: Any = staticmethod(_ignore)
+    is_installed = False
 
 
 native_cell = NativeCell()
@@ -43,11 +51,5 @@ def switch_recorder(recorder: Any) -> Any:
     """Make ``recorder`` (or None) this thread's; returns the one before. The only way to change ``state.recorder``."""
     before = state.recorder
     state.recorder = recorder
-    words = native_cell.words
-    if words is not None:
-        if recorder is not None and recorder.is_hot:
-            words[1] = threading.get_ident()
-            words[0] = id(recorder)
-        elif before is not None and words[0] == id(before):
-            words[0] = 0
+    native_cell.activate(recorder if recorder is not None and recorder.is_hot else None)
     return before

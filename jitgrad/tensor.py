@@ -30,7 +30,7 @@ __all__ = ["Tensor", "is_tensor"]
 
 _ADD, _SUB, _MUL, _DIV, _POW = (OPS[n] for n in ("add", "sub", "mul", "div", "pow"))
 _EQ, _NE, _LT, _LE, _GT, _GE = (OPS[n] for n in ("eq", "ne", "lt", "le", "gt", "ge"))
-_NEG, _DETACH = OPS["neg"], OPS["detach"]
+_NEG, _DETACH, _SLICE = OPS["neg"], OPS["detach"], OPS["slice"]
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -180,6 +180,10 @@ class Tensor(TensorBase):
 
     # indexing
     def __getitem__(self, index: Any) -> Tensor:
+        if type(index) is slice and index.step is None:
+            start, stop = index.start, index.stop
+            if (start is None or type(start) is int) and (stop is None or type(stop) is int):
+                return apply(_SLICE, self, 0, start, stop, 1)
         return functions.getitem(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:

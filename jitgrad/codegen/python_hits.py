@@ -56,7 +56,7 @@ WORDS: dict[str, int] = {
         ]
     )
 }
-ENTRY_POINTS = (*(f"op_{n}" for n in BINARY), *(f"op_r{n}" for n in REFLECTED), "apply", "enter", "alive")
+ENTRY_POINTS = (*(f"op_{n}" for n in BINARY), *(f"op_r{n}" for n in REFLECTED), "apply", "enter", "alive", "activate")
 _VARARGS = frozenset({"PyObject_CallFunctionObjArgs"})
 
 
@@ -416,10 +416,32 @@ def _alive() -> str:
     return b.finish(f"ret ptr {out}", "ptr")
 
 
+def _activate() -> str:
+    """Answer for this recorder, on this thread; None: for nobody, if it was this thread's turn."""
+    b = _Fn("activate", "ptr %module, ptr %recorder")
+    recorder, thread = (b.op(f"getelementptr i64, ptr @words, i64 {WORDS[n]}") for n in ("recorder", "thread"))
+    here = b.api("PyThread_get_thread_ident", "i64")
+    nobody, done, mine = b.label("nobody"), b.label("done"), b.label("mine")
+    b.leave_unless(b.differ("%recorder", b.word("None")), nobody)
+    b.do(f"store i64 {here}, ptr {thread}")
+    b.do(f"store ptr %recorder, ptr {recorder}")
+    b.do(f"br label %{done}")
+    b.start(nobody)
+    owner = b.word("thread", "i64")
+    b.do(f"br i1 {b.op(f'icmp eq i64 {here}, {owner}')}, label %{mine}, label %{done}")
+    b.start(mine)
+    b.do(f"store ptr null, ptr {recorder}")
+    b.do(f"br label %{done}")
+    b.start(done)
+    none = b.word("None")
+    b.api("Py_IncRef", "void", f"ptr {none}")
+    return b.finish(f"ret ptr {none}", "ptr")
+
+
 def module_text() -> str:
     """The whole module; ``native_hits(i)`` is the address of entry point i, ``native_hits(-1)`` that of the words."""
     parts = [_vid_of(), _enter_new(), _new_handle()]
-    parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive()]
+    parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive(), _activate()]
     table = ", ".join(f"ptr @{name}" for name in ENTRY_POINTS)
     count = len(ENTRY_POINTS)
     find = _Fn("native_hits", "i64 %nr")

@@ -68,7 +68,7 @@ def slot_offset(cls: type, name: str) -> int:
 
 def install() -> None:
     """Compile the native hits and put them in place; a no-op where the interpreter is not known."""
-    if native_cell.words is not None or not is_known_interpreter() or not _slots_are_where_expected():
+    if native_cell.is_installed or not is_known_interpreter() or not _slots_are_where_expected():
         return
     kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text, is_glue=True)])[0]
     find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(kernel.address)
@@ -77,7 +77,7 @@ def install() -> None:
     _fill(words)
     entries = {name: find(nr) for nr, name in enumerate(ENTRY_POINTS)}
     _attach(entries)
-    native_cell.words = words
+    native_cell.is_installed = True
     switch_recorder(state.recorder)
     log("record", "native hits installed")
 
@@ -133,6 +133,7 @@ def _attach(entries: dict[str, int]) -> None:
         dunder = _REFLECTED_DUNDERS[name]
         setattr(tensor, dunder, _method(tensor, dunder, entries[f"op_r{name}"]))
     Recorder.enter = _method(Recorder, "enter", entries["enter"])  # type: ignore[method-assign]
+    native_cell.activate = _function("activate", entries["activate"], _METH_O)
     HOT.alive = _function("alive", entries["alive"], _METH_O)
     slow, fast = dispatch.apply, _function("apply", entries["apply"], _METH_FASTCALL)
     for module in list(sys.modules.values()):

@@ -58,6 +58,11 @@ class TraceGraph:
         self._counters: dict[int, list[int]] = {}
         self._versions: dict[int, int] = {}
 
+    def begin(self, recorder: Any) -> None:
+        """Serve another call, when nothing of the last one escaped."""
+        self.recorder = recorder
+        self.tid = recorder.tid
+
     def keep(self, tip: Any, alive: list[Any], saves: bool) -> None:
         """Remember the path, and the versions of everything that may have been saved."""
         self.tip = tip

@@ -68,6 +68,8 @@ class RecorderState:
         "_dirty",
         "_new",
         "_numbers",
+        "_root",
+        "_start",
         "_slots",
         "_viewed",
         "backend",
@@ -90,8 +92,9 @@ class RecorderState:
     def __init__(self, trie: Trie, backend: Backend, segment_limit: int) -> None:
         self.trie = trie
         self.backend = backend
+        self._start = (state.grad_enabled, get_default_dtype())
+        self._root = self.node = trie.root(self._start)
         self.tid = next(_tids)
-        self.node: TrieNode = trie.root((state.grad_enabled, get_default_dtype()))
         self.handles: list[Any] = []
         self.inputs: dict[int, Any] = {}
         self.outer: dict[int, tuple[Any, int]] = {}
@@ -107,6 +110,30 @@ class RecorderState:
         self._cls = cls = tensor_class()
         self._new = cls.__new__
         self.graph = backend.new_graph(self)
+
+    def begin(self) -> None:
+        """Start another call with a recorder that ``rest`` has emptied."""
+        self.tid = next(_tids)
+        grad_enabled, dtype = self._start
+        if state.grad_enabled is not grad_enabled or get_default_dtype() is not dtype:
+            self._start = (state.grad_enabled, get_default_dtype())
+            self._root = self.trie.root(self._start)
+        self.node = self._root
+        self.graph.begin(self)
+
+    def rest(self) -> bool:
+        """Let go of what the call held. False if an escaped graph still needs it, so that no call may use this again."""
+        if self.misses or self.graph.tip is not None:
+            return False
+        self.inputs.clear()
+        self.buffers.clear()
+        self._slots.clear()
+        self.scalars.clear()
+        self.outer.clear()
+        self._viewed.clear()
+        self.history = None
+        self.segments = self.launches = 0
+        return True
 
     def flush(self) -> None:
         """End the segment; ``Recorder`` knows how."""
