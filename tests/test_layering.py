@@ -1,4 +1,4 @@
-"""The shape of the source tree: layers, imports, sizes, Notes.
+"""The shape of the source tree: layers, imports, sizes.
 
 The layers are those of docs/architecture.md. Everything here reads source text; nothing is imported.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -143,11 +142,3 @@ def test_sizes(path: Path) -> None:
 @every_file
 def test_modules_say_what_they_own(path: Path) -> None:
     assert path.read_text().strip() == "" or ast.get_docstring(_tree(path)), f"{_identify(path)} has no docstring"
-
-
-def test_cited_notes_exist() -> None:
-    texts = {path: path.read_text() for path in FILES}
-    defined = {m for text in texts.values() for m in re.findall(r"^# Note \[([^\]\n]+)\]\n# ~+", text, re.M)}
-    cited = {(m, _identify(p)) for p, text in texts.items() for m in re.findall(r"Note \[([^\]\n]+)\]", text)}
-    missing = sorted((note, where) for note, where in cited if note not in defined)
-    assert not missing
