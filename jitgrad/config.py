@@ -14,10 +14,8 @@ __all__ = ["LOGS", "Config", "config"]
 
 LOGS = {
     "record": "each trie miss, with the event that was new",
-    "schedule": "each planned segment, as SSA",
     "fusion": "kernel groups, and why steps were not fused",
     "llvm": "the LLVM IR of each kernel compiled",
-    "launch": "each program run",
     "recompiles": "why a call that could have hit had to compile",
 }
 

@@ -60,6 +60,8 @@ def run(body: str, timeout: float = 60.0) -> str:
 
 
 LONG = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 # 512 tasks of some ten milliseconds each: seconds in all
 long = LoadedStep(step_of(spin(), (20_000_000, 1), 512, 1, 30e9))
 counts[:] = 0
