@@ -7,9 +7,12 @@ In: ``items.Item``s and the order of dims. Out: ``kernel_ir.Op``s and words.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.dtype_text import number
 from jitgrad.codegen.items import Body, Item
 from jitgrad.codegen.kernel_ir import Op, Place
 
@@ -24,8 +27,9 @@ def laid_out(
     count = first
     ops: list[Op] = []
     for i in items:
-        static, own = _WORDS.get(i.op, _no_words)(i, dims, body)
-        ops.append(Op(i.op, i.dtype.name, i.srcs, static, count))
+        op = "number" if _is_told(i) else i.op
+        static, own = _WORDS.get(op, _no_words)(i, dims, body)
+        ops.append(Op(op, i.dtype.name, i.srcs, static, count))
         words += own
         count += sum(2 if isinstance(w, Place) else 1 for w in own)
     return tuple(ops), words, count
@@ -74,6 +78,17 @@ def _scalar_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[A
     return i.extra[0].is_float, [i.extra[0]]
 
 
+def _is_told(i: Item) -> bool:
+    """Whether a constant is a word. Such as come from extents (a mean's count) or change (a learning rate) are not to
+    make a kernel of their own; the few that instructions have better forms for are part of the text."""
+    return i.op == "const" and i.dtype.category == 2 and abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
+
+
+def _number_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+    """The bits of a double."""
+    return (), list(struct.unpack("<q", struct.pack("<d", number(i.extra[0], i.dtype.name))))
+
+
 def _no_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
     if i.op.startswith("reduce_"):
         return i.extra[0], []
@@ -84,7 +99,9 @@ def _check_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[An
     return (), list(i.extra)
 
 
+_IN_TEXT = frozenset({0.0, 0.5, 1.0, 2.0, math.inf})
 _WORDS = {
+    "number": _number_words,
     "load": _access_words,
     "store": _access_words,
     "gather": _access_words,

@@ -78,6 +78,10 @@ class OpPrinter(MemoryPrinter):
         raw = self.b.op(f"load {dt.register(source)}, ptr {at}")
         return raw if source == op.dtype else emit_cast(self.b, dt.of(source), dt.of(op.dtype), 1, raw)
 
+    def _number(self, scope: Scope, n: int, op: Op) -> str:
+        value = self.b.op(f"bitcast i64 {self.word(op.word)} to double")
+        return value if op.dtype == "float64" else self.b.op(f"fptrunc double {value} to float")
+
     def _iota(self, scope: Scope, n: int, op: Op) -> str:
         total, word = self.word(op.word), op.word + 1
         lanes = self.lanes(n)
@@ -149,6 +153,7 @@ _OWN_BITS: dict[str, Callable[[Op], int]] = {
 }
 _PRINT: dict[str, Callable[[OpPrinter, Scope, int, Op], str | None]] = {
     "const": OpPrinter._nothing,
+    "number": OpPrinter._number,
     "scalar": OpPrinter._scalar,
     "iota": OpPrinter._iota,
     "mask": OpPrinter._mask,

@@ -29,7 +29,7 @@ class Op(NamedTuple):
     """One instruction of a kernel, with everything that its text depends on.
 
     Attributes:
-        op: as in Note [Instructions], or "store", "fma".
+        op: as in Note [Instructions], or "store", "fma", "number" (a constant that is an argument word).
         dtype: name of the result's dtype.
         srcs: earlier ops. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous lanes, "x" any); a store to what the
@@ -37,7 +37,7 @@ class Op(NamedTuple):
             indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
             stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
-            check: extent, status.
+            number: a double's bits; check: extent, status.
     """
 
     op: str

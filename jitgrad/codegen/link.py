@@ -192,7 +192,7 @@ def _source(job: Job, cpu: Target) -> KernelSource:
 def _loop_source(key: NestKey, cpu: Target) -> KernelSource:
     """Kernels of one key are one kernel, in this process and in the disk cache."""
     text = repr(key)
-    names = [op.op for op in key.ops if op.op not in ("load", "const", "store", "mask", "scalar")]
+    names = [op.op for op in key.ops if op.op not in ("load", "const", "number", "store", "mask", "scalar")]
     name = f"{key.form}_{'_'.join(dict.fromkeys(names))[:40] or 'copy'}_{_digest(text)}"
     return KernelSource(name, text, lambda: print_kernel(key, name, cpu))
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.builder import Value
@@ -49,7 +51,8 @@ def compile_segment(segment: Segment) -> Program:
         CompileError: something in the segment cannot be compiled; running it eagerly still works.
     """
     try:
-        parts = plan_segment(segment)
+        with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
+            parts = plan_segment(segment)
         return link(segment, parts)
     except CompileError:
         raise

@@ -126,8 +126,9 @@ def _fold_cast(b: Builder, v: Value) -> Value | None:
     number = const_of(v.srcs[0])
     if number is None or (v.dtype.category < 2 and not math.isfinite(number)):
         return None
-    as_source = v.srcs[0].dtype.np.type(number)
-    return b.const(v.dtype.np.type(as_source).item(), v.dtype, v.shape)
+    with np.errstate(all="ignore"):
+        folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
+    return b.const(folded.item(), v.dtype, v.shape)
 
 
 def _identity_add(b: Builder, v: Value) -> Value | None:
@@ -164,6 +165,8 @@ def _identity_div(b: Builder, v: Value) -> Value | None:
         return None
     if number == 1:
         return x
+    if math.prod(v.shape) == 1:  # a mean's count: its kernel should serve every count
+        return None
     mantissa, exponent = math.frexp(number) if number and math.isfinite(number) else (0.0, 0)
     if abs(mantissa) == 0.5 and -100 < exponent < 100:
         product: Value = b.mul(x, 1.0 / number)
