@@ -130,11 +130,16 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
-    """int64 rows with a 1 at each class number; ``num_classes`` -1 reads the largest one."""
+    """int64 rows with a 1 at each class number; ``num_classes`` -1 reads the largest one.
+
+    Raises:
+        RuntimeError: for a class number that is negative, or not below ``num_classes``.
+    """
     if num_classes == -1:
         num_classes = int(tensor.max().item()) + 1
-    classes = apply(OPS["arange"], 0, num_classes, 1, tensor.dtype)
-    return apply(OPS["eq"], tensor.unsqueeze(-1), classes).long()
+    if num_classes <= 0:
+        raise RuntimeError("num_classes should be positive")
+    return apply(OPS["one_hot"], tensor, num_classes)
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

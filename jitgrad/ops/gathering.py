@@ -1,6 +1,6 @@
 """Gathering along one dimension, embeddings, masks.
 
-Owns: gather, scatter_add, index_select, embedding, masked_fill, tril, triu.
+Owns: gather, scatter_add, index_select, embedding, one_hot, masked_fill, tril, triu.
 Must not know: Tensor, kernels.
 """
 
@@ -235,6 +235,33 @@ define(
     vjps=[Vjp(_embedding_rule, (1,)), None],
     num_inputs=2,
 )
+
+
+# --- one_hot(index | num_classes) ---
+
+
+def _one_hot_aval(index: Aval, num_classes: int) -> Aval:
+    if index.dtype.category != 1:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    return make_aval((*index.shape, num_classes), int64)
+
+
+def _np_one_hot(index: Any, num_classes: int) -> Any:
+    if index.size and index.min() < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if index.size and index.max() >= num_classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    return (index[..., None] == np.arange(num_classes)).astype(np.int64)
+
+
+def _lower_one_hot(b: Any, index: Any, num_classes: int) -> Any:
+    shape = (*index.shape, num_classes)
+    checked = b.check(_no_wrap(b, index, num_classes), num_classes)
+    at = b.expand(b.reshape(checked, (*index.shape, 1)), shape)
+    return b.cast(b.eq(at, b.iota(shape, len(index.shape))), int64)
+
+
+define("one_hot", aval=_one_hot_aval, numpy=_np_one_hot, lower=_lower_one_hot)
 
 
 # --- masks ---
