@@ -301,6 +301,13 @@ def reductions(lib: Any, s: State, y: Any) -> Any:
     return descend(lib, s, loss, 0.01)
 
 
+@case(lambda m: {"q": m.leaf(2, 3, 4), "k": m.leaf(2, 5, 4), "w": m.leaf(4, 3)}, lambda m: (m(3),))
+def einsum(lib: Any, s: State, y: Any) -> Any:
+    scores = lib.einsum("bqd,bkd->bqk", s["q"], s["k"])
+    mixed = lib.einsum("bqk,bkd,de->bqe", scores.softmax(-1), s["k"], s["w"])
+    return descend(lib, s, (mixed * y).sum() + lib.einsum("ij->j", s["w"]).exp().sum())
+
+
 @case(lambda m: {"a": m.leaf(2, 1, 3, 4), "b": m.leaf(5, 4, 2), "v": m.leaf(2)}, lambda m: (m(3),))
 def matrix_products(lib: Any, s: State, y: Any) -> Any:
     product = s["a"] @ s["b"]
