@@ -18,9 +18,9 @@ __all__ = ["CHUNK", "DECOMPOSE", "chunk_count", "copy_of"]
 CHUNK = 8192  # elements per partial sum of a full reduction: long against a fork-join, short against 16 KiB of L1 lines
 _MAX_CHUNKS = 256
 _ONE_HOT_LIMIT = 128
-_IDENTITY = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": -math.inf, "reduce_min": math.inf}
-_INT_IDENTITY = {"reduce_max": -(2**31), "reduce_min": 2**31 - 1}
-_BOOL_IDENTITY = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": 0, "reduce_min": 1}
+_IDENTITY: dict[str, float] = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": -math.inf, "reduce_min": math.inf}
+_INT_IDENTITY: dict[str, float] = {"reduce_max": -(2**31), "reduce_min": 2**31 - 1}
+_BOOL_IDENTITY: dict[str, float] = {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": 0, "reduce_min": 1}
 
 
 def _empty_reduce(b: Builder, v: Value) -> Value | None:

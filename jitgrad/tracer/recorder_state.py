@@ -69,8 +69,8 @@ class RecorderState:
         "_new",
         "_numbers",
         "_root",
-        "_start",
         "_slots",
+        "_start",
         "_viewed",
         "backend",
         "buffers",
@@ -122,7 +122,7 @@ class RecorderState:
         self.graph.begin(self)
 
     def rest(self) -> bool:
-        """Let go of what the call held. False if an escaped graph still needs it, so that no call may use this again."""
+        """Let go of what the call held. False if an escaped graph still needs it: no call may use this again."""
         if self.misses or self.graph.tip is not None:
             return False
         self.inputs.clear()
