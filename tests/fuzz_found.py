@@ -343,4 +343,85 @@ FOUND: dict[int, Program] = {
         (Call(keep=("v6", "v10")),),
         73144,
     ),
+    91815: Program(
+        (
+            "v1 = s.x1.sum(0)",
+            "v2 = lib.autograd.grad((s.p1 * s.p1).sum(), s.p0, create_graph=True, allow_unused=True)[0]\nv2 = v2.contiguous() if v2 is not None else lib.zeros(1)",
+            "v3 = v2 + -1.5",
+            "v4 = v3 / (v1 * v1 + 1)",
+            "v2.transpose(0, -1).mul_(s.a0)",
+            "out.append(float(v4.detach().mean()))",
+            "v2.transpose(0, -1).mul_(s.n0)",
+        ),
+        (Call(),),
+        91815,
+    ),
+    91991: Program(
+        (
+            "v1 = s.x0.unsqueeze(0)",
+            "v1.mul_(0.5)",
+            "v1.add_(s.p1)",
+        ),
+        (Call(),),
+        91991,
+    ),
+    92300: Program(
+        (
+            "v0 = s.x1.sigmoid()",
+            "v3 = v0 * s.a0",
+            "if float(s.p0.sum()) > 0:\n    v4 = s.p0.expand(2, *s.p0.shape)\nelse:\n    v4 = v3 + 3",
+            "v0.zero_()",
+            "v0.transpose(0, -1).mul_(s.a1)",
+        ),
+        (
+            Call(),
+            Call(a1=-1),
+        ),
+        92300,
+    ),
+    110131: Program(
+        (
+            "v2 = lib.zeros(s.p1.shape, dtype=lib.float64)",
+            "v3 = (s.x1 > s.a0 * 2) * s.x1",
+            "v4 = v2.reshape(-1)",
+            "v4.tanh_()",
+            "if float(v4.sum()) > 0:\n    v9 = v4 - v2\nelse:\n    v9 = v3 / 3",
+            "v4 *= v4",
+        ),
+        (Call(),),
+        110131,
+    ),
+    110154: Program(
+        (
+            "v1 = s.p0 * 1",
+            "v1.detach().mul_(-0.0)",
+            "with lib.no_grad(): v1.mul_(3)",
+            "if v1.requires_grad: v1.sum().backward()",
+        ),
+        (Call(),),
+        110154,
+    ),
+    110537: Program(
+        (
+            "v1 = s.x1 + 0.5",
+            "out.append(s.p1.sum().item())",
+            "v1.mul_(s.a1)",
+            "s.p0.backward(lib.ones_like(s.p0), retain_graph=True)",
+            "v1.mul_(s.a0 * 2)",
+        ),
+        (
+            Call(),
+            Call(),
+        ),
+        110537,
+    ),
+    110689: Program(
+        (
+            "v2 = s.x0[-1]",
+            "v2.detach().mul_(s.n0)",
+            "v2.copy_(s.p1)",
+        ),
+        (Call(),),
+        110689,
+    ),
 }
