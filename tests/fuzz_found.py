@@ -346,7 +346,7 @@ FOUND: dict[int, Program] = {
     91815: Program(
         (
             "v1 = s.x1.sum(0)",
-            "v2 = lib.autograd.grad((s.p1 * s.p1).sum(), s.p0, create_graph=True, allow_unused=True)[0]\nv2 = v2.contiguous() if v2 is not None else lib.zeros(1)",
+            "v2 = lib.autograd.grad((s.p1 * s.p1).sum(), s.p0, create_graph=True, allow_unused=True)[0]\nv2 = v2.contiguous() if v2 is not None else lib.zeros(1)",  # noqa: E501
             "v3 = v2 + -1.5",
             "v4 = v3 / (v1 * v1 + 1)",
             "v2.transpose(0, -1).mul_(s.a0)",
