@@ -154,6 +154,7 @@ class Program:
         steps: in order.
         outputs: value ids that the segment hands out, with their byte sizes.
         kernel_names, notes: for ``explain``.
+        interpreted: no steps: it could not be compiled, so every operation of the segment is run by its NumPy rule.
     """
 
     steps: list[NativeStep | EagerStep]
@@ -161,3 +162,4 @@ class Program:
     kernel_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     text: dict[str, str] = field(default_factory=dict)
+    interpreted: bool = False

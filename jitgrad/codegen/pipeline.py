@@ -7,7 +7,7 @@ In: ``tracer.graph.Segment``. Out: ``abi.Program``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
 
 _MAX_COPIES = 64
 _MAX_NOTES = 200
+_MOVES = frozenset({"reshape", "permute", "slice", "pad"})
 
 
 class Pass(NamedTuple):
@@ -87,7 +88,9 @@ def _storable(piece: Piece, v: Value) -> Value:
 
 def _group(piece: Piece) -> None:
     """Choose nodes and fuse them; values that turn out to need a buffer get one, and it starts again."""
-    for _ in range(_MAX_COPIES):
+    for attempt in range(2 * _MAX_COPIES):
+        if attempt == _MAX_COPIES:  # enough of one by one
+            piece.roots = _with_copies(piece, [v for v in topological(piece.roots) if v.op in _MOVES])
         piece.nodes = make_nodes(topological(piece.roots), piece.roots)
         try:
             for node in piece.nodes.values():
@@ -97,7 +100,7 @@ def _group(piece: Piece) -> None:
         except Refuse as refusal:
             if refusal.store is None:
                 raise
-            piece.roots = _with_copy(piece, refusal.store)
+            piece.roots = _with_copies(piece, [refusal.store])
             continue
         piece.notes += [str(note) for note in notes[:_MAX_NOTES]]
         for note in piece.notes:
@@ -106,15 +109,16 @@ def _group(piece: Piece) -> None:
     raise CompileError("planning failed: too many values need a buffer of their own")
 
 
-def _with_copy(piece: Piece, needed: Value) -> list[Value]:
-    """The roots, with every reader of ``needed`` reading a copy of it."""
+def _with_copies(piece: Piece, needed: Sequence[Value]) -> list[Value]:
+    """The roots, with every reader of a ``needed`` value reading a copy of it."""
     b = piece.builder
+    copied = set(needed)
     new: dict[int, Value] = {}
     for v in topological(piece.roots):
         srcs = tuple([new[id(s)] for s in v.srcs])
         same = all(x is y for x, y in zip(srcs, v.srcs, strict=True))
         made = v if same else b.make(v.op, srcs, v.params, v.shape, v.dtype)
-        new[id(v)] = copy_of(b, made) if v is needed else made
+        new[id(v)] = copy_of(b, made) if v in copied else made
     return [new[id(r)] for r in piece.roots]
 
 

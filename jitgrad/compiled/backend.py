@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.abi import Program
 from jitgrad.compiled.backward import record_backward
 from jitgrad.compiled.graph_nodes import saved_vids
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.run import LoadedProgram, run_end
 from jitgrad.compiled.trace_graph import TraceGraph
 from jitgrad.dtypes import DType
-from jitgrad.events import bump
+from jitgrad.errors import CompileError
+from jitgrad.events import bump, logger
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
@@ -41,7 +43,11 @@ class _Backend:
             codegen.install_native()
             self._is_installed = True
         bump("plans")
-        return LoadedProgram(codegen.compile_segment(segment), segment)
+        try:
+            program = codegen.compile_segment(segment)
+        except CompileError as error:
+            program = _without_kernels(segment, error)
+        return LoadedProgram(program, segment)
 
     @staticmethod
     def cast_after(instr: Instr, dtype: DType) -> tuple[tuple[Instr, ...], Instr]:
@@ -86,6 +92,12 @@ class _Backend:
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
     record_backward = staticmethod(record_backward)
+
+
+def _without_kernels(segment: Segment, error: CompileError) -> Program:
+    """What cannot be compiled runs slowly, and says so; it is never the user's error."""
+    logger.warning("%d operations run without kernels; please report this: %s", len(segment.instrs), error)
+    return Program([], tuple((vid, 0) for vid in segment.outputs), (), (f"runs without kernels: {error}",), {}, True)
 
 
 backend = _Backend()

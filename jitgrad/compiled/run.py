@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.abi import EagerStep, NativeStep, Program
+from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.errors import JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval
@@ -69,6 +70,9 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any]) -> None:
 
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    if loaded.program.interpreted:
+        _run_without_kernels(loaded, buffers, scalars)
+        return
     for step in loaded.steps:
         if type(step) is LoadedStep:
             native = step.step
@@ -82,7 +86,10 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
             if step.run([buffers[v].addr for v in native.inputs], outputs, values):
                 _replay_error(loaded, buffers, scalars)
         else:
-            _run_eager(step.instr, loaded.segment, buffers, scalars)
+            try:
+                _run_eager(step.instr, loaded.segment, buffers, scalars)
+            except Exception:
+                _replay_error(loaded, buffers, scalars)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
 
@@ -93,16 +100,16 @@ def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars:
     arrays = [
         _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
     ]
-    try:
-        results = compute(instr, arrays)
-    except Exception as error:
-        error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
-        raise
-    for vid, result in zip(instr.outputs, results, strict=True):
-        storage = buffers.get(vid)
-        if storage is None:
-            storage = buffers[vid] = Storage(max(result.nbytes, 1))
-        np.copyto(storage.array(_row_major(result, instr)), result)
+    for vid, result in zip(instr.outputs, compute(instr, arrays), strict=True):
+        _store(vid, result, _row_major(result, instr), buffers)
+
+
+def _store(vid: int, result: Any, aval: Aval, buffers: dict[int, Any]) -> None:
+    """Into the value's storage, a fresh one if it has none."""
+    storage = buffers.get(vid)
+    if storage is None:
+        storage = buffers[vid] = Storage(max(result.nbytes, 1))
+    np.copyto(storage.array(aval), result)
 
 
 def _row_major(result: Any, instr: Instr) -> Aval:
@@ -146,12 +153,29 @@ def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any
 
 
 def _replay_error(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
-    """A kernel found bad data (an index out of range): run the segment again, one operation at a time.
+    """A step found bad data (an index out of range): run the segment again, one operation at a time.
 
     Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
     user's line, after the writes that came before it have been done.
     """
+    _interpret(loaded.segment, buffers, scalars)
+    raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
+
+
+def _run_without_kernels(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    """A segment that could not be compiled: every operation by its NumPy rule, then the outputs and the writes."""
     segment = loaded.segment
+    bump("fallbacks", len(segment.instrs))
+    values = _interpret(segment, buffers, scalars)
+    for vid in segment.outputs:
+        result = values[vid]
+        _store(vid, result, make_aval(result.shape, from_numpy_dtype(result.dtype)), buffers)
+    for vid, owner in segment.writes:
+        np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
+
+
+def _interpret(segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> dict[int, Any]:
+    """Every value of the segment, by the operations' NumPy rules. If one raises, the writes before it are done."""
     values: dict[int, Any] = {vid: buffers[vid].array(aval).copy() for vid, aval in segment.inputs.items()}
     for instr in segment.instrs:
         arrays = [x.value if isinstance(x, Const) else values[x] if isinstance(x, int) else scalars[x.slot]
@@ -163,7 +187,7 @@ def _replay_error(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[
             error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
             raise
         values.update(zip(instr.outputs, results, strict=True))
-    raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
+    return values
 
 
 def _write_back(segment: Segment, values: dict[int, Any], buffers: dict[int, Any]) -> None:
