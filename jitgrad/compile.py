@@ -67,7 +67,7 @@ class CompiledFunction:
         native_cell.activate(recorder)
         try:
             result = self.fn(*args, **kwargs)
-            recorder.flush()
+            recorder.flush(is_last=True)
         except BaseException:
             # what was recorded before the exception has happened, as in eager mode
             recorder.flush()

@@ -367,8 +367,11 @@ class Tensor(TensorBase):
             RuntimeError: as PyTorch does, for a missing gradient, a second call without ``retain_graph``, a value
                 overwritten since it was saved.
         """
-        request = BackwardRequest((self,), (gradient,), retain_graph, create_graph, inputs, True, True)
         recorder = state.recorder
+        if recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid:
+            if recorder.repeat_backward(self, retain_graph, create_graph):
+                return
+        request = BackwardRequest((self,), (gradient,), retain_graph, create_graph, inputs, True, True)
         if recorder is not None:
             recorder.record_backward(request)
         else:

@@ -27,20 +27,21 @@ API = (
     "PyThread_get_thread_ident", "PyTuple_New", "PyTuple_SetItem", "PyDict_GetItemWithError", "PyDict_SetItem",
     "PyType_GenericAlloc", "PyList_New", "PyList_Append", "PyList_GetItem", "PyList_Size", "Py_IncRef", "Py_DecRef",
     "PyObject_IsTrue", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall", "PyType_IsSubtype", "PyErr_Occurred",
-    "PyErr_Clear", "PyLong_FromVoidPtr", "PyLong_AsLong",
+    "PyErr_Clear", "PyLong_FromVoidPtr", "PyWeakref_NewRef", "PyLong_AsLong",
 )  # fmt: skip
 BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
 _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
-               "_post_accumulate_hooks", "_base"),
-    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots"),
-    "node": ("children", "vid", "aval", "requires_grad", "special", "param_types"),
+               "_post_accumulate_hooks", "_base", "_vc", "_view_version"),
+    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed"),
+    "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
     "op": ("num_inputs",),
-    "slot": ("home", "is_shared", "others", "owner", "storage"),
+    "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
 }  # fmt: skip
 _OBJECTS = (
-    "recorder thread Tensor Slot float int True False None simple views in plain leaf link_view slow_apply slow_enter"
+    "recorder thread Tensor Slot float int True False None simple views in plain leaf tracked untracked link_view "
+    "slow_apply slow_enter"
 ).split()
 
 WORDS: dict[str, int] = {
@@ -211,11 +212,7 @@ def _enter_new() -> str:
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.inputs')}", f"ptr {vid}", "ptr %t")
     b.api("PyDict_SetItem", "i32", f"ptr {b.get('%rec', 'recorder.buffers')}", f"ptr {vid}", f"ptr {storage}")
     slot = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Slot')}", "i64 0")
-    b.fill(slot, "slot.storage", storage)
-    b.fill(slot, "slot.home", "%t")
-    b.fill(slot, "slot.is_shared", b.word("False"))
-    b.fill(slot, "slot.others", b.word("None"))
-    b.fill(slot, "slot.owner", vid)
+    _fill_slot(b, slot, storage, "%t", b.word("None"), vid)
     b.api("PyDict_SetItem", "i32", f"ptr {slots}", f"ptr {address}", f"ptr {slot}")
     b.drop(slot)
     b.drop(address)
@@ -225,6 +222,60 @@ def _enter_new() -> str:
     b.do(f"br label %{slow}")
     b.start(slow)
     return b.finish("ret ptr null", "ptr")
+
+
+def _fill_slot(b: _Fn, slot: str, storage: str, home: str, others: str, owner: str) -> None:
+    values = {"storage": storage, "home": home, "others": others, "owner": owner}
+    values |= {"older": b.word("None"), "is_shared": b.word("False")}
+    for name, value in values.items():
+        b.fill(slot, f"slot.{name}", value)
+
+
+def _link_new() -> str:
+    """``Recorder._link_view`` where nothing has to be made but a slot and references; 0 means: ask Python."""
+    b = _Fn("link_new", "ptr %rec, ptr %node, ptr %out, ptr %source")
+    slow, found, make, linked = (b.label(n) for n in ("slow", "found", "make", "linked"))
+    storage, version = b.get("%source", "tensor._storage"), b.get("%source", "tensor._vc")
+    for value in (storage, version):
+        b.leave_unless(b.op(f"and i1 {b.present(value)}, {b.differ(value, b.word('None'))}"), slow)
+    window = b.get("%node", "node.window")
+    b.leave_unless(b.differ(window, b.word("untracked")), slow)
+    slots, address = b.get("%rec", "recorder._slots"), b.api("PyLong_FromVoidPtr", "ptr", f"ptr {storage}")
+    known = b.api("PyDict_GetItemWithError", "ptr", f"ptr {slots}", f"ptr {address}")
+    from_entry = b.block
+    b.do(f"br i1 {b.present(known)}, label %{found}, label %{make}")
+    b.start(make)
+    made = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Slot')}", "i64 0")
+    home = b.api("PyWeakref_NewRef", "ptr", "ptr %source", "ptr null")
+    _fill_slot(b, made, storage, home, b.word("None"), b.get("%source", "tensor._vid"))
+    b.drop(home)
+    b.api("PyDict_SetItem", "i32", f"ptr {slots}", f"ptr {address}", f"ptr {made}")
+    b.drop(made)
+    from_make = b.block
+    b.do(f"br label %{found}")
+    b.start(found)
+    slot = b.op(f"phi ptr [ {known}, %{from_entry} ], [ {made}, %{from_make} ]")
+    b.drop(address)
+    with b.when(b.same(b.get(slot, "slot.others"), b.word("None"))):
+        others = b.api("PyList_New", "ptr", "i64 0")
+        b.set(slot, "slot.others", others)
+        b.drop(others)
+        b.api("PyList_Append", "i32", f"ptr {b.get('%rec', 'recorder._viewed')}", f"ptr {slot}")
+    reference = b.api("PyWeakref_NewRef", "ptr", "ptr %out", "ptr null")
+    b.api("PyList_Append", "i32", f"ptr {b.get(slot, 'slot.others')}", f"ptr {reference}")
+    b.drop(reference)
+    b.fill("%out", "tensor._storage", storage)
+    b.fill("%out", "tensor._vc", version)
+    b.leave_unless(b.same(window, b.word("tracked")), linked)
+    base = b.get("%source", "tensor._base")
+    has_base = b.op(f"and i1 {b.present(base)}, {b.differ(base, b.word('None'))}")
+    b.fill("%out", "tensor._base", b.op(f"select i1 {has_base}, ptr {base}, ptr %source"))
+    b.fill("%out", "tensor._view_version", b.api("PyList_GetItem", "ptr", f"ptr {version}", "i64 0"))
+    b.do(f"br label %{linked}")
+    b.start(linked)
+    b.do("ret i32 1")
+    b.start(slow)
+    return b.finish("ret i32 0", "i32")
 
 
 def _new_handle() -> str:
@@ -379,7 +430,9 @@ def _finish_apply(b: _Fn, rec: str, key: str, after: str, extra: str, slow: str)
     b.start(views)
     b.leave_unless(b.same(special, b.word("views")), slow)
     out = b.op(f"call ptr @new_handle(ptr {rec}, ptr {node})")
-    source = _argument(b, "1")
+    source, ready = _argument(b, "1"), b.label("linked")
+    linked = b.op(f"call i32 @link_new(ptr {rec}, ptr {node}, ptr {out}, ptr {source})")
+    b.leave_unless(b.op(f"icmp eq i32 {linked}, 0"), ready)
     link = b.word("link_view")
     done = b.api(
         "PyObject_CallFunctionObjArgs", "ptr", f"ptr {link}", f"ptr {rec}", f"ptr {out}", f"ptr {source}", "ptr null"
@@ -387,6 +440,8 @@ def _finish_apply(b: _Fn, rec: str, key: str, after: str, extra: str, slow: str)
     failed = b.label("failed")
     b.leave_unless(b.present(done), failed)
     b.drop(done)
+    b.do(f"ret ptr {out}")
+    b.start(ready)
     b.do(f"ret ptr {out}")
     b.start(failed)
     b.drop(out)
@@ -440,7 +495,7 @@ def _activate() -> str:
 
 def module_text() -> str:
     """The whole module; ``native_hits(i)`` is the address of entry point i, ``native_hits(-1)`` that of the words."""
-    parts = [_vid_of(), _enter_new(), _new_handle()]
+    parts = [_vid_of(), _enter_new(), _new_handle(), _link_new()]
     parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive(), _activate()]
     table = ", ".join(f"ptr @{name}" for name in ENTRY_POINTS)
     count = len(ENTRY_POINTS)

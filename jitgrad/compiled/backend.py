@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.abi import Program
-from jitgrad.compiled.backward import record_backward
+from jitgrad.compiled.backward import record_backward, repeat_backward
 from jitgrad.compiled.graph_nodes import saved_vids
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.run import LoadedProgram, run_end
@@ -92,6 +92,7 @@ class _Backend:
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
     record_backward = staticmethod(record_backward)
+    repeat_backward = staticmethod(repeat_backward)
 
 
 def _without_kernels(segment: Segment, error: CompileError) -> Program:

@@ -27,15 +27,25 @@ from jitgrad.state import switch_recorder
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.slots import EXTERNAL, HOOKED, input_kind
 
-__all__ = ["record_backward"]
+__all__ = ["record_backward", "repeat_backward"]
 
 
 @dataclass(slots=True, eq=False)
 class _Reach:
-    """First half of the event: the leaves that the backward reaches; or why it cannot be recorded."""
+    """First half of the event: the leaves that the backward reaches; or why it cannot be recorded.
+
+    Attributes:
+        leaves: their input ids.
+        refusal: empty if it can be recorded.
+        fresh_key: of the second half, where no leaf has a gradient yet.
+    """
 
     leaves: tuple[int, ...]
     refusal: str = ""
+    fresh_key: Any = None
+
+    def __post_init__(self) -> None:
+        self.fresh_key = ("<grads>", (None,) * len(self.leaves))
 
     def replay(self, history: History) -> None:
         """Nothing was computed yet."""
@@ -43,7 +53,7 @@ class _Reach:
 
 def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     """Do a backward as an event of the trace; returns what ``execute_request`` would."""
-    reach = _known_reach(recorder, request) or _reach(recorder, request)
+    reach = _reach(recorder, request)
     if reach.refusal:
         return _run_eagerly(recorder, request, reach.refusal)
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
@@ -61,18 +71,21 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     return _repeat(recorder, node.event)
 
 
-def _known_reach(recorder: Any, request: BackwardRequest) -> Any:
-    """``loss.backward()`` on a hit: the first half of the event, by one look-up."""
-    if len(request.roots) != 1 or request.inputs is not None or request.grads[0] is not None:
-        return None
-    root = request.roots[0]
-    if root._tid != recorder.tid:
-        return None
-    node = recorder.node.children.get(_simple_key(request))
+def repeat_backward(recorder: Any, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+    """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
+    node = recorder.node.children.get(("<backward>", root._vid, retain_graph, create_graph))
+    if node is None or node.event.refusal:
+        return False
+    reach, inputs = node.event, recorder.inputs
+    for vid in reach.leaves:
+        if inputs[vid]._grad is not None:
+            return False
+    node = node.children.get(reach.fresh_key)
     if node is None:
-        return None
+        return False
     recorder.node = node
-    return node.event
+    _repeat(recorder, node.event)
+    return True
 
 
 def _simple_key(request: BackwardRequest) -> Any:

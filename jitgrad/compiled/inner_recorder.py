@@ -159,6 +159,9 @@ class InnerRecorder:
         if tensor._tid == self.tid:
             raise CannotRecordError("a rule read a value")
 
+    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+        return False
+
     def record_backward(self, request: Any) -> Any:
         raise CannotRecordError("a rule called backward")
 

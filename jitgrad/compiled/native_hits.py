@@ -17,7 +17,7 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.inputs import IN
-from jitgrad.tracer.recorder import HOT, SIMPLE, VIEWS, Recorder
+from jitgrad.tracer.recorder import HOT, SIMPLE, TRACKED, UNTRACKED, VIEWS, Recorder
 from jitgrad.tracer.slots import LEAF, PLAIN, Slot
 from jitgrad.tracer.trie import TrieNode
 
@@ -103,6 +103,8 @@ def _fill(words: Any) -> None:
         "in": IN,
         "plain": PLAIN,
         "leaf": LEAF,
+        "tracked": TRACKED,
+        "untracked": UNTRACKED,
         "link_view": Recorder._link_view,
         "slow_apply": dispatch.apply,
         "slow_enter": Recorder.enter,

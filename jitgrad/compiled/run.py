@@ -32,14 +32,17 @@ class LoadedProgram:
         program: as codegen made it.
         steps: ``LoadedStep`` for native ones, ``EagerStep`` as they are.
         temporaries: value ids that only carry data between steps.
+        only: the step, if there is one and it is native.
     """
 
-    __slots__ = ("launches", "program", "segment", "steps", "temporaries")
+    __slots__ = ("launches", "only", "program", "segment", "steps", "temporaries")
 
     def __init__(self, program: Program, segment: Segment) -> None:
         self.program = program
         self.segment = segment
         self.steps = [LoadedStep(s) if isinstance(s, NativeStep) else s for s in program.steps]
+        first = self.steps[0] if len(self.steps) == 1 else None
+        self.only = first if isinstance(first, LoadedStep) else None
         kept = {vid for vid, _ in program.outputs}
         made = {vid for s in program.steps if isinstance(s, NativeStep) for vid, _ in s.outputs}
         made |= {vid for s in program.steps if isinstance(s, EagerStep) for vid in s.instr.outputs}
@@ -48,16 +51,20 @@ class LoadedProgram:
         self.launches = sum(len(stage) for s in native for stage in s.stages)
 
 
-def run_end(recorder: Any, event: EndEvent, alive: list[Any]) -> None:
+def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False) -> None:
     """Run a segment's program and hand out the storages."""
     buffers = recorder.buffers
-    for handle, how in zip(alive, event.assign, strict=True):
-        if how == PENDING:
-            handle._storage.materialize(max(handle._aval.nbytes, 1))
-            buffers[handle._vid] = handle._storage
+    if event.has_pending:
+        for handle, how in zip(alive, event.assign, strict=True):
+            if how == PENDING:
+                handle._storage.materialize(max(handle._aval.nbytes, 1))
+                buffers[handle._vid] = handle._storage
     loaded = event.program
     if loaded is not None:
-        _run(loaded, buffers, recorder.scalars)
+        if loaded.only is not None:
+            _run_native(loaded, loaded.only, buffers, recorder.scalars)
+        else:
+            _run(loaded, buffers, recorder.scalars)
         recorder.segments += 1
         recorder.launches += loaded.launches
     for handle, how in zip(alive, event.assign, strict=True):
@@ -65,8 +72,9 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any]) -> None:
             handle._storage = buffers[handle._vid]
         elif how == VIEW:
             buffers[handle._vid] = handle._storage
-    for vid, owner in event.written:
-        buffers[vid] = buffers[owner]
+    if not is_last or recorder.graph.tip is not None or event.keeps_graph:
+        for vid, owner in event.written:
+            buffers[vid] = buffers[owner]
 
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
@@ -74,17 +82,8 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
         _run_without_kernels(loaded, buffers, scalars)
         return
     for step in loaded.steps:
-        if type(step) is LoadedStep:
-            native = step.step
-            outputs = []
-            for vid, nbytes in native.outputs:
-                storage = buffers.get(vid)
-                if storage is None:
-                    storage = buffers[vid] = Storage(nbytes or 1)
-                outputs.append(storage.addr)
-            values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
-            if step.run([buffers[v].addr for v in native.inputs], outputs, values):
-                _replay_error(loaded, buffers, scalars)
+        if isinstance(step, LoadedStep):
+            _run_native(loaded, step, buffers, scalars)
         else:
             try:
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
@@ -92,6 +91,19 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
                 _replay_error(loaded, buffers, scalars)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
+
+
+def _run_native(loaded: LoadedProgram, step: LoadedStep, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    native = step.step
+    addresses = [buffers[v].addr for v in native.inputs]
+    for vid, nbytes in native.outputs:
+        storage = buffers.get(vid)
+        if storage is None:
+            storage = buffers[vid] = Storage(nbytes or 1)
+        addresses.append(storage.addr)
+    values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
+    if step.run(addresses, (), values):
+        _replay_error(loaded, buffers, scalars)
 
 
 def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> None:

@@ -36,7 +36,7 @@ def build_end(history: History, backend: Any, alive: list[Any]) -> EndEvent:
     layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
     layouts += [(vid, history.avals[owner]) for vid, owner in writes]
     layouts += [(vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in saved & here]
-    return EndEvent(program, assign, writes, outputs, tuple(layouts), bool(roots), bool(saved), segment)
+    return EndEvent(program, assign, writes, outputs, tuple(layouts), bool(roots), bool(saved), PENDING in assign, segment)
 
 
 def _assignments(alive: list[Any]) -> tuple[int, ...]:

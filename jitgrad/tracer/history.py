@@ -167,6 +167,7 @@ class EndEvent:
         avals: of the survivors, as they lie in their storages.
         keeps_graph: some survivor has a graph.
         saves: that graph can still be differentiated, and needs its saved values.
+        has_pending: some survivor's storage waits for memory.
         segment: what the program computes, for ``explain`` and for replaying an error.
     """
 
@@ -177,6 +178,7 @@ class EndEvent:
     avals: tuple[tuple[int, Aval], ...]
     keeps_graph: bool
     saves: bool
+    has_pending: bool
     segment: Any
 
     def replay(self, history: History) -> None:

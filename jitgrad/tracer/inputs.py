@@ -70,8 +70,7 @@ class Inputs(RecorderState):
             if id(storage) in self._dirty:
                 self.flush()
             vid = self._input(tensor, storage, (IN, tensor._aval, kind), kind)
-        slot.add(tensor)
-        slot.is_shared = True
+        slot.add_older(tensor)
         return vid
 
     def _same_value(self, tensor: Any, vid: int, kind: int) -> int:

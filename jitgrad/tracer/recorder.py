@@ -23,10 +23,11 @@ from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.writes import Writes
 
-__all__ = ["HOT", "OTHER", "SIMPLE", "VIEWS", "Recorder"]
+__all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
 _END, _LEAF, _HOOKS, _NODE, _DTYPE = (f"<{n}>" for n in ("end", "leaf", "hooks", "node", "dtype"))
 SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
+DETACHED, TRACKED, UNTRACKED = range(3)  # TrieNode.window
 _getrefcount = sys.getrefcount
 
 
@@ -178,15 +179,17 @@ class Recorder(Writes):
         out._storage = storage
         version = source._vc
         out._vc = version
-        if self.node.event.instr.op.vjps:  # detach() makes an alias that is nobody's view, and never joins the graph
+        window = self.node.window
+        if window:  # detach() makes an alias that is nobody's view, and never joins the graph
             out._base = source if source._base is None else source._base
-            out._view_version = version[0] if state.grad_enabled else ~version[0]
+            out._view_version = version[0] if window == TRACKED else ~version[0]
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
         if slot.others is None:
+            slot.others = []
             self._viewed.append(slot)
-        slot.add(out)
+        slot.others.append(ref(out))
 
     def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
@@ -204,6 +207,8 @@ class Recorder(Writes):
             node.param_types = tuple(map(type, params))
         plain = not (several or event.ends_segment)
         node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
+        if op.is_view and op.vjps:
+            node.window = TRACKED if state.grad_enabled else UNTRACKED
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         self.node = node
@@ -245,28 +250,32 @@ class Recorder(Writes):
         self._mark((_NODE, tensor._vid), LookEvent(tensor._vid))
         return self.graph.node_of(tensor)
 
+    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+        """The usual ``loss.backward()``, if it is a hit: no request is made."""
+        return self.backend.repeat_backward(self, root, retain_graph, create_graph)
+
     def record_backward(self, request: Any) -> Any:
         """A whole backward is one event; the engine belongs to the levels above."""
         return self.backend.record_backward(self, request)
 
-    def flush(self) -> None:
+    def flush(self, is_last: bool = False) -> None:
         """End the segment: run it, and give every handle that somebody still holds its storage."""
         alive = HOT.alive(self.handles)
-        key = (_END, *[h._vid for h in alive])
+        key = (_END, *[h._vid for h in alive]) if alive else (_END,)
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_end(key, alive)
         self.node = node
         self.handles = []
         event = node.event
-        self.backend.run(self, event, alive)
+        self.backend.run(self, event, alive, is_last)
         if event.keeps_graph:
             self.graph.keep(node, alive, event.saves)
         self._dirty.clear()
         if self._viewed:  # their views are windows on memory from here on
             for slot in self._viewed:
-                slot.is_shared = True
-            self._viewed = []
+                slot.settle()
+            self._viewed.clear()
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()

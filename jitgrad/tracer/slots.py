@@ -37,28 +37,36 @@ class Slot:
         owner: the value id that has the storage in ``buffers``.
         home: the first handle: an input, or a weak reference to a value of the trace.
         is_shared: more than one value id has the storage in ``buffers``.
-        others: weak references to the rest; None while there are none.
+        others: weak references to handles made since the last segment's end; None while there are none.
+        older: the same, from before.
     """
 
-    __slots__ = ("home", "is_shared", "others", "owner", "storage")
+    __slots__ = ("home", "is_shared", "older", "others", "owner", "storage")
 
     def __init__(self, storage: Any, home: Any, owner: int) -> None:
         self.storage = storage
         self.home = home
         self.owner = owner
         self.others: list[Any] | None = None
+        self.older: list[Any] | None = None
         self.is_shared = False
 
-    def add(self, tensor: Any) -> None:
-        if self.others is None:
-            self.others = [ref(tensor)]
-        else:
-            self.others.append(ref(tensor))
+    def add_older(self, tensor: Any) -> None:
+        """A tensor from outside looks at the storage too."""
+        self.older = [*(self.older or ()), ref(tensor)]
+        self.is_shared = True
+
+    def settle(self) -> None:
+        """A segment has ended: the views that are left are windows on memory from here on."""
+        self.older = [*(self.older or ()), *(r for r in self.others or () if r() is not None)]
+        self.others = None
+        self.is_shared = True
 
     def live(self) -> list[Any]:
         """The handles that still exist."""
         home = self.home() if type(self.home) is ref else self.home
         handles = [] if home is None else [home]
-        if self.others is not None:
-            handles += [h for h in [r() for r in self.others] if h is not None]
+        for group in (self.others, self.older):
+            if group:
+                handles += [h for h in [r() for r in group] if h is not None]
         return handles

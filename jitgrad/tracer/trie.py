@@ -35,6 +35,7 @@ class TrieNode:
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
+        window: for a view: ``recorder.TRACKED``, ``UNTRACKED`` (made in no_grad mode) or ``DETACHED``.
         tick: when a call last ended here.
         depth: number of events on the path.
     """
@@ -55,6 +56,7 @@ class TrieNode:
         "special",
         "tick",
         "vid",
+        "window",
     )
 
     def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
@@ -72,6 +74,7 @@ class TrieNode:
         self.masks: dict[Any, tuple[bool, ...]] | None = None
         self.seen: dict[Any, tuple[Any, ...]] | None = None
         self.tick = 0
+        self.window = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
 
 

@@ -62,7 +62,7 @@ class Writes(Inputs):
             if storage is None:
                 continue
             slot = self._slots.get(id(storage))
-            if slot is None or slot.others is None:
+            if slot is None or (slot.others is None and slot.older is None):
                 continue
             if slot.is_shared and self.handles:
                 self.flush()  # reads of other windows come first; codegen does not know that they share memory
@@ -74,15 +74,18 @@ class Writes(Inputs):
 
     def _others(self, target: Any, slot: Slot, nr: int, same: list[Any], joins: bool) -> bool:
         """Sort the other live handles of a slot: same window, or a view to be looked at afresh."""
-        # a handle that nobody wants any more is held by: self.handles maybe, the list, the loop variable, the argument
-        pending = {id(h) for h in self.handles}
         stale = []
-        for other in slot.live():
-            if other is target:
+        home = slot.home() if type(slot.home) is ref else slot.home
+        looking = [] if home is None or home is target else [home]
+        looking += [h for h in [r() for r in slot.older or ()] if h is not None and h is not target]
+        for reference in slot.others or ():
+            other = reference()
+            if other is None or other is target:
                 continue
-            if _getrefcount(other) <= 3 + (id(other) in pending):
-                stale.append(other)  # nobody looks, but ``enter`` must not take it for the new value
-                continue
+            # self.handles, ``other`` and the argument: if these are all, nobody looks, but ``enter`` must not take it
+            # for the new value
+            (stale if _getrefcount(other) <= 3 else looking).append(other)
+        for other in looking:
             if joins or (other._requires_grad and (target._requires_grad or any(s._requires_grad for _, s in same))):
                 return False  # a value id can be one leaf's, or one node's
             if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
