@@ -27,6 +27,9 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
+DOORS = frozenset({"jitgrad.compiled.lazy_codegen", "jitgrad.codegen.llvm"})
+"""The modules that import others late, by name; the first explains why, Note [Lazy codegen]."""
+
 NEVER_TOGETHER = frozenset({"runtime", "codegen"})
 """Two halves of one level that meet in ``compile.py`` only."""
 
@@ -109,6 +112,13 @@ def test_imports_are_at_the_top(path: Path) -> None:
     top = set(_top_level(path))
     late = [node.lineno for node, _ in _imports(path) if node not in top]
     assert not late, f"{_identify(path)}: imports inside functions at lines {late}"
+
+
+@every_file
+def test_late_imports_have_two_doors(path: Path) -> None:
+    names = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in ast.walk(_tree(path)) if isinstance(node, ast.Name)}
+    assert names.isdisjoint({"import_module", "__import__"}) or _module_name(path) in DOORS
 
 
 def _top_level(path: Path) -> Iterator[ast.stmt]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib
 import itertools
 import os
 import threading
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jitgrad.codegen.llvm import binding
+from jitgrad.codegen.llvm import binding, version
 from jitgrad.codegen.object_cache import open_cache
 from jitgrad.codegen.target import Target, host_target
 from jitgrad.config import config
@@ -85,8 +84,7 @@ def _sources_digest() -> str:
 
 @functools.cache
 def _version_key() -> str:
-    version = importlib.import_module("llvmlite").__version__
-    return f"{version}|{binding().llvm_version_info}|{_sources_digest()}"
+    return f"{version()}|{_sources_digest()}"
 
 
 def _digest(source: KernelSource, target: Target) -> bytes:
