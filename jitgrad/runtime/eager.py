@@ -17,6 +17,7 @@ from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.eager_plan import EagerPlan, find_plan
 from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
 from jitgrad.runtime.engine.op_node import build_node, make_op_node, saved_inputs
+from jitgrad.runtime.engine.saved_variable import SavedVariable
 from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.runtime.quiet import run_quietly
 from jitgrad.state import state
@@ -233,6 +234,10 @@ def _rejoin_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targ
     if not any(needs):
         return
     node = make_op_node(op, inputs, targets, params, needs)
+    for saved in node.saved or ():
+        # saved after the write, but read before it: through an alias of the target the old value is lost
+        if isinstance(saved, SavedVariable) and saved.output_nr < 0 and any(saved.tensor._vc is t._vc for t in targets):
+            saved.version -= 1
     for nr, target in enumerate(targets):
         rebase_history(target, node, nr)
 

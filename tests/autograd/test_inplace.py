@@ -301,3 +301,33 @@ def test_in_place_forms_that_save_their_input():
         return x.grad, y.grad
 
     same(program)
+
+
+ALIASED = {
+    "mul": lambda z: z.mul_(z.detach()),
+    "mul view": lambda z: z.mul_(z.view(-1)),
+    "view mul": lambda z: z.view(-1).mul_(z.detach()),
+    "div": lambda z: z.div_(z.detach()),
+    "addcmul": lambda z: z.addcmul_(z.detach(), z.detach()),
+    "data": lambda z: z.mul_(z.data),
+    "itself": lambda z: z.mul_(z),
+    "saves nothing": lambda z: z.add_(z.detach()),
+}
+
+
+@pytest.mark.parametrize("write", ALIASED.values(), ids=ALIASED)
+def test_operands_that_share_memory_with_the_target(write):
+    """What was read through an alias is overwritten when the backward wants it."""
+
+    def program(lib):
+        x = leaf(lib, [1.0, 2.0, 3.0])
+
+        def step():
+            z = x * 1
+            write(z)
+            z.sum().backward()
+            return x.grad
+
+        return attempt(step)
+
+    same(program)
