@@ -55,7 +55,7 @@ def interpreted() -> Iterator[None]:
     kind = type(backend)
     compile_end = kind.compile_end
     run_module._run = _interpret
-    kind.compile_end = lambda self, segment: SimpleNamespace(segment=segment, launches=0)  # type: ignore[method-assign]
+    kind.compile_end = lambda self, segment: SimpleNamespace(segment=segment, launches=0, only=None)  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ from jitgrad.events import bump, log
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import switch_recorder
 from jitgrad.tracer.history import BackwardEvent, History
-from jitgrad.tracer.slots import EXTERNAL, HOOKED, input_kind
+from jitgrad.tracer.slots import HOOKED, input_kind
 
 __all__ = ["record_backward", "repeat_backward"]
 
@@ -152,26 +152,27 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
 
 def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _Reach:
     history = recorder._live()
-    needed = [
-        v
-        for instr in ancestors(history, roots)
-        for v, need in zip(instr.inputs, instr.needs, strict=True)
-        if (need and v not in history.defs) or v in history.leaves
-    ] + [v for v in roots if v in history.leaves or v not in history.defs]
-    leaves = dict.fromkeys(history.leaves.get(v, v) for v in needed if isinstance(v, int))
-    for vid in leaves:
-        tensor = recorder.inputs[vid]
-        if not tensor._requires_grad:
-            continue
-        kind = input_kind(tensor)
-        if kind in (EXTERNAL, HOOKED):
-            return _Reach((), "a hooked leaf" if kind == HOOKED else "a graph that began outside the step")
     if history.looked_at:
         return _Reach((), "a value that is hooked, or whose Node was looked at")
+    reached = [v for i in ancestors(history, roots) for v, need in zip(i.inputs, i.needs, strict=True) if need]
+    leaves: dict[int, None] = {}
+    for vid in (*reached, *roots):
+        if vid in history.leaves:
+            leaves[history.leaves[vid]] = None
+        elif not _is_made_here(history, history.node_source(vid)):
+            return _Reach((), "a graph that began outside the step")
+    if any(input_kind(recorder.inputs[vid]) == HOOKED for vid in leaves):
+        return _Reach((), "a hooked leaf")
     if request.inputs is not None:
         chosen = _ids(recorder, _inputs_of(request))
-        leaves = {history.leaves[v]: None for v in chosen if v in history.leaves}
-    return _Reach(tuple(v for v in leaves if recorder.inputs[v]._requires_grad))
+        leaves = {history.leaves[v]: None for v in chosen if v is not None and v in history.leaves}
+    return _Reach(tuple(leaves))
+
+
+def _is_made_here(history: History, vid: int) -> bool:
+    """Whether the value's Node is one of the trace's own."""
+    found = history.defs.get(vid)
+    return found is not None and found[0].requires_grad
 
 
 def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) -> Any:

@@ -20,23 +20,36 @@ PENDING = 1  # views hold a storage without memory already: give that one memory
 VIEW = 2  # shares one that has memory, or gets it from another survivor
 
 
-def build_end(history: History, backend: Any, alive: list[Any]) -> EndEvent:
-    """Decide what the open segment must leave behind, and compile it."""
+def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int, Any]) -> EndEvent:
+    """Decide what the open segment must leave behind, and compile it. ``slots``: id of a storage -> its slot."""
     assign = _assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
     roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
     here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
     saved = backend.saved_vids(history, roots) if roots else set()
     in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW}
-    saved -= in_place  # they are where their storage is
-    outputs = tuple(sorted((survivors | saved) & here))
+    outputs = tuple(sorted((survivors | (saved - in_place)) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
     segment = _segment(history, outputs, writes)
     program = backend.compile_end(segment) if outputs or writes else None
     layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
     layouts += [(vid, history.avals[owner]) for vid, owner in writes]
-    layouts += [(vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in saved & here]
-    return EndEvent(program, assign, writes, outputs, tuple(layouts), bool(roots), bool(saved), PENDING in assign, segment)
+    layouts += [
+        (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in (saved - in_place) & here
+    ]
+    named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how == PENDING]
+    return EndEvent(
+        program,
+        assign,
+        writes,
+        outputs,
+        tuple(layouts),
+        bool(roots),
+        bool(saved),
+        PENDING in assign,
+        tuple(named),
+        segment,
+    )
 
 
 def _assignments(alive: list[Any]) -> tuple[int, ...]:

@@ -168,6 +168,7 @@ class EndEvent:
         keeps_graph: some survivor has a graph.
         saves: that graph can still be differentiated, and needs its saved values.
         has_pending: some survivor's storage waits for memory.
+        named: (owner id, value id): storages that got memory, under another value than they were first known by.
         segment: what the program computes, for ``explain`` and for replaying an error.
     """
 
@@ -179,11 +180,13 @@ class EndEvent:
     keeps_graph: bool
     saves: bool
     has_pending: bool
+    named: tuple[tuple[int, int], ...]
     segment: Any
 
     def replay(self, history: History) -> None:
         history.avals.update(self.avals)
         history.moved.update((owner, vid) for vid, owner in self.written)
+        history.moved.update((owner, vid) for owner, vid in self.named if owner != vid)
         history.start = len(history.instrs)
         history.writes.clear()
         history.write_log.clear()

@@ -279,6 +279,6 @@ class Recorder(Writes):
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()
-        event = build_end(history, self.backend, alive)
+        event = build_end(history, self.backend, alive, self._slots)
         node = self.trie.grow(self.node, key, event)
         return self._publish(node, event)

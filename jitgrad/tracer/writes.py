@@ -61,20 +61,26 @@ class Writes(Inputs):
             storage = target._storage
             if storage is None:
                 continue
+            if target._base is not None and self._joins(inputs):
+                return None  # the base joins the graph with its view
             slot = self._slots.get(id(storage))
             if slot is None or (slot.others is None and slot.older is None):
                 continue
             if slot.is_shared and self.handles:
                 self.flush()  # reads of other windows come first; codegen does not know that they share memory
-            joins = state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+            joins = self._joins(inputs)
             same = same or []
             if not self._others(target, slot, nr, same, joins):
                 return None
         return same
 
+    @staticmethod
+    def _joins(inputs: tuple[Any, ...]) -> bool:
+        return state.grad_enabled and any(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+
     def _others(self, target: Any, slot: Slot, nr: int, same: list[Any], joins: bool) -> bool:
         """Sort the other live handles of a slot: same window, or a view to be looked at afresh."""
-        stale = []
+        stale: list[Any] = []
         home = slot.home() if type(slot.home) is ref else slot.home
         looking = [] if home is None or home is target else [home]
         looking += [h for h in [r() for r in slot.older or ()] if h is not None and h is not target]
@@ -274,13 +280,25 @@ class Writes(Inputs):
             self.forget(handle)
 
     def _seen_values(self, tensor: Any) -> list[int]:
-        """The values that handles see in a tensor's storage, that of its first handle included."""
+        """The values in a tensor's storage that a write to the tensor makes stale: those under its version counter.
+
+        A write through ``.data`` counts for nobody else, as in PyTorch.
+        """
         slot = self._slots.get(id(tensor._storage))
-        return [tensor._vid] if slot is None else [slot.owner, tensor._vid, *(h._vid for h in slot.live())]
+        if slot is None:
+            return [tensor._vid]
+        home = slot.home() if type(slot.home) is ref else slot.home
+        seen = [tensor._vid, *(h._vid for h in slot.live() if h._vc is tensor._vc)]
+        return [slot.owner, *seen] if home is None or home._vc is tensor._vc else seen
 
     def owner_of(self, tensor: Any, vid: int) -> int:
         """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
-        slot = self._slots.setdefault(id(tensor._storage), Slot(tensor._storage, ref(tensor), vid))
+        storage = tensor._storage
+        slot = self._slots.get(id(storage))
+        if slot is None:
+            # hits move a handle's value id on without a slot, so the id that has the memory is looked for
+            owner = next((v for v, known in self.buffers.items() if known is storage), vid)
+            slot = self._slots[id(storage)] = Slot(storage, ref(tensor), owner)
         return self._live().canonical(slot.owner)
 
     def forget(self, tensor: Any) -> None:
