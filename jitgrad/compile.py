@@ -13,11 +13,19 @@ from typing import Any, TypeVar, overload
 
 from jitgrad.compiled.backend import backend
 from jitgrad.config import config
-from jitgrad.events import bump_call
+from jitgrad.events import bump, bump_call
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
+
+# Note [New graphs]
+# ~~~~~~~~~~~~~~~~~
+# A step whose graph is new at every call gains nothing from a compiler: its kernels run once. After a few calls in a row
+# that recorded something new (``_DEFER_AFTER``), a segment seen for the first time is run operation by operation, and
+# compiled when it is met again; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in ``_LOOK_EVERY``
+# is recorded, to notice when graphs repeat. One call without a miss ends all this. ``stats()["eager_calls"]`` counts.
+_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY = 6, 16, 16
 
 __all__ = ["CompiledFunction", "compile", "eager"]
 
@@ -52,10 +60,16 @@ class CompiledFunction:
         self.fn = fn
         self._trie = Trie(config.max_trie_nodes)
         self._last: Any = None
+        self._streak = 0
+        self._skip = 0
         self._idle: list[Recorder] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.recorder is not None or state.eager_depth or config.eager:
+            return self.fn(*args, **kwargs)
+        if self._skip:
+            self._skip -= 1
+            bump("eager_calls")
             return self.fn(*args, **kwargs)
         try:
             recorder = self._idle.pop()  # atomic under the GIL
@@ -87,8 +101,20 @@ class CompiledFunction:
         self._trie.end_of_call(node)
         bump_call(node.depth, recorder.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
+        if recorder.misses:
+            self._count_new_graph()
+        else:
+            self._streak = 0
+            self._trie.defers = False
         if recorder.rest():
             self._idle.append(recorder)
+
+    def _count_new_graph(self) -> None:
+        """See Note [New graphs]."""
+        self._streak += 1
+        self._trie.defers = self._streak >= _DEFER_AFTER
+        if self._streak >= _EAGER_AFTER:
+            self._skip = _LOOK_EVERY - 1
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""

@@ -25,6 +25,7 @@ COUNTERS: dict[str, str] = {
     "cache_reads": "kernels loaded from the disk cache",
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations or backwards of a compiled step that ran eagerly",
+    "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
     "promotions": "Python numbers promoted to run-time scalars",
     "evictions": "trie paths, programs or kernels dropped to stay within bounds",
 }

@@ -50,6 +50,11 @@ class _Backend:
         return LoadedProgram(program, segment)
 
     @staticmethod
+    def defer_end(segment: Segment) -> LoadedProgram:
+        """A stand-in that runs the segment operation by operation."""
+        return LoadedProgram(_interpreted(segment, "not compiled yet: every recent graph was new"), segment)
+
+    @staticmethod
     def cast_after(instr: Instr, dtype: DType) -> tuple[tuple[Instr, ...], Instr]:
         """The instruction, then a cast of its output to ``dtype``; (both, the cast)."""
         aval = instr.avals[0]
@@ -98,7 +103,11 @@ class _Backend:
 def _without_kernels(segment: Segment, error: CompileError) -> Program:
     """What cannot be compiled runs slowly, and says so; it is never the user's error."""
     logger.warning("%d operations run without kernels; please report this: %s", len(segment.instrs), error)
-    return Program([], tuple((vid, 0) for vid in segment.outputs), (), (f"runs without kernels: {error}",), {}, True)
+    return _interpreted(segment, f"runs without kernels: {error}")
+
+
+def _interpreted(segment: Segment, note: str) -> Program:
+    return Program([], tuple((vid, 0) for vid in segment.outputs), (), (note,), {}, True)
 
 
 backend = _Backend()

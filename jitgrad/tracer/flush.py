@@ -20,8 +20,13 @@ PENDING = 1  # views hold a storage without memory already: give that one memory
 VIEW = 2  # shares one that has memory, or gets it from another survivor
 
 
-def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int, Any]) -> EndEvent:
-    """Decide what the open segment must leave behind, and compile it. ``slots``: id of a storage -> its slot."""
+def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int, Any], defers: bool) -> EndEvent:
+    """Decide what the open segment must leave behind, and compile it.
+
+    Args:
+        slots: id of a storage -> its slot.
+        defers: do not compile it yet, see Note [New graphs].
+    """
     assign = _assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
     roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
@@ -31,7 +36,8 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
     outputs = tuple(sorted((survivors | (saved - in_place)) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
     segment = _segment(history, outputs, writes)
-    program = backend.compile_end(segment) if outputs or writes else None
+    make = backend.defer_end if defers else backend.compile_end
+    program = make(segment) if outputs or writes else None
     layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
     layouts += [(vid, history.avals[owner]) for vid, owner in writes]
     layouts += [
@@ -44,11 +50,12 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
         writes,
         outputs,
         tuple(layouts),
-        bool(roots),
-        bool(saved),
-        PENDING in assign,
-        tuple(named),
-        segment,
+        keeps_graph=bool(roots),
+        saves=bool(saved),
+        has_pending=PENDING in assign,
+        is_deferred=defers and program is not None,
+        named=tuple(named),
+        segment=segment,
     )
 
 

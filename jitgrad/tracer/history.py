@@ -168,6 +168,7 @@ class EndEvent:
         keeps_graph: some survivor has a graph.
         saves: that graph can still be differentiated, and needs its saved values.
         has_pending: some survivor's storage waits for memory.
+        is_deferred: the program is only a stand-in: compile the segment when it is met again.
         named: (owner id, value id): storages that got memory, under another value than they were first known by.
         segment: what the program computes, for ``explain`` and for replaying an error.
     """
@@ -180,6 +181,7 @@ class EndEvent:
     keeps_graph: bool
     saves: bool
     has_pending: bool
+    is_deferred: bool
     named: tuple[tuple[int, int], ...]
     segment: Any
 

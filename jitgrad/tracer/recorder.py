@@ -265,6 +265,9 @@ class Recorder(Writes):
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_end(key, alive)
+        elif node.event.is_deferred:
+            node.event.program = self.backend.compile_end(node.event.segment)
+            node.event.is_deferred = False
         self.node = node
         self.handles = []
         event = node.event
@@ -279,6 +282,6 @@ class Recorder(Writes):
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()
-        event = build_end(history, self.backend, alive, self._slots)
+        event = build_end(history, self.backend, alive, self._slots, self.trie.defers)
         node = self.trie.grow(self.node, key, event)
         return self._publish(node, event)

@@ -84,15 +84,17 @@ class Trie:
     Attributes:
         roots: one per state that a call can start in (grad mode, default dtype).
         size: number of nodes.
+        defers: segments that are new are not compiled yet, see Note [New graphs].
         clock: calls so far; stamps the ends of paths for the LRU.
     """
 
-    __slots__ = ("clock", "limit", "roots", "size")
+    __slots__ = ("clock", "defers", "limit", "roots", "size")
 
     def __init__(self, limit: int) -> None:
         self.roots: dict[Any, TrieNode] = {}
         self.size = 0
         self.clock = 0
+        self.defers = False
         self.limit = limit
 
     def root(self, start: Any) -> TrieNode:
