@@ -12,6 +12,9 @@ from dataclasses import dataclass
 __all__ = ["Interval", "plan_arena"]
 
 _ALIGN = 64
+_PAGE = 4096
+_STAGGER_FROM = 32 << 10
+_STAGGER = 13 * _ALIGN
 
 
 @dataclass(slots=True)
@@ -55,7 +58,10 @@ def plan_arena(intervals: Iterable[Interval]) -> int:
 
 
 def _rounded(interval: Interval) -> int:
-    return max(_ALIGN, -(-interval.nbytes // _ALIGN) * _ALIGN)
+    """With room behind large ones, or sizes of whole pages would put all of them at the same place of a page, where
+    they compete for the same few lines of the first cache."""
+    size = max(_ALIGN, -(-interval.nbytes // _ALIGN) * _ALIGN)
+    return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
 
 
 def _free(holes: list[tuple[int, int]], offset: int, size: int) -> None:

@@ -92,14 +92,18 @@ class Writes(Inputs):
             # for the new value
             (stale if _getrefcount(other) <= 3 else looking).append(other)
         for other in looking:
-            if joins or (other._requires_grad and (target._requires_grad or any(s._requires_grad for _, s in same))):
-                return False  # a value id can be one leaf's, or one node's
-            if other._aval is target._aval and not (other._requires_grad and not other.is_leaf):
-                same.append((nr, other))
-            elif other._base is target and other._vid not in self.inputs:
-                stale.append(other)
-            else:
+            if joins:
                 return False
+            if other._aval is not target._aval:
+                if other._base is not target or other._vid in self.inputs:
+                    return False
+                stale.append(other)
+            elif other._requires_grad and (
+                not other.is_leaf or target._requires_grad or any(s._requires_grad for _, s in same)
+            ):
+                return False  # a value id can be one leaf's, or one node's
+            else:
+                same.append((nr, other))
         for other in stale:
             other._tid = 0
         return True
