@@ -21,10 +21,11 @@ from jitgrad.tracer.trie import Trie
 
 # Note [New graphs]
 # ~~~~~~~~~~~~~~~~~
-# A step whose graph is new at every call gains nothing from a compiler: its kernels run once. After a few calls in a row
-# that recorded something new (``_DEFER_AFTER``), a segment seen for the first time is run operation by operation, and
-# compiled when it is met again; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in ``_LOOK_EVERY``
-# is recorded, to notice when graphs repeat. One call without a miss ends all this. ``stats()["eager_calls"]`` counts.
+# A step whose graph is new at every call gains nothing from a compiler: its kernels run once. After a few calls in a
+# row that recorded something new (``_DEFER_AFTER``), a segment seen for the first time is run operation by operation,
+# and compiled when it is met again; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
+# ``_LOOK_EVERY`` is recorded, to notice when graphs repeat. One call without a miss ends all this.
+# ``stats()["eager_calls"]`` counts.
 _DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY = 6, 16, 16
 
 __all__ = ["CompiledFunction", "compile", "eager"]

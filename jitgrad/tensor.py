@@ -368,9 +368,9 @@ class Tensor(TensorBase):
                 overwritten since it was saved.
         """
         recorder = state.recorder
-        if recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid:
-            if recorder.repeat_backward(self, retain_graph, create_graph):
-                return
+        own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
+        if own and recorder.repeat_backward(self, retain_graph, create_graph):
+            return
         request = BackwardRequest((self,), (gradient,), retain_graph, create_graph, inputs, True, True)
         if recorder is not None:
             recorder.record_backward(request)
