@@ -99,10 +99,16 @@ def _lower_mul(b: Any, x: Any, y: Any) -> Any:
 
 
 def _sub_aval(x: Any, y: Any) -> Aval:
-    if dtype_of(x).category == 0 and dtype_of(y).category == 0:
+    bools = (dtype_of(x).category == 0) + (dtype_of(y).category == 0)
+    if bools == 2:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
             "operator instead."
+        )
+    if bools:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead."
         )
     return make_aval(broadcast("sub", shape_of(x), shape_of(y)), result_dtype(x, y))
 

@@ -15,6 +15,10 @@ torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
 CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "broadcast": (lambda t, F: t.ones(3) + t.ones(4), "size of tensor a (3) must match the size of tensor b (4)"),
+    "sub-bool": (lambda t, F: t.ones(3) - (t.ones(3) > 0), "with a bool tensor is not supported"),
+    "bool-sub-int": (lambda t, F: (t.ones(3) > 0) - 1, "with a bool tensor is not supported"),
+    "sub-True": (lambda t, F: t.ones(3) - True, "with a bool tensor is not supported"),
+    "True-sub": (lambda t, F: True - t.ones(3), "with a bool tensor is not supported"),
     "bool-sub": (lambda t, F: (t.ones(3) > 0) - (t.ones(3) > 0), "two bool tensors is not supported"),
     "bool-neg": (lambda t, F: -(t.ones(3) > 0), "on a bool tensor is not supported"),
     "int-zero-division": (lambda t, F: t.arange(3) // t.zeros(3).long(), "ZeroDivisionError"),
