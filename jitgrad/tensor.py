@@ -523,9 +523,9 @@ class Tensor(TensorBase):
     def _copy_of_data(self) -> Any:
         copy = functions.clone(self.detach())
         copy._sync()
-        if type(self) is not type(copy):
-            copy.__class__ = type(self)
-        copy.__dict__.update(self.__dict__)
+        copy = _as_class(copy, type(self))
+        if hasattr(self, "__dict__"):
+            copy.__dict__.update(self.__dict__)
         return copy
 
     def __reduce__(self) -> Any:
@@ -548,9 +548,17 @@ class Tensor(TensorBase):
         return self
 
 
+def _as_class(tensor: Any, cls: type) -> Any:
+    """A leaf of another class over the same storage."""
+    if type(tensor) is cls:
+        return tensor
+    out = Tensor.__new__(cls)
+    out._aval, out._storage, out._vc = tensor._aval, tensor._storage, tensor._vc
+    return out
+
+
 def _rebuild(cls: type, array: Any, requires_grad: bool) -> Any:
-    out = functions.from_array_copy(array)
-    out.__class__ = cls
+    out = _as_class(functions.from_array_copy(array), cls)
     out._requires_grad = requires_grad
     return out
 

@@ -57,7 +57,7 @@ class TensorBase:
         _graph: where an escaped result of a trace finds its graph, built on demand.
     """
 
-    __slots__ = (*_DEFAULTS, "__dict__", "__weakref__", "_aval", "_vc")
+    __slots__ = (*_DEFAULTS, "__weakref__", "_aval", "_vc")  # no __dict__: a handle is made for every operation
 
     _aval: Aval
     _vc: list[int]

@@ -11,6 +11,8 @@ In: a block of words, see ``WORDS``, filled by ``compiled/native_hits.py``. Out:
 # nothing else; whatever is unusual - no recorder, another thread's recorder, a miss, a number that was promoted, a zero
 # (whose sign a key must keep), NaN, a subclass of int - goes to the Python function that they stand before. So they can
 # be left away at any time, and are where the interpreter is not one they know.
+# Handles that nobody wants any more when a segment ends are kept in a pool, and made anew from there: half of what a
+# handle costs is allocating it and freeing it. Only handles that were never more than a stamp go there.
 # All objects that are held across a call which may run Python code are owned references or kept by such.
 """
 
@@ -33,14 +35,18 @@ BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
 _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
-               "_post_accumulate_hooks", "_base", "_vc", "_view_version"),
+               "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_array", "_grad", "_retains_grad",
+               "_accumulator", "_output_nr", "__weakref__"),
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
     "op": ("num_inputs",),
     "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
 }  # fmt: skip
+_MAX_POOL = 1024
+_BEYOND_A_STAMP = ("_storage", "_grad_fn", "_hooks", "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_array",
+                   "_grad", "_retains_grad", "_accumulator", "_output_nr", "__weakref__")  # fmt: skip
 _OBJECTS = (
-    "recorder thread Tensor Slot float int True False None simple views in plain leaf tracked untracked link_view "
+    "recorder thread Tensor Slot float int True False None simple views in plain leaf tracked untracked link_view pool "
     "slow_apply slow_enter"
 ).split()
 
@@ -224,6 +230,48 @@ def _enter_new() -> str:
     return b.finish("ret ptr null", "ptr")
 
 
+def _list_words(b: _Fn, items: str) -> tuple[str, str]:
+    """Addresses of a list's size and of its item array (``PyListObject``)."""
+    size = b.op(f"getelementptr i64, ptr {items}, i64 2")
+    return size, b.op(f"load ptr, ptr {b.op(f'getelementptr i64, ptr {items}, i64 3')}")
+
+
+def _blank_handle() -> str:
+    """A handle from the pool, stamp and all, or a new one; the caller owns it."""
+    b = _Fn("blank_handle", "")
+    make = b.label("make")
+    size, items = _list_words(b, b.word("pool"))
+    count = b.op(f"load i64, ptr {size}")
+    b.leave_unless(b.op(f"icmp sgt i64 {count}, 0"), make)
+    last = b.op(f"sub i64 {count}, 1")
+    handle = b.op(f"load ptr, ptr {b.op(f'getelementptr ptr, ptr {items}, i64 {last}')}")
+    b.do(f"store i64 {last}, ptr {size}")  # the list's reference is the caller's now
+    b.do(f"ret ptr {handle}")
+    b.start(make)
+    made = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Tensor')}", "i64 0")
+    return b.finish(f"ret ptr {made}", "ptr")
+
+
+def _retire() -> str:
+    """Put a handle that only its list holds into the pool, if it is no more than a stamp and the pool has room."""
+    b = _Fn("retire", "ptr %handle")
+    no = b.label("no")
+    pool = b.word("pool")
+    size, _ = _list_words(b, pool)
+    b.leave_unless(b.op(f"icmp slt i64 {b.op(f'load i64, ptr {size}')}, {_MAX_POOL}"), no)
+    b.leave_unless(b.same(b.type_of("%handle"), b.word("Tensor")), no)
+    for slot in _BEYOND_A_STAMP:
+        b.leave_unless(b.same(b.get("%handle", f"tensor.{slot}"), "null"), no)
+    graph_at = b._address("%handle", "tensor._graph")
+    graph = b.op(f"load ptr, ptr {graph_at}")
+    b.do(f"store ptr null, ptr {graph_at}")
+    b.drop(graph)
+    b.api("PyList_Append", "i32", f"ptr {pool}", "ptr %handle")
+    b.do("ret void")
+    b.start(no)
+    return b.finish("ret void", "void")
+
+
 def _fill_slot(b: _Fn, slot: str, storage: str, home: str, others: str, owner: str) -> None:
     values = {"storage": storage, "home": home, "others": others, "owner": owner}
     values |= {"older": b.word("None"), "is_shared": b.word("False")}
@@ -282,12 +330,12 @@ def _new_handle() -> str:
     """The handle of a hit, and the step down the trie."""
     b = _Fn("new_handle", "ptr %rec, ptr %node")
     b.set("%rec", "recorder.node", "%node")
-    out = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Tensor')}", "i64 0")
-    b.fill(out, "tensor._tid", b.get("%rec", "recorder.tid"))
-    b.fill(out, "tensor._vid", b.get("%node", "node.vid"))
-    b.fill(out, "tensor._aval", b.get("%node", "node.aval"))
+    out = b.op("call ptr @blank_handle()")
+    b.set(out, "tensor._tid", b.get("%rec", "recorder.tid"))
+    b.set(out, "tensor._vid", b.get("%node", "node.vid"))
+    b.set(out, "tensor._aval", b.get("%node", "node.aval"))
     needs = b.get("%node", "node.requires_grad")
-    b.fill(out, "tensor._requires_grad", needs)
+    b.set(out, "tensor._requires_grad", needs)
     with b.when(b.same(needs, b.word("True"))):
         b.fill(out, "tensor._graph", b.get("%rec", "recorder.graph"))
     b.api("PyList_Append", "i32", f"ptr {b.get('%rec', 'recorder.handles')}", f"ptr {out}")
@@ -466,8 +514,11 @@ def _alive() -> str:
     with b.loop("0", b.api("PyList_Size", "i64", "ptr %handles")) as i:
         item = b.api("PyList_GetItem", "ptr", "ptr %handles", f"i64 {i}")
         references = b.op(f"load i64, ptr {item}")
-        with b.when(b.op(f"icmp sgt i64 {references}, 1")):
+        held = b.op(f"icmp sgt i64 {references}, 1")
+        with b.when(held):
             b.api("PyList_Append", "i32", f"ptr {out}", f"ptr {item}")
+        with b.when(b.op(f"xor i1 {held}, true")):
+            b.do(f"call void @retire(ptr {item})")
     return b.finish(f"ret ptr {out}", "ptr")
 
 
@@ -495,7 +546,7 @@ def _activate() -> str:
 
 def module_text() -> str:
     """The whole module; ``native_hits(i)`` is the address of entry point i, ``native_hits(-1)`` that of the words."""
-    parts = [_vid_of(), _enter_new(), _new_handle(), _link_new()]
+    parts = [_vid_of(), _enter_new(), _blank_handle(), _retire(), _new_handle(), _link_new()]
     parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive(), _activate()]
     table = ", ".join(f"ptr @{name}" for name in ENTRY_POINTS)
     count = len(ENTRY_POINTS)

@@ -58,6 +58,8 @@ def is_known_interpreter() -> bool:
 
 def slot_offset(cls: type, name: str) -> int:
     """Where a ``__slots__`` member lies in its objects (``PyMemberDescrObject.d_member->offset``)."""
+    if name == "__weakref__":
+        return cls.__weakrefoffset__
     for base in cls.__mro__:
         if name in base.__dict__:
             member = ctypes.c_void_p.from_address(id(base.__dict__[name]) + 5 * 8).value
@@ -106,6 +108,7 @@ def _fill(words: Any) -> None:
         "tracked": TRACKED,
         "untracked": UNTRACKED,
         "link_view": Recorder._link_view,
+        "pool": [],
         "slow_apply": dispatch.apply,
         "slow_enter": Recorder.enter,
     }

@@ -21,7 +21,7 @@ class Parameter(Tensor):
         requires_grad: as for any leaf.
     """
 
-    __slots__ = ()
+    __slots__ = ("__dict__",)  # people put attributes on parameters
 
     def __new__(cls, data: Tensor, requires_grad: bool = True) -> Parameter:
         with no_grad():
