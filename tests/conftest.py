@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -36,3 +37,25 @@ def rng() -> np.random.Generator:
 def _remove_cache() -> Iterator[None]:
     yield
     shutil.rmtree(_CACHE_DIR, ignore_errors=True)
+
+
+class _Collect(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "without kernels" in record.msg:
+            self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A segment that could not be compiled runs all the same, only slower: here it is an error."""
+    handler = _Collect()
+    logger = logging.getLogger("jitgrad")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    if "no_kernels" not in request.fixturenames:
+        assert not handler.messages

@@ -319,6 +319,7 @@ def _indexing() -> dict[str, list[Sample]]:
                 (f(5, 3), np.array([1, 2, 1])), (1,), lambda t, w, i: t.nn.functional.embedding(i, w, padding_idx=1)
             ),
         ],
+        "one_hot": [Sample((ints(2, 3, low=0, high=4),), (5,), lambda t, i: t.nn.functional.one_hot(i, 5))],
         "masked_fill": [
             Sample((f(3, 4), mask(4), 1.5), (), lambda t, x, m, v: x.masked_fill(m, v)),
             Sample((f(3, 4), mask(3, 4), f()), (), lambda t, x, m, v: x.masked_fill(m, v)),
