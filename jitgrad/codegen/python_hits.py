@@ -40,13 +40,14 @@ _SLOTS = {
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
     "op": ("num_inputs",),
+    "storage": ("addr", "nbytes", "owner"),
     "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
 }  # fmt: skip
 _MAX_POOL = 1024
 _BEYOND_A_STAMP = ("_storage", "_grad_fn", "_hooks", "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_array",
                    "_grad", "_retains_grad", "_accumulator", "_output_nr", "__weakref__")  # fmt: skip
 _OBJECTS = (
-    "recorder thread Tensor Slot float int True False None simple views in plain leaf tracked untracked link_view pool "
+    "recorder thread Tensor Storage Slot float int True False None simple views in plain leaf tracked untracked link_view pool "
     "slow_apply slow_enter"
 ).split()
 
@@ -279,15 +280,35 @@ def _fill_slot(b: _Fn, slot: str, storage: str, home: str, others: str, owner: s
         b.fill(slot, f"slot.{name}", value)
 
 
+def _is_missing(b: _Fn, value: str) -> str:
+    return b.op(f"or i1 {b.same(value, 'null')}, {b.same(value, b.word('None'))}")
+
+
+def _give_pending_storage(b: _Fn) -> None:
+    """``Storage.pending()`` for a value of the trace that gets its first view."""
+    storage = b.api("PyType_GenericAlloc", "ptr", f"ptr {b.word('Storage')}", "i64 0")
+    zero = b.word("simple")  # the int 0
+    b.fill(storage, "storage.addr", zero)
+    b.fill(storage, "storage.nbytes", zero)
+    b.fill(storage, "storage.owner", b.word("None"))
+    b.set("%source", "tensor._storage", storage)
+    b.drop(storage)
+
+
 def _link_new() -> str:
     """``Recorder._link_view`` where nothing has to be made but a slot and references; 0 means: ask Python."""
     b = _Fn("link_new", "ptr %rec, ptr %node, ptr %out, ptr %source")
     slow, found, make, linked = (b.label(n) for n in ("slow", "found", "make", "linked"))
-    storage, version = b.get("%source", "tensor._storage"), b.get("%source", "tensor._vc")
-    for value in (storage, version):
-        b.leave_unless(b.op(f"and i1 {b.present(value)}, {b.differ(value, b.word('None'))}"), slow)
     window = b.get("%node", "node.window")
     b.leave_unless(b.differ(window, b.word("untracked")), slow)
+    with b.when(_is_missing(b, b.get("%source", "tensor._storage"))):
+        _give_pending_storage(b)
+    with b.when(b.same(b.get("%source", "tensor._vc"), "null")):
+        counter = b.api("PyList_New", "ptr", "i64 0")
+        b.api("PyList_Append", "i32", f"ptr {counter}", f"ptr {b.word('simple')}")  # the int 0
+        b.set("%source", "tensor._vc", counter)
+        b.drop(counter)
+    storage, version = b.get("%source", "tensor._storage"), b.get("%source", "tensor._vc")
     slots, address = b.get("%rec", "recorder._slots"), b.api("PyLong_FromVoidPtr", "ptr", f"ptr {storage}")
     known = b.api("PyDict_GetItemWithError", "ptr", f"ptr {slots}", f"ptr {address}")
     from_entry = b.block

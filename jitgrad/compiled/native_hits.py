@@ -14,6 +14,7 @@ from jitgrad.codegen.jit import KernelSource, compile_kernels
 from jitgrad.codegen.python_hits import API, BINARY, ENTRY_POINTS, REFLECTED, WORDS, module_text
 from jitgrad.events import log
 from jitgrad.ops.table import OPS, Op
+from jitgrad.runtime.buffer import Storage
 from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.inputs import IN
@@ -95,6 +96,7 @@ def _fill(words: Any) -> None:
     objects: dict[str, Any] = {
         "Tensor": tensor_class(),
         "Slot": Slot,
+        "Storage": Storage,
         "float": float,
         "int": int,
         "True": True,
@@ -121,7 +123,7 @@ def _fill(words: Any) -> None:
         words[WORDS[name]] = id(value)
     for name in API:
         words[WORDS[name]] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value
-    owners = {"tensor": tensor, "recorder": Recorder, "node": TrieNode, "op": Op, "slot": Slot}
+    owners = {"tensor": tensor, "recorder": Recorder, "node": TrieNode, "op": Op, "slot": Slot, "storage": Storage}
     for name, nr in WORDS.items():
         owner, _, slot = name.partition(".")
         if slot:

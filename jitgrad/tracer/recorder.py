@@ -275,7 +275,7 @@ class Recorder(Writes):
         if event.keeps_graph:
             self.graph.keep(node, alive, event.saves)
         self._dirty.clear()
-        if self._viewed:  # their views are windows on memory from here on
+        if self._viewed and not is_last:  # their views are windows on memory from here on
             for slot in self._viewed:
                 slot.settle()
             self._viewed.clear()
