@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from dataclasses import replace
 
 from jitgrad.codegen.gemm_emit import PACK_NBYTES, SUMS_NBYTES
 from jitgrad.codegen.gemm_spec import GemmSpec, Operand
@@ -28,6 +29,7 @@ _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _LARGE = 40e6  # multiply-adds
 _LARGE_WALK = 16e6  # the same, with A transposed: each k is another line, perhaps another page
 _WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
+_NEARLY = 1.15  # a tile that costs no more than this is not worth compiling a better one
 _LATENCY = 5  # cycles of a multiply-add, about
 _COPY_NBYTES = 256 << 10
 _PACK_ROWS = 512  # rows that share one copy of B's panel
@@ -94,9 +96,33 @@ def choose_spec(
         return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
     rows, vectors = _tile(m, n, k, _walks(a_strides, dtype.itemsize), b_unit, width, target)
     copy = b_unit != "n" or _copy_pays(m, k, abs(b_strides[1]) * dtype.itemsize)
-    return GemmSpec(
+    spec = GemmSpec(
         dtype.name, "any", b_unit, epilogue_key, rows, vectors, copy, width, target.has_fma, target.has_masks
     )
+    return spec if (rows, vectors) == _LARGE_TILE_32 else _known(spec, m, n)
+
+
+_known_tiles: dict[GemmSpec, list[Tile]] = {}  # of the specs that were chosen, under the same spec with no tile
+_MAX_KNOWN = 4096
+
+
+def _known(spec: GemmSpec, m: int, n: int) -> GemmSpec:
+    """``spec`` itself, or one that exists already and is nearly as fast: another batch size should compile nothing.
+
+    Results do not depend on the tile: each element of C is one chain of multiply-adds over k in order.
+    """
+    if len(_known_tiles) > _MAX_KNOWN:
+        _known_tiles.clear()
+    tiles = _known_tiles.setdefault(replace(spec, rows=0, vectors=0), [])
+    limits = min(m, 48), min(n, 48 * spec.width)
+    best = (spec.rows, spec.vectors)
+    enough = _NEARLY * _tile_cost(*limits, best, spec.width)
+    if best not in tiles:
+        near = [tile for tile in tiles if _tile_cost(*limits, tile, spec.width) <= enough]
+        if near:
+            return replace(spec, rows=near[0][0], vectors=near[0][1])
+        tiles.append(best)
+    return spec
 
 
 def _copy_pays(m: int, k: int, row_nbytes: int) -> bool:

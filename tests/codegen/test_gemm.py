@@ -261,3 +261,26 @@ def test_text_is_short(target: Target) -> None:
     for b_strides in ((0, 128, 1), (0, 1, 64)):
         spec = choose_spec(float32, 32, 128, 64, 1, (0, 64, 1), b_strides, "x", target)
         assert emit_gemm(spec, "kernel", _BiasRelu(1)).count("\n") < 1100
+
+
+def test_a_tile_that_exists_is_used_again_where_it_is_nearly_as_fast() -> None:
+    target = targets()[0]
+
+    def tile(m: int) -> tuple[int, int]:
+        spec = choose_spec(float32, m, 32, 20, 1, (0, 20, 1), (0, 32, 1), "tiles used again", target)
+        return spec.rows, spec.vectors
+
+    first = tile(64)
+    assert [tile(m) for m in (56, 40, 33, 64)] == [first] * 4
+
+
+def test_the_tile_does_not_change_results(rng: np.random.Generator) -> None:
+    target = targets()[0]
+    a, b = rng.standard_normal((1, 33, 20), np.float32), rng.standard_normal((1, 20, 32), np.float32)
+    spec = spec_for(a, b, target)
+    results = []
+    for rows, vectors in ((8, 1), (4, 2), (1, 1)):
+        out = np.zeros((1, 33, 32), np.float32)
+        multiply(a, b, out, target, spec=dataclasses.replace(spec, rows=rows, vectors=vectors))
+        results.append(out)
+    assert all(np.array_equal(results[0], result) for result in results)
