@@ -308,7 +308,6 @@ def _indexing() -> dict[str, list[Sample]]:
             Sample((x, i, j), ((0, 2),), lambda t, x, i, j: x[i, :, j]),
         ],
         "index3": [Sample((x, i, j, i), ((0, 1, 2),), lambda t, x, i, j, k: x[i, j, k])],
-        "one_hot": [Sample((np.array([1, 0, 3]),), (4,), lambda t, x: t.nn.functional.one_hot(x, 4))],
         "gather": [Sample((f(3, 4), ints(2, 3, low=0, high=4)), (1,), lambda t, x, i: x.gather(1, i))],
         "scatter_add": [
             Sample((f(3, 4), ints(2, 3, low=0, high=3), f(2, 3)), (0,), lambda t, x, i, s: x.scatter_add(0, i, s))
