@@ -552,7 +552,7 @@ def _as_class(tensor: Any, cls: type) -> Any:
     """A leaf of another class over the same storage."""
     if type(tensor) is cls:
         return tensor
-    out = Tensor.__new__(cls)
+    out: Tensor = Tensor.__new__(cls)
     out._aval, out._storage, out._vc = tensor._aval, tensor._storage, tensor._vc
     return out
 

@@ -44,11 +44,13 @@ _SLOTS = {
     "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
 }  # fmt: skip
 _MAX_POOL = 1024
-_BEYOND_A_STAMP = ("_storage", "_grad_fn", "_hooks", "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_array",
-                   "_grad", "_retains_grad", "_accumulator", "_output_nr", "__weakref__")  # fmt: skip
+_BEYOND_A_STAMP = (
+    "_storage _grad_fn _hooks _post_accumulate_hooks _base _vc _view_version _array _grad _retains_grad _accumulator "
+    "_output_nr __weakref__"
+).split()
 _OBJECTS = (
-    "recorder thread Tensor Storage Slot float int True False None simple views in plain leaf tracked untracked link_view pool "
-    "slow_apply slow_enter"
+    "recorder thread Tensor Storage Slot float int True False None simple views in plain leaf tracked untracked pool "
+    "link_view slow_apply slow_enter"
 ).split()
 
 WORDS: dict[str, int] = {

@@ -300,9 +300,10 @@ class Writes(Inputs):
         storage = tensor._storage
         slot = self._slots.get(id(storage))
         if slot is None:
-            # hits move a handle's value id on without a slot, so the id that has the memory is looked for
-            owner = next((v for v, known in self.buffers.items() if known is storage), vid)
-            slot = self._slots[id(storage)] = Slot(storage, ref(tensor), owner)
+            slot = self._slots[id(storage)] = Slot(storage, ref(tensor), vid)
+        if slot.owner not in self.buffers:
+            # hits move a handle's value id on, with or without a slot: look for the id that has the memory
+            slot.owner = next((v for v, known in self.buffers.items() if known is storage), slot.owner)
         return self._live().canonical(slot.owner)
 
     def forget(self, tensor: Any) -> None:
