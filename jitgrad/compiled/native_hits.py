@@ -11,7 +11,8 @@ from typing import Any
 
 from jitgrad import dispatch
 from jitgrad.codegen.jit import KernelSource, compile_kernels
-from jitgrad.codegen.python_hits import API, BINARY, ENTRY_POINTS, REFLECTED, WORDS, module_text
+from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
+from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
 from jitgrad.events import log
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
