@@ -36,6 +36,7 @@ class Config:
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
         max_trie_nodes: per compiled function; the least recently used paths go first.
         max_segment_ops: a recorded segment is run when it reaches this many operations.
+        native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
     """
 
@@ -45,6 +46,7 @@ class Config:
     cache_limit_nbytes: int = 256 << 20
     max_trie_nodes: int = 200_000
     max_segment_ops: int = 20_000
+    native_hits: bool = True
     cpu: str = ""
 
 
@@ -61,6 +63,7 @@ def _from_environment() -> Config:
         eager=env.get("JITGRAD_EAGER", "0") not in ("", "0"),
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
         cache_dir=_default_cache_dir() if cache is None else (Path(cache) if cache else None),
+        native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
         cpu=env.get("JITGRAD_CPU", ""),
     )
 

@@ -13,6 +13,7 @@ from jitgrad import dispatch
 from jitgrad.codegen.jit import KernelSource, compile_kernels
 from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
 from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
+from jitgrad.config import config
 from jitgrad.events import log
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
@@ -72,7 +73,9 @@ def slot_offset(cls: type, name: str) -> int:
 
 def install() -> None:
     """Compile the native hits and put them in place; a no-op where the interpreter is not known."""
-    if native_cell.is_installed or not is_known_interpreter() or not _slots_are_where_expected():
+    if native_cell.is_installed or not config.native_hits:
+        return
+    if not is_known_interpreter() or not _slots_are_where_expected():
         return
     kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text, is_glue=True)])[0]
     find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(kernel.address)
