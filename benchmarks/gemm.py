@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -126,10 +127,14 @@ def numpy_peer(threads: int) -> Iterator[Callable[[Shape, int], float]]:
         assert process.stdin is not None and process.stdout is not None
 
         def timed(shape: Shape, repeats: int) -> float:
+            process.send_signal(signal.SIGCONT)
             print(json.dumps([shape, repeats]), file=process.stdin, flush=True)
-            return float(process.stdout.readline())
+            seconds = float(process.stdout.readline())
+            process.send_signal(signal.SIGSTOP)  # BLAS threads go on spinning for a while, on the cores that we need
+            return seconds
 
         yield timed
+        process.send_signal(signal.SIGCONT)
         process.stdin.close()
 
 

@@ -1,1 +1,0 @@
-"""Helpers that belong to no other package."""
