@@ -64,7 +64,7 @@ class Inputs(RecorderState):
         """A second handle on a storage: the same value if the window is the same, else one more input."""
         for other in slot.live():
             if other._aval is tensor._aval and other._tid == self.tid:
-                vid = self._same_value(tensor, other._vid, kind)
+                vid = self._same_value(tensor, other, kind)
                 break
         else:
             if id(storage) in self._dirty:
@@ -73,10 +73,10 @@ class Inputs(RecorderState):
         slot.add_older(tensor)
         return vid
 
-    def _same_value(self, tensor: Any, vid: int, kind: int) -> int:
-        """The value id for another handle on a known value; a leaf of its own needs an id of its own."""
-        tensor._tid = self.tid
-        if kind == PLAIN:
+    def _same_value(self, tensor: Any, known: Any, kind: int) -> int:
+        """The value id for another handle on a known value. An id is a leaf's, or a node's, or nobody's: never two."""
+        tensor._tid, vid = self.tid, known._vid
+        if kind == PLAIN and not known._requires_grad:
             tensor._vid = vid
             return vid
         key = (_ALIAS, vid, kind)

@@ -98,10 +98,12 @@ class Writes(Inputs):
                 if other._base is not target or other._vid in self.inputs:
                     return False
                 stale.append(other)
-            elif other._requires_grad and (
-                not other.is_leaf or target._requires_grad or any(s._requires_grad for _, s in same)
-            ):
-                return False  # a value id can be one leaf's, or one node's
+            elif other._requires_grad and not other.is_leaf:
+                return False
+            elif other._requires_grad or target._requires_grad:
+                stale.append(
+                    other
+                )  # an id is a leaf's or nobody's: this handle gets its own when it is used
             else:
                 same.append((nr, other))
         for other in stale:
@@ -237,7 +239,7 @@ class Writes(Inputs):
             if storage is not None and storage.addr:
                 writes.append((self.owner_of(target, target._vid), vid))
             for handle in self._slots[id(storage)].live() if storage is not None else (target,):
-                if handle._vid in history.leaves and handle._requires_grad:
+                if handle._tid == self.tid and handle._vid in history.leaves and handle._requires_grad:
                     leaves.append((vid, history.leaves[handle._vid]))
         nodes = (
             ()
