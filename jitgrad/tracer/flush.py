@@ -32,7 +32,7 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
     roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
     here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
     saved = backend.saved_vids(history, roots) if roots else set()
-    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW}
+    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW} | history.aliases
     outputs = tuple(sorted((survivors | (saved - in_place)) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
     segment = _segment(history, outputs, writes)

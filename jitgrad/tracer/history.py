@@ -54,6 +54,7 @@ class OpEvent:
         node_rebinds: (value id, older id): written outside the graph; the tensor still has the older value's Node.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
+        is_alias: another name for the value in an input's storage: it is there when the segment has ended.
     """
 
     instr: Instr
@@ -64,9 +65,12 @@ class OpEvent:
     node_rebinds: tuple[tuple[int, int], ...] = ()
     several: bool = False
     ends_segment: bool = False
+    is_alias: bool = False
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
+        if self.is_alias:
+            history.aliases.update(self.instr.outputs)
         history.overwrite(self.overwritten)
         history.write(self.writes)
         history.leaves.update(self.leaf_rebinds)
@@ -207,6 +211,7 @@ class History:
         overwritten: values that are no longer in their storage, views of such values included.
         released: see ``BackwardEvent.released``.
         writes: owner id -> value id, pending in the open segment.
+        aliases: see ``OpEvent.is_alias``.
         moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
         nodes_from: see ``OpEvent.node_rebinds``.
@@ -226,6 +231,7 @@ class History:
     nodes_from: dict[int, int] = field(default_factory=dict)
     looked_at: set[int] = field(default_factory=set)
     moved: dict[int, int] = field(default_factory=dict)
+    aliases: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
         """The value whose Node ``vid`` has."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.errors import JitgradError
+from jitgrad.ops.aval import Aval
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.history import InputEvent, OpEvent
@@ -82,7 +83,7 @@ class Inputs(RecorderState):
         key = (_ALIAS, vid, kind)
         node = self.node.children.get(key)
         if node is None:
-            event = self._alias_event(vid, kind)
+            event = self._alias_event(vid, kind, tensor._aval)
             node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
             node.vid = event.instr.outputs[0]
         self.node = node
@@ -91,13 +92,11 @@ class Inputs(RecorderState):
         self.buffers[node.vid] = tensor._storage  # where later segments find the value
         return node.vid
 
-    def _alias_event(self, vid: int, kind: int) -> OpEvent:
-        history = self._live()
-        aval = history.aval_of(vid)
+    def _alias_event(self, vid: int, kind: int, aval: Aval) -> OpEvent:
         fresh = self.node.next_vid
         instr = self.backend.alias_instr(vid, fresh, aval)
         rebinds = ((fresh, fresh),) if kind == LEAF else ()
-        return OpEvent(instr, (instr,), leaf_rebinds=rebinds)
+        return OpEvent(instr, (instr,), leaf_rebinds=rebinds, is_alias=True)
 
     def _ids(self, inputs: tuple[Any, ...]) -> tuple[list[Any], bool]:
         """(value ids, with numbers as (value, type); whether there are numbers). Inputs that are new are entered."""
