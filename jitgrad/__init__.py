@@ -6,10 +6,18 @@ update as fused native kernels. Undecorated code is eager, and means the same.
 
 from __future__ import annotations
 
-from jitgrad import autograd, functions, nn, optim
+import sys
+from typing import TYPE_CHECKING
+
+from jitgrad import autograd, functions, nn, optim, overrides, vcpu
+from jitgrad import generator as random
+from jitgrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from jitgrad.autograd.dot import to_dot
+from jitgrad.autograd.why_none import why_none
 from jitgrad.compile import CompiledFunction, compile, eager
 from jitgrad.compiled.explain import Explanation, explain
 from jitgrad.config import config
+from jitgrad.devices import Device as device
 from jitgrad.dtypes import (
     DType,
     float32,
@@ -21,13 +29,39 @@ from jitgrad.dtypes import (
     set_default_dtype,
 )
 from jitgrad.dtypes import bool_ as bool
-from jitgrad.errors import CompileError, DeviceError, JitgradError
+from jitgrad.errors import CompileError, DeviceError, JitgradError, UnknownNameError
 from jitgrad.events import reset_stats, stats
 from jitgrad.functions import *  # noqa: F403
-from jitgrad.generator import initial_seed, manual_seed, rand, rand_like, randint, randn, randn_like, randperm
-from jitgrad.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from jitgrad.generator import (
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    randperm,
+    set_rng_state,
+)
+from jitgrad.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from jitgrad.lazy import late_names
+from jitgrad.legacy import BoolTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor
 from jitgrad.runtime.pool import get_num_threads, set_num_threads
+from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
+
+if TYPE_CHECKING:
+    from jitgrad import func, profiler, utils
+    from jitgrad.func import vmap
+    from jitgrad.serialization import load, save
 
 __version__ = "0.1.0"
 
@@ -38,17 +72,23 @@ int = int32
 long = int64
 
 __all__ = [
+    "BoolTensor",
     "CompileError",
     "CompiledFunction",
     "DType",
     "DeviceError",
+    "DoubleTensor",
     "Explanation",
+    "FloatTensor",
+    "IntTensor",
     "JitgradError",
+    "LongTensor",
     "Tensor",
     "autograd",
     "bool",
     "compile",
     "config",
+    "device",
     "double",
     "eager",
     "enable_grad",
@@ -56,21 +96,29 @@ __all__ = [
     "float",
     "float32",
     "float64",
+    "func",
     "functions",
     "get_default_dtype",
     "get_num_threads",
+    "get_rng_state",
     "inference_mode",
     "initial_seed",
     "int",
     "int32",
     "int64",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "is_grad_enabled",
+    "is_inference_mode_enabled",
     "is_tensor",
+    "load",
     "long",
     "manual_seed",
     "nn",
     "no_grad",
     "optim",
+    "overrides",
+    "profiler",
     "promote_types",
     "rand",
     "rand_like",
@@ -78,10 +126,44 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "random",
     "reset_stats",
+    "save",
     "set_default_dtype",
     "set_grad_enabled",
     "set_num_threads",
+    "set_rng_state",
+    "sparse_coo",
+    "sparse_coo_tensor",
     "stats",
+    "to_dot",
+    "utils",
+    "vcpu",
+    "vmap",
+    "why_none",
+    "strided",
     *functions.PUBLIC,
 ]
+
+
+_LATE = {
+    "func": "jitgrad.func",
+    "load": "jitgrad.serialization",
+    "profiler": "jitgrad.profiler",
+    "save": "jitgrad.serialization",
+    "serialization": "jitgrad.serialization",
+    "utils": "jitgrad.utils",
+    "vmap": "jitgrad.func",
+}
+_find_late = late_names(globals(), _LATE)
+
+
+def __getattr__(name: str) -> object:
+    """Names that are imported at their first use, Note [Lazy modules]; an error for those that nobody has."""
+    if name in _LATE:
+        return _find_late(name)
+    raise UnknownNameError(f"module {__name__!r}", name, sys.modules[__name__])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

@@ -66,7 +66,7 @@ class CompiledFunction:
         self._idle: list[Recorder] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.recorder is not None or state.eager_depth or config.eager:
+        if state.recorder is not None or state.eager_depth or config.eager or state.anomaly_enabled:
             return self.fn(*args, **kwargs)
         if self._skip:
             self._skip -= 1
@@ -80,6 +80,8 @@ class CompiledFunction:
         grad_mode = state.grad_enabled
         state.recorder = recorder
         native_cell.activate(recorder)
+        if state.saved_tensor_hooks:
+            recorder.saved_hooks_changed()
         try:
             result = self.fn(*args, **kwargs)
             recorder.flush(is_last=True)

@@ -6,24 +6,58 @@ In: an ``Op``, then its inputs (Tensors and Python numbers), then its static par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jitgrad.errors import SparseOperandError
+from jitgrad.events import bump
 from jitgrad.ops import dispatch_hook
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager import apply_eager, apply_inplace_eager, split_args
-from jitgrad.state import state
+from jitgrad.state import state, write_checks
 
-__all__ = ["apply", "apply_inplace", "apply_update"]
+__all__ = ["apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse"]
+
+
+def _no_sparse(*args: Any) -> Any:
+    raise SparseOperandError
+
+
+_apply_sparse: Callable[..., Any] = _no_sparse
+_apply_inplace_sparse: Callable[..., Any] = _no_sparse
+
+
+def install_sparse(function: Callable[..., Any], inplace: Callable[..., Any]) -> None:
+    """What to do with sparse operands, see Note [Sparse operands]; ``jitgrad.sparse`` says so at import."""
+    global _apply_sparse, _apply_inplace_sparse
+    _apply_sparse, _apply_inplace_sparse = function, inplace
 
 
 def apply(op: Op, *args: Any) -> Any:
     """Apply ``op`` to its inputs and params; returns a Tensor, or a tuple of them for several outputs."""
     recorder = state.recorder
-    if recorder is not None:
-        return recorder.apply(op, args)
+    try:
+        if recorder is not None:
+            return recorder.apply(op, args)
+        inputs, params = split_args(op, args)
+        return apply_eager(op, inputs, params)
+    except SparseOperandError:
+        pass  # and let go of the error, whose frames hold operands
+    return _apply_sparse(op, args)
+
+
+def apply_elsewhere(op: Op, *args: Any) -> Any:
+    """``apply`` for operands or results that are not on the CPU: a trace does not record it, it runs now."""
     inputs, params = split_args(op, args)
-    return apply_eager(op, inputs, params)
+    recorder = state.recorder
+    if recorder is None:
+        return apply_eager(op, inputs, params)
+    bump("fallbacks")
+    recorder.go_outside()
+    try:
+        return apply_eager(op, inputs, params)
+    finally:
+        recorder.come_inside()
 
 
 def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
@@ -32,11 +66,24 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
     Returns ``targets``. Raises what PyTorch raises for in-place forms: a result that does not fit the target's shape
     or dtype, or a leaf that requires grad while grad mode is on.
     """
+    if write_checks:
+        check_writes(targets)
     recorder = state.recorder
-    if recorder is not None:
-        return recorder.apply_inplace(op, targets, args)
-    inputs, params = split_args(op, args)
-    return apply_inplace_eager(op, targets, inputs, params)
+    try:
+        if recorder is not None:
+            return recorder.apply_inplace(op, targets, args)
+        inputs, params = split_args(op, args)
+        return apply_inplace_eager(op, targets, inputs, params)
+    except SparseOperandError:
+        pass
+    return _apply_inplace_sparse(op, targets, args)
+
+
+def check_writes(targets: Iterable[Any]) -> None:
+    """Ask everybody who may refuse a write, or must copy what it overwrites."""
+    for target in targets:
+        for check in tuple(write_checks):
+            check(target)
 
 
 def apply_update(
@@ -52,6 +99,8 @@ def apply_update(
     """
     if not rows:
         return
+    if write_checks:
+        check_writes([row[i] for row in rows for i in writes])
     recorder = state.recorder
     if recorder is not None:
         recorder.apply_update(op, rows, writes, numbers, params)

@@ -6,12 +6,19 @@ Wrong arguments raise what PyTorch raises: ``RuntimeError``, ``TypeError``, ``Va
     RuntimeError
     └── JitgradError
         ├── CompileError     a kernel could not be compiled (a bug of jitgrad: please report it)
-        └── DeviceError      a device queue was poisoned by an earlier error, or shut down
+        ├── DeviceError      a device queue was poisoned by an earlier error, or shut down
+        └── ElsewhereError   a trace met a tensor that is not on the CPU; never leaves the recorder
+    NotImplementedError
+    └── SparseOperandError   an operation asked a sparse tensor for its memory; Note [Sparse operands]
+    AttributeError
+    └── UnknownNameError     says which name was probably meant
 """
 
 from __future__ import annotations
 
-__all__ = ["CompileError", "DeviceError", "JitgradError"]
+import difflib
+
+__all__ = ["CompileError", "DeviceError", "ElsewhereError", "JitgradError", "SparseOperandError", "UnknownNameError"]
 
 
 class JitgradError(RuntimeError):
@@ -24,3 +31,28 @@ class CompileError(JitgradError):
 
 class DeviceError(JitgradError):
     """A device queue cannot take work: poisoned by an earlier error, or shut down."""
+
+
+class ElsewhereError(JitgradError):
+    """A trace met an operand that is not on the CPU. Recorders catch it and run the operation at once."""
+
+
+class SparseOperandError(NotImplementedError):
+    """An operation met a sparse tensor where it takes dense ones."""
+
+    def __init__(self) -> None:
+        super().__init__("a sparse tensor has no memory of its own; use to_dense() first")
+
+
+class UnknownNameError(AttributeError):
+    """A name that something does not have; the text says which of its names comes closest."""
+
+    def __init__(self, what: str, name: str, owner: object) -> None:
+        super().__init__(what, name)
+        self._owner = owner
+
+    def __str__(self) -> str:
+        # here, and not before: ``hasattr`` fails often, and nobody reads what it would have said
+        what, name = self.args
+        close = difflib.get_close_matches(name, [n for n in dir(self._owner) if not n.startswith("_")], 1)
+        return f"{what} has no attribute '{name}'" + (f". Did you mean: '{close[0]}'?" if close else "")

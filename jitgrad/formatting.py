@@ -6,19 +6,40 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["format_tensor"]
+from jitgrad.devices import CPU
+
+__all__ = ["format_tensor", "type_name"]
+
+_TYPE_NAMES = {
+    "float32": "FloatTensor",
+    "float64": "DoubleTensor",
+    "int32": "IntTensor",
+    "int64": "LongTensor",
+    "bool": "BoolTensor",
+}
 
 _DEFAULT_DTYPES = ("float32", "int64", "bool")
 
 
+def type_name(aval: Any) -> str:
+    """``jitgrad.FloatTensor``: dtype and device in the words of PyTorch's errors."""
+    name = _TYPE_NAMES.get(aval.dtype.name, aval.dtype.name)
+    return f"jitgrad.{name}" if aval.device is CPU else f"jitgrad.{aval.device.type}.{name}"
+
+
 def format_tensor(tensor: Any, array: Any) -> str:
-    """``tensor([1., 2.], requires_grad=True)``, summarised beyond 1000 elements."""
-    body = np.array2string(
-        array, max_line_width=80, precision=4, separator=", ", prefix="tensor(", threshold=1000, edgeitems=3
-    )
-    suffix = ""
-    if array.size == 0 and array.ndim != 1:
-        suffix += f", size={tuple(array.shape)}"
+    """``tensor([1., 2.], requires_grad=True)``, summarised beyond 1000 elements; no array: a tensor on ``meta``."""
+    suffix = "" if tensor.device is CPU else f", device='{tensor.device}'"
+    shape: tuple[int, ...] | None = tuple(tensor.shape)
+    if array is None:
+        body = "..."
+    else:
+        shape = shape if array.size == 0 and array.ndim != 1 else None
+        body = np.array2string(
+            array, max_line_width=80, precision=4, separator=", ", prefix="tensor(", threshold=1000, edgeitems=3
+        )
+    if shape is not None:
+        suffix += f", size={shape}"
     if tensor.dtype.name not in _DEFAULT_DTYPES:
         suffix += f", dtype={tensor.dtype!r}"
     grad_fn = tensor.grad_fn

@@ -1,22 +1,30 @@
 """Grad mode: whether operations join the graph.
 
-Owns: ``no_grad``, ``enable_grad``, ``set_grad_enabled``, ``inference_mode``.
+Owns: ``no_grad``, ``enable_grad``, ``set_grad_enabled``, ``inference_mode``, ``set_multithreading_enabled``.
 Must not know: tensors, the recorder's class.
 
 The mode belongs to the thread. A recorder that is active is told of each change: what it records depends on it.
+
+# Note [Inference tensors]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# A tensor made in inference mode may never take part in autograd: it cannot be written or made to require grad outside
+# the mode, nor be saved for backward. The mark is the class of its version counter (``tensor_base.InferenceVersion``),
+# which views and detached aliases share. Eagerly ``new_tensor`` sets it; what a trace computed gets it when a segment
+# ends in the mode, so entering and leaving the mode inside a step ends the segment.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import threading
+import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from jitgrad.state import state
+from jitgrad.state import modes_in_use, state
 
 __all__ = [
+    "decorate_with",
     "enable_grad",
     "inference_mode",
     "is_grad_enabled",
@@ -24,19 +32,16 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
     "set_grad_mode",
+    "set_multithreading_enabled",
 ]
-
-class _Inference(threading.local):
-    enabled: bool = False
-
-
-_inference = _Inference()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def set_grad_mode(enabled: bool) -> None:
     """Set the thread's grad mode."""
+    if modes_in_use and state.inference_mode:
+        state.pretends_grad, enabled = enabled, False
     state.grad_enabled = enabled
     recorder = state.recorder
     if recorder is not None:
@@ -44,8 +49,8 @@ def set_grad_mode(enabled: bool) -> None:
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations on this thread join the graph."""
-    return state.grad_enabled
+    """The thread's grad mode: whether its operations join the graph, but for inference mode."""
+    return state.grad_enabled or state.pretends_grad
 
 
 class _GradMode:
@@ -83,7 +88,15 @@ class _GradMode:
 
     def __call__(self, fn: F) -> F:
         """Decorate ``fn``; of a generator function, each resumption runs in the mode."""
-        decorated: F = _decorate(self._again, fn)
+        if inspect.isclass(fn):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
+        decorated: F = decorate_with(self._again, fn)
         return decorated
 
     def _again(self) -> Any:
@@ -99,23 +112,51 @@ class no_grad(_GradMode):
 
 
 class enable_grad(no_grad):
-    """Operations join the graph, also inside ``no_grad``."""
+    """Operations join the graph, also inside ``no_grad``; inside ``inference_mode`` they do not."""
 
     _mode = True
+
+    def __enter__(self) -> None:
+        if modes_in_use and state.inference_mode:
+            self._outer = (_Pretended(state.pretends_grad), self._outer)
+            state.pretends_grad = True
+        else:
+            super().__enter__()
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        before, outer = self._outer
+        if isinstance(before, _Pretended):
+            state.pretends_grad, self._outer = before.grad, outer
+        else:
+            super().__exit__(kind, error, traceback)
+
+
+class _Pretended(NamedTuple):
+    """The grad mode to go back to inside inference mode."""
+
+    grad: bool
 
 
 class set_grad_enabled(_GradMode):
     """Set the mode at once; as a context manager, restore it at the end of the block."""
 
     def __init__(self, mode: bool) -> None:
-        self._mode = bool(mode)
-        self._before = state.grad_enabled
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            )
+        self._mode = mode
+        self._before = is_grad_enabled()
         set_grad_mode(self._mode)
 
     def __enter__(self) -> None:
         self._outer = (self._before, self._outer)
         self._before = self._mode
         set_grad_mode(self._mode)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        enabled, self._outer = self._outer
+        set_grad_mode(enabled)
 
     def __call__(self, fn: F) -> F:
         """Decorate ``fn``; the mode outside stays as it was before."""
@@ -124,6 +165,9 @@ class set_grad_enabled(_GradMode):
 
     def _again(self) -> Any:
         return set_grad_enabled(self._mode)
+
+    def __repr__(self) -> str:
+        return f"jitgrad.set_grad_enabled(mode={self._mode})"
 
 
 class inference_mode(no_grad):
@@ -138,25 +182,72 @@ class inference_mode(no_grad):
         return self if isinstance(mode, bool) else self(mode)
 
     def __enter__(self) -> None:
+        _end_segment(self._flag)  # may raise: then nothing has changed
         super().__enter__()
-        self._outer = (*self._outer, _inference.enabled)
-        _inference.enabled = self._flag
+        self._outer = (*self._outer, state.inference_mode, state.pretends_grad)
+        state.pretends_grad = False
+        _set_inference_mode(self._flag)
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        enabled, outer, _inference.enabled = self._outer
-        self._outer = (enabled, outer)
-        super().__exit__(kind, error, traceback)
+        enabled, outer, before, state.pretends_grad = self._outer
+        try:
+            _end_segment(before)
+        finally:
+            _set_inference_mode(before)
+            self._outer = (enabled, outer)
+            super().__exit__(kind, error, traceback)
 
     def _again(self) -> Any:
         return inference_mode(self._flag)
 
 
+def _end_segment(enabled: bool) -> None:
+    """A segment's results are all inference tensors, or none is."""
+    if enabled is not state.inference_mode and state.recorder is not None:
+        state.recorder.flush()
+
+
+def _set_inference_mode(enabled: bool) -> None:
+    """See Note [Inference tensors]."""
+    if enabled is state.inference_mode:
+        return
+    state.inference_mode = enabled
+    if enabled:
+        modes_in_use.append("inference mode")
+    else:
+        modes_in_use.remove("inference mode")
+
+
 def is_inference_mode_enabled() -> bool:
     """Whether this thread is inside ``inference_mode``."""
-    return _inference.enabled
+    return state.inference_mode
 
 
-def _decorate(make_mode: Callable[[], Any], fn: Any) -> Any:
+class set_multithreading_enabled:
+    """Whether backward may run nodes on the threads of their devices; at once, or for a ``with`` block.
+
+    Inside ``set_multithreading_enabled(False)`` the calling thread runs every node.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self._mode, self._before = mode, state.multithreading_enabled
+        state.multithreading_enabled = mode
+
+    def __enter__(self) -> None:
+        state.multithreading_enabled = self._mode
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        state.multithreading_enabled = self._before
+
+    def __call__(self, fn: F) -> F:
+        """Decorate ``fn``; outside, everything stays as it was."""
+        state.multithreading_enabled = self._before
+        decorated: F = decorate_with(lambda: set_multithreading_enabled(self._mode), fn)
+        return decorated
+
+
+def decorate_with(make_mode: Callable[[], Any], fn: Any) -> Any:
+    """Run ``fn`` in a mode; of a generator function, each resumption."""
     if inspect.isgeneratorfunction(fn):
         return _decorate_generator(make_mode, fn)
 

@@ -1,14 +1,41 @@
-"""Per-thread state: the active recorder and the grad mode.
+"""Per-thread state: the active recorder, the grad mode, and what else a thread may have switched on.
 
-One ``threading.local`` holds both, because every operation looks at both.
+One ``threading.local`` holds it all, because every operation looks at the first two. Anomaly mode belongs to the
+process, as in PyTorch.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["State", "native_cell", "state", "switch_recorder"]
+__all__ = ["Anomaly", "State", "anomaly", "modes_in_use", "native_cell", "state", "switch_recorder", "write_checks"]
+
+
+class Anomaly:
+    """Anomaly mode, of the whole process.
+
+    Attributes:
+        enabled: nodes remember where they were made, and a node's error says so.
+        check_nan: a gradient with NaN in it is an error.
+    """
+
+    __slots__ = ("check_nan", "enabled")
+
+    def __init__(self) -> None:
+        self.enabled = False
+        self.check_nan = True
+
+
+anomaly = Anomaly()
+
+modes_in_use: list[str] = []
+"""One entry for every block that is open, on any thread, of a mode that operations must look out for (inference mode,
+saved-tensor hooks, mutation of saved tensors). Empty nearly always: hot paths test it before they look at ``state``."""
+
+write_checks: list[Callable[[Any], None]] = []
+"""Each is called with a tensor before it is written in place, and may raise. Empty nearly always."""
 
 
 class State(threading.local):
@@ -18,11 +45,30 @@ class State(threading.local):
         recorder: the ``tracer.recorder.Recorder`` of the compiled step being called, or None.
         grad_enabled: whether operations join the graph.
         eager_depth: how many ``eager()`` blocks the thread is in.
+        default_device: of new tensors; None = the CPU.
+        saved_tensor_hooks: the default hooks of tensors that Nodes save, outermost first.
+        saved_tensor_hooks_disabled: why there must be none, or None.
+        mutation_guard: who copies saved tensors before they are written, or None.
+        inference_mode: whether new tensors are inference tensors.
+        pretends_grad: what ``is_grad_enabled`` says inside inference mode, where nothing joins the graph.
+        multithreading_enabled: whether backward may use the threads of devices.
     """
 
     recorder: Any = None
     grad_enabled: bool = True
     eager_depth: int = 0
+    default_device: Any = None
+    saved_tensor_hooks: tuple[Any, ...] = ()
+    saved_tensor_hooks_disabled: str | None = None
+    mutation_guard: Any = None
+    inference_mode: bool = False
+    pretends_grad: bool = False
+    multithreading_enabled: bool = True
+
+    @property
+    def anomaly_enabled(self) -> bool:
+        """Whether ``detect_anomaly`` is on."""
+        return anomaly.enabled
 
 
 state = State()

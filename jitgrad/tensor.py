@@ -14,16 +14,19 @@ from typing import Any
 import numpy as np
 
 from jitgrad import functions
+from jitgrad.devices import CPU, META, Device
 from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.dtypes import DType, float32, float64, int32, int64
 from jitgrad.formatting import format_tensor
+from jitgrad.functions import copying
+from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import apply_eager
 from jitgrad.runtime.engine import hooks as engine_hooks
 from jitgrad.runtime.engine.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
+from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
 from jitgrad.tracer.numbers import is_number
 
 __all__ = ["Tensor", "is_tensor"]
@@ -45,9 +48,10 @@ def _operand(other: Any) -> Any:
 
 def _binary(op: Any, a: Any, b: Any) -> Any:
     """The slow half of an operator: eager, or an operand that needs a look."""
-    a, b = _operand(a), _operand(b)
-    if a is NotImplemented or b is NotImplemented:
-        return NotImplemented
+    if not (type(a) is type(b) is Tensor):
+        a, b = _operand(a), _operand(b)
+        if a is NotImplemented or b is NotImplemented:
+            return NotImplemented
     recorder = state.recorder
     return apply_eager(op, (a, b), ()) if recorder is None else recorder.apply(op, (a, b))
 
@@ -210,22 +214,27 @@ class Tensor(TensorBase):
 
     @property
     def dtype(self) -> DType:
+        """Type of the elements."""
         return self._aval.dtype
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self._aval.shape)
 
     @property
-    def device(self) -> str:
-        return "cpu"
+    def device(self) -> Device:
+        """Where the data are."""
+        return self._aval.device
 
     @property
     def itemsize(self) -> int:
+        """Bytes per element."""
         return self._aval.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self._aval.nbytes
 
     def size(self, dim: int | None = None) -> Any:
@@ -239,14 +248,17 @@ class Tensor(TensorBase):
         return shape[dim]
 
     def dim(self) -> int:
+        """Number of dimensions."""
         return len(self._aval.shape)
 
     def numel(self) -> int:
+        """Number of elements."""
         return self._aval.numel
 
     nelement = numel
 
     def element_size(self) -> int:
+        """Bytes per element."""
         return self._aval.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
@@ -254,12 +266,15 @@ class Tensor(TensorBase):
         return self._aval.stride if dim is None else self._aval.stride[dim]
 
     def storage_offset(self) -> int:
+        """Elements before the first one, in the storage."""
         return self._aval.offset
 
     def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order, without gaps."""
         return self._aval.is_contiguous
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating one."""
         return self._aval.dtype.is_floating_point
 
     def data_ptr(self) -> int:
@@ -270,6 +285,7 @@ class Tensor(TensorBase):
     # autograd
     @property
     def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded; of a view, also because of its base."""
         return self._requires_grad or (self._base is not None and view_requires_grad(self))
 
     @requires_grad.setter
@@ -280,6 +296,8 @@ class Tensor(TensorBase):
         """Make this leaf part of the graph (or not). RuntimeError for non-leaves and non-floating dtypes."""
         if requires_grad and not self._aval.dtype.is_floating_point:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if requires_grad and inference_tensors and not state.inference_mode and self.is_inference():
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if not self.is_leaf and not requires_grad:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
@@ -310,16 +328,25 @@ class Tensor(TensorBase):
 
     def _check_grad(self, value: Any) -> None:
         if not isinstance(value, TensorBase):
-            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of {type(value).__name__!r}")
+            kind = type(value).__name__
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {kind}")
         if value is self:
             raise RuntimeError("can't assign Variable as its own grad")
         if value._aval.shape != self._aval.shape:
             raise RuntimeError(
-                f"assigned grad has data of a different size: expected {list(self.shape)}, "
-                f"got {list(value._aval.shape)}"
+                f"attempting to assign a gradient of size '{list(value._aval.shape)}' to a tensor of size "
+                f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
             )
         if value._aval.dtype is not self._aval.dtype:
-            raise RuntimeError(f"assigned grad has data of a different type: {value._aval.dtype}, not {self.dtype}")
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{value._aval.dtype}' to a tensor with dtype "
+                f"'{self.dtype}'. Please ensure that the gradient and the tensor have the same dtype"
+            )
+        if value._aval.device is not self._aval.device:
+            raise RuntimeError(
+                f"attempting to assign a gradient with device type '{value.device}' to a tensor with device type "
+                f"'{self.device}'. Please ensure that the gradient and the tensor are on the same device"
+            )
 
     @property
     def grad_fn(self) -> Any:
@@ -335,15 +362,29 @@ class Tensor(TensorBase):
 
     @property
     def is_leaf(self) -> bool:
-        return not self.requires_grad or (self._grad_fn is None and self._graph is None)
+        """Whether no operation of a graph made this tensor: ``backward()`` stops here."""
+        if not self.requires_grad:
+            return True
+        if self._base is not None and (self._graph is None or self._creation_meta is not None):
+            return current_grad_fn(self) is None and self._graph is None
+        return self._grad_fn is None and self._graph is None
 
     @property
     def output_nr(self) -> int:
+        """Which output of ``grad_fn`` this is."""
         return self._output_nr
 
     @property
     def _version(self) -> int:
+        if inference_tensors and self.is_inference():
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._vc[0]
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        if state.recorder is not None:
+            self._sync()
+        return is_inference(self)
 
     def _is_view(self) -> bool:
         return self._base is not None
@@ -379,7 +420,7 @@ class Tensor(TensorBase):
 
     def register_hook(self, hook: Any) -> Any:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed; what it returns replaces it."""
-        if not self._requires_grad:
+        if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         self._touch_hooks()
         return engine_hooks.register_tensor_hook(self, hook)
@@ -392,7 +433,7 @@ class Tensor(TensorBase):
 
     def retain_grad(self) -> None:
         """Keep the gradient of this non-leaf in ``.grad``."""
-        if not self._requires_grad:
+        if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if not self.is_leaf:
             self._touch_hooks()
@@ -406,39 +447,12 @@ class Tensor(TensorBase):
 
     @property
     def retains_grad(self) -> bool:
+        """Whether ``backward()`` keeps the gradient of this tensor, which is no leaf."""
         return bool(self._retains_grad)
 
     def detach(self) -> Tensor:
         """A view of the same storage outside the graph; shares the version counter."""
         return apply(_DETACH, self)
-
-    def detach_(self) -> Tensor:
-        """Take this tensor out of its graph, in place. RuntimeError for views."""
-        if self._base is not None:
-            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
-        recorder = state.recorder
-        if recorder is not None:
-            recorder.set_requires_grad(self, False)
-        self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
-        return self
-
-    @property
-    def data(self) -> Tensor:
-        """The same storage outside the graph, with a version counter of its own."""
-        out = apply(_DETACH, self)
-        out._vc = [0]
-        return out
-
-    @data.setter
-    def data(self, value: Tensor) -> None:
-        if value.dtype is not self.dtype:
-            raise RuntimeError(f"cannot assign data of dtype {value.dtype} to a tensor of dtype {self.dtype}")
-        self._sync()
-        value._sync()
-        recorder = state.recorder
-        if recorder is not None:
-            recorder.forget(self)
-        self._aval, self._storage, self._array = value._aval, value._storage, value._array
 
     # to Python and NumPy
     def _sync(self) -> None:
@@ -455,15 +469,19 @@ class Tensor(TensorBase):
             self._sync()
         array = self._array
         if array is None:
-            array = self._array = self._storage.array(self._aval)
+            array = self._storage.array(self._aval)
+            if self._aval.device is CPU:  # others must wait at every look
+                self._array = array
         return array
 
     def numpy(self, *, force: bool = False) -> Any:
         """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, unless ``force``."""
-        if self._requires_grad and not force:
+        if not force and self.requires_grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
+        if self._aval.device is not CPU:
+            return numpy_elsewhere(self, force)
         recorder = state.recorder
         if recorder is not None:
             recorder.flush()  # whoever has the memory may write to it: what was recorded so far must have read it
@@ -479,6 +497,8 @@ class Tensor(TensorBase):
         """The value of a one-element tensor as a Python number; RuntimeError for any other size."""
         if self._aval.numel != 1:
             raise RuntimeError(f"a Tensor with {self._aval.numel} elements cannot be converted to Scalar")
+        if self._aval.device is META:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
         return self._ndarray().item()
 
     def tolist(self) -> Any:
@@ -506,61 +526,26 @@ class Tensor(TensorBase):
         return format(self.item(), spec) if self._aval.numel == 1 and spec else str(self)
 
     def __repr__(self) -> str:
-        return format_tensor(self, self._ndarray())
+        return format_tensor(self, None if self._aval.device is META else self._ndarray())
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user support the deepcopy protocol at the moment"
-            )
-        copy = self._copy_of_data()
-        copy._requires_grad = self._requires_grad
-        memo[id(self)] = copy
-        if self._grad is not None:
-            copy._grad = self._grad.__deepcopy__(memo)
-        return copy
-
-    def _copy_of_data(self) -> Any:
-        copy = functions.clone(self.detach())
-        copy._sync()
-        copy = _as_class(copy, type(self))
-        if hasattr(self, "__dict__"):
-            copy.__dict__.update(self.__dict__)
-        return copy
-
-    def __reduce__(self) -> Any:
-        return (_rebuild, (type(self), np.array(self._ndarray()), self._requires_grad))
+    __copy__, __deepcopy__, __reduce__ = copying.shallow_copy, copying.deep_copy, copying.reduce
 
     # dtypes
     def float(self) -> Tensor:
-        return functions.to(self, float32)
+        """As float32."""
+        return to(self, float32)
 
     def double(self) -> Tensor:
-        return functions.to(self, float64)
+        """As float64."""
+        return to(self, float64)
 
     def long(self) -> Tensor:
-        return functions.to(self, int64)
+        """As int64."""
+        return to(self, int64)
 
     def int(self) -> Tensor:
-        return functions.to(self, int32)
-
-    def cpu(self) -> Tensor:
-        return self
-
-
-def _as_class(tensor: Any, cls: type) -> Any:
-    """A leaf of another class over the same storage."""
-    if type(tensor) is cls:
-        return tensor
-    out: Tensor = Tensor.__new__(cls)
-    out._aval, out._storage, out._vc = tensor._aval, tensor._storage, tensor._vc
-    return out
-
-
-def _rebuild(cls: type, array: Any, requires_grad: bool) -> Any:
-    out = _as_class(functions.from_array_copy(array), cls)
-    out._requires_grad = requires_grad
-    return out
+        """As int32."""
+        return to(self, int32)
 
 
 def is_tensor(obj: Any) -> bool:

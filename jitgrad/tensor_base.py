@@ -16,11 +16,25 @@ Must not know: operations, the engine, the tracer (they know this class).
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
+from jitgrad.errors import UnknownNameError
 from jitgrad.ops.aval import Aval
+from jitgrad.state import modes_in_use, state, write_checks
 
-__all__ = ["TensorBase", "install_tensor_class", "new_tensor", "tensor_class"]
+__all__ = [
+    "InferenceVersion",
+    "TensorBase",
+    "inference_tensors",
+    "install_storage",
+    "install_tensor_class",
+    "is_inference",
+    "new_tensor",
+    "new_version",
+    "tensor_class",
+]
 
 _DEFAULTS: dict[str, Any] = {
     "_storage": None,
@@ -35,6 +49,7 @@ _DEFAULTS: dict[str, Any] = {
     "_retains_grad": False,
     "_accumulator": None,
     "_view_version": None,
+    "_creation_meta": None,
     "_tid": 0,
     "_vid": -1,
     "_graph": None,
@@ -45,19 +60,24 @@ class TensorBase:
     """The state of a tensor.
 
     Attributes:
+        is_sparse: True of ``sparse.SparseTensor``, which has no storage.
         _aval: shape, dtype, stride, offset.
-        _storage: the ``runtime.buffer.Storage``; None while pending, see Note [Tensor handles].
+        _storage: the ``runtime.buffer.Storage``; None while pending, see Note [Tensor handles]; made on demand for
+            results of eager operations, which have an ``_array``.
         _array: cached NumPy view of the storage, or None.
         _requires_grad, _grad, _grad_fn, _output_nr, _accumulator (weak), _hooks, _post_accumulate_hooks, _retains_grad:
             autograd state, as in PyTorch.
         _base: the tensor this is a view of (never itself a view), or None.
         _vc: one-element list with the version; views and ``detach()`` share it, ``.data`` does not.
         _view_version: for a view in the graph, the version its ``_grad_fn`` belongs to.
+        _creation_meta: for a view in the graph, why it must not be written; see ``engine/creation_meta.py``.
         _tid, _vid: the trace's stamp.
         _graph: where an escaped result of a trace finds its graph, built on demand.
     """
 
     __slots__ = (*_DEFAULTS, "__weakref__", "_aval", "_vc")  # no __dict__: a handle is made for every operation
+
+    is_sparse = False
 
     _aval: Aval
     _vc: list[int]
@@ -73,6 +93,7 @@ class TensorBase:
     _retains_grad: bool
     _accumulator: Any
     _view_version: Any
+    _creation_meta: Any
     _tid: int
     _vid: int
     _graph: Any
@@ -81,6 +102,8 @@ class TensorBase:
         if name in _DEFAULTS:
             # remember it: the next look is a plain slot access
             default = _DEFAULTS[name]
+            if name == "_storage" and self._array is not None:
+                return _storage_on_demand(self)
             setattr(self, name, default)
             return default
         if name == "_vc":
@@ -89,7 +112,62 @@ class TensorBase:
         if hasattr(type(self), name):
             # a property raised AttributeError, and Python came here with the property's name instead
             raise RuntimeError(f"internal error in Tensor.{name}")
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise UnknownNameError(f"'{type(self).__name__}' object", name, type(self))
+
+
+_storage_lock = threading.Lock()
+_make_storage: list[Callable[[Any], Any]] = []
+
+
+def _storage_on_demand(tensor: TensorBase) -> Any:
+    """Eager results have an array at first; few are ever asked for their storage. Two threads must get the same one."""
+    with _storage_lock:
+        try:
+            return object.__getattribute__(tensor, "_storage")
+        except AttributeError:
+            tensor._storage = storage = _make_storage[0](tensor._array)
+            return storage
+
+
+def install_storage(make: Callable[[Any], Any]) -> None:
+    """Let ``make(array)`` give eager results their storages. ``runtime/buffer.py`` calls it once."""
+    _make_storage[:] = [make]
+
+
+class InferenceVersion(list[int]):
+    """The version counter of an inference tensor: nobody may rely on it.
+
+    Its class is the tensor's mark, so that views and detached aliases, which share counters, are marked with it.
+    """
+
+    __slots__ = ()
+
+
+inference_tensors: list[bool] = []
+"""Not empty once an inference tensor has been made: those who must refuse one look here first."""
+
+
+def is_inference(tensor: Any) -> bool:
+    """Whether a tensor was made in inference mode."""
+    return type(tensor._vc) is InferenceVersion
+
+
+def _check_inference_write(tensor: Any) -> None:
+    if is_inference(tensor) and not state.inference_mode:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update. See https://github.com/pytorch/rfcs/pull/17 for more details."
+        )
+
+
+def new_version() -> list[int]:
+    """The version counter of a new tensor; in inference mode it says so."""
+    if not state.inference_mode:
+        return [0]
+    if not inference_tensors:
+        inference_tensors.append(True)
+        write_checks.append(_check_inference_write)
+    return InferenceVersion((0,))
 
 
 _class: list[type[TensorBase]] = [TensorBase]
@@ -113,4 +191,6 @@ def new_tensor(aval: Aval, storage: Any, array: Any = None) -> Any:
     out._storage = storage
     if array is not None:
         out._array = array
+    if modes_in_use and state.inference_mode:
+        out._vc = new_version()
     return out

@@ -1,25 +1,21 @@
-"""Random programs: statements over tensors, calls that differ in what a key of the trie must hold, and their inputs.
+"""Programs of the fuzzer: statements, and calls that differ in what a key of the trie must hold; as data and as Python.
 
-Owns: ``Call``, ``Program``, ``Inputs``, ``generate``. Must not know: how programs are run and compared (``fuzz``).
+Owns: ``Call``, ``Program`` (its step, its inputs, its script). Must not know: how programs are drawn
+(``fuzz_statements``), or run and compared (``fuzz``).
+
+Everything a program does is text over two names, ``lib`` (jitgrad or torch) and ``s`` (the state that lives on between
+calls): what the fuzzer runs is what a printed script runs.
 """
 
 from __future__ import annotations
 
-import random
 import re
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-import jitgrad
-
-__all__ = ["Call", "Inputs", "Program", "generate"]
-
-
-# ---- programs -------------------------------------------------------------------------------------------------
+__all__ = ["CHOICES", "Call", "Program"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,9 @@ class Call:
         layout: strides of ``x0``.
         alias: what ``x1`` is.
         x0_grad, p1_grad: ``requires_grad``.
+        p1: whether the parameter is the one of the call before, or what kind of new leaf.
+        outer: what ``y0`` is: a tensor that may come with a graph from outside the step.
+        hooks: what happens to hooks on the parameters before the call.
         grads: what happens to the parameters' ``.grad`` before the call.
         a0, a1, n0: numbers and a loop's length.
         keep: names of the values that are returned.
@@ -45,13 +44,16 @@ class Call:
     alias: str = "none"
     x0_grad: bool = False
     p1_grad: bool = True
+    p1: str = "keep"
+    outer: str = "none"
+    hooks: str = "none"
     grads: str = "keep"
     a0: Any = 0.5
     a1: Any = 2
     n0: int = 2
     keep: tuple[str, ...] = ()
     grad_mode: bool = True
-    after: int = 0
+    after: Any = 0
 
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -61,13 +63,123 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "alias": ("none", "x0", "detached", "row", "parameter", "parameter detached"),
     "x0_grad": (False, True),
     "p1_grad": (True, True, False),
+    "p1": ("keep", "keep", "new", "float32", "short", "window"),
+    "outer": ("none", "leaf", "row of p0", "twice p1", "deep", "hooked", "detached p0"),
+    "hooks": ("none", "tensor", "replacing", "post accumulate", "remove", "tensor on p1"),
     "grads": ("keep", "keep", "none", "zeros", "shared"),
     "a0": (0.5, 0.25, -1.5, 0.0, -0.0, 2),
     "a1": (2, 3, -1, 1.0, 1, 0.1),
     "n0": (0, 1, 2, 3),
     "grad_mode": (True, True, True, False),
-    "after": (0, 1, 2),
+    "after": (0, 1, 2, "once", "twice", "gradients", "written"),
 }
+
+_TENSORS = "[r for r in results if hasattr(r, 'requires_grad') and r.requires_grad]"
+_AFTER = {
+    0: "",
+    1: f"for r in {_TENSORS}: r.sum().backward(retain_graph=True)",
+    2: f"for r in {_TENSORS} * 2: r.sum().backward(retain_graph=True)",
+    "once": f"for r in {_TENSORS}: r.sum().backward()",
+    "twice": f"for r in {_TENSORS}:\n    (r * r).sum().backward()\n    r.sum().backward()",
+    "gradients": f"for r in {_TENSORS}:\n"
+    "    g = lib.autograd.grad((r * r).sum(), s.p0, create_graph=True, allow_unused=True)[0]\n"
+    "    if g is not None and g.requires_grad: g.sum().backward(retain_graph=True)",
+    "written": f"for r in {_TENSORS}:\n    t = r * 2\n    t.mul_(r)\n    t.sum().backward(retain_graph=True)",
+}  # fmt: skip
+_HOOKS = {
+    "none": (),
+    "tensor": ("s.handles.append(s.p0.register_hook(lambda g: s.log.append(('call', float(g.sum())))))",),
+    "tensor on p1": ("if s.p1.requires_grad: s.handles.append(s.p1.register_hook(lambda g: s.log.append(g * 1)))",),
+    "replacing": ("s.handles.append(s.p0.register_hook(lambda g: g * 0.5))",),
+    "post accumulate": (
+        "s.handles.append(s.p0.register_post_accumulate_grad_hook(lambda p: s.log.append(float(p.grad.sum()))))",
+    ),
+    "remove": ("if s.handles: s.handles.pop().remove()",),
+}
+_OUTER = {
+    "none": "s.y0 = lib.tensor({y}, dtype=lib.float64)",
+    "leaf": "s.y0 = lib.tensor({y}, dtype=lib.float64).requires_grad_()",
+    "row of p0": "s.y0 = s.p0[1]",
+    "twice p1": "s.y0 = s.p1 * 2",
+    "deep": "s.y0 = (s.p0 @ s.p0.sin()).tanh()[2]",
+    "hooked": "s.y0 = s.p0[0] * 3; s.y0.register_hook(lambda g: s.log.append(('outer', float(g.sum()))))",
+    "detached p0": "s.y0 = s.p0.detach()[2]",
+}
+_LAYOUTS = {
+    "plain": ((0, 4), ""),
+    "transposed": ((4, 0), ".t()"),
+    "offset": ((1, 4), "[1:]"),
+    "strided": ((0, 8), "[:, ::2]"),
+    "expanded": ((1, 4), ".expand({rows}, 4)"),
+}
+_ALIASES = {
+    "x0": "s.x1 = s.x0",
+    "detached": "s.x1 = s.x0.detach()",
+    "row": "s.x1 = s.x0[0]",
+    "parameter": "s.x1 = s.p1",
+    "parameter detached": "s.x1 = s.p1.detach()",
+}
+_WINDOWS = "s.windows = [s.p0.detach().numpy(), s.p1.detach().numpy()]"
+_OPTIMIZERS = {
+    "s.sgd": "s.sgd = lib.optim.SGD([s.p0, s.p1], lr=0.1)",
+    "s.momentum": "s.momentum = lib.optim.SGD([s.p0, s.p1], lr=0.05, momentum=0.9, weight_decay=0.01)",
+    "s.adam": "s.adam = lib.optim.Adam([s.p0, s.p1], lr=0.1)",
+}
+
+
+def _literal(rng: Any, *shape: int) -> str:
+    array = (rng.normal(size=shape) * 0.5).round(3)
+    text = str(array.tolist())
+    return text if array.size else f"np.zeros({shape})"
+
+
+def _prepare_p1(call: Call, rng: Any) -> list[str]:
+    """The parameter of the call before, or a new one."""
+    length = {"short": 1, "window": 6}.get(call.p1, 4)
+    text = _literal(rng, length)
+    made = {
+        "keep": [],
+        "new": [f"s.p1 = lib.tensor({text}, dtype=lib.float64)", _WINDOWS],
+        "float32": [f"s.p1 = lib.tensor({text}, dtype=lib.float32)", _WINDOWS],
+        "short": [f"s.p1 = lib.tensor({text}, dtype=lib.float64)", _WINDOWS],
+        "window": [f"s.p1 = lib.tensor({text}, dtype=lib.float64)[1:5].detach()", _WINDOWS],
+    }[call.p1]
+    return [*made, f"s.p1.requires_grad_({call.p1_grad})"]
+
+
+def _prepare_grads(call: Call) -> list[str]:
+    lines = {
+        "keep": [],
+        "none": ["s.p0.grad = None", "s.p1.grad = None"],
+        "zeros": [f"s.{p}.grad = lib.zeros(*s.{p}.shape, dtype=s.{p}.dtype)" for p in ("p0", "p1")],
+        "shared": ["s.p1.grad = lib.ones(4, 4, dtype=s.p1.dtype)[1][:s.p1.shape[0]]"],
+    }
+    return lines[call.grads]
+
+
+def _prepare(call: Call, nr: int, seed: int) -> list[str]:
+    """What a call needs; its numbers do not depend on what was called before."""
+    rng = np.random.default_rng(seed + 100 * nr)
+    (more, columns), view = _LAYOUTS[call.layout]
+    rows = {"transposed": 4, "expanded": 1}.get(call.layout, call.batch + more)
+    columns = call.batch if call.layout == "transposed" else columns
+    text = f"lib.tensor({_literal(rng, rows, columns)}, dtype=lib.{call.dtype})" + view.format(rows=call.batch)
+    lines = [
+        f"s.a0, s.a1, s.n0, s.keep = {call.a0!r}, {call.a1!r}, {call.n0!r}, {call.keep!r}",
+        f"s.x0 = {text}",
+    ]
+    if call.x0_grad and call.layout == "plain":
+        lines.append("s.x0.requires_grad_()")
+    lines += _prepare_p1(call, rng)
+    is_plain = call.alias == "none" or (call.alias == "row" and not call.batch)
+    lines.append(
+        f"s.x1 = lib.tensor({_literal(rng, 4)}, dtype=lib.{call.dtype})" if is_plain else _ALIASES[call.alias]
+    )
+    lines.append(f"s.i0 = lib.tensor({rng.integers(0, max(call.batch, 1), size=3).tolist()}, dtype=lib.int64)")
+    lines += _prepare_grads(call)
+    lines += _HOOKS[call.hooks]
+    lines.append(_OUTER[call.outer].format(y=_literal(rng, 4)))
+    return lines
 
 
 @dataclass(frozen=True)
@@ -87,6 +199,41 @@ class Program:
         body.append(f"return out + [v for k, v in [{result}] if k in s.keep]")
         return "def step(lib, s):\n    out = []\n" + "".join(f"    {line}\n" for line in body)
 
+    def setup(self) -> str:
+        """Python that makes what lives on between calls."""
+        rng = np.random.default_rng(self.seed)
+        lines = [
+            "s.log, s.handles = [], []",
+            f"s.p0 = lib.tensor({_literal(rng, 4, 4)}, dtype=lib.float64).requires_grad_()",
+            f"s.p1 = lib.tensor({_literal(rng, 4)}, dtype=lib.float64).requires_grad_()",
+            _WINDOWS,
+        ]
+        lines += [line for name, line in _OPTIMIZERS.items() if name in self.source]
+        return "\n".join(lines)
+
+    def prepare(self, nr: int) -> str:
+        """Python that makes the inputs of a call."""
+        return "\n".join(_prepare(self.calls[nr], nr, self.seed))
+
+    def call(self, nr: int) -> str:
+        """Python that calls ``step`` and uses the results."""
+        call = self.calls[nr]
+        # a compiled step gives the caller's grad mode back, even if the step changes it for good
+        return f"with lib.set_grad_enabled({call.grad_mode}): results = step(lib, s)\n{_AFTER[call.after]}"
+
+    @property
+    def script(self) -> str:
+        """The program on its own, to paste into an issue."""
+        used = set(re.findall(r"\bs\.\w+", self.source)) | {"s.p0", "s.p1"}
+        lines = ["s = SimpleNamespace()", *self.setup().splitlines()]
+        for nr in range(len(self.calls)):
+            prepared = self.prepare(nr).splitlines()
+            used |= {n for line in prepared if _assigned(line) & used for n in re.findall(r"\bs\.\w+", line)}
+            lines += [f"# call {nr}", *(line for line in prepared if _assigned(line) & used)]
+            lines += [*self.call(nr).splitlines(), "show(results, s)"]
+        body = "".join(f"    {line}\n" for line in lines if line and line != _WINDOWS)
+        return _SCRIPT.format(step=self.source, body=body)
+
     def __str__(self) -> str:
         calls = "".join(f"    {_call_text(c)},\n" for c in self.calls)
         comment = "".join(f"# {line}\n" for line in self.source.splitlines())
@@ -97,265 +244,35 @@ class Program:
         )
 
 
+_SCRIPT = '''import jitgrad as lib  # or: import torch as lib; lib.compile = lambda step: step
+from types import SimpleNamespace
+
+import numpy as np
+
+
+{step}
+
+def show(results, s):
+    print(results, "log:", s.log, "gradients:", s.p0.grad, s.p1.grad)
+
+
+def main(step):
+{body}
+
+main(step)
+print("compiled")
+compiled = lib.compile(step)
+main(compiled)
+main(compiled)
+'''
+
+
+def _assigned(line: str) -> set[str]:
+    """The attributes of ``s`` that a line makes or changes."""
+    target = line.split(" = ")[0]
+    return set(re.findall(r"\bs\.\w+", target))
+
+
 def _call_text(call: Call) -> str:
     changed = [f"{f.name}={getattr(call, f.name)!r}" for f in fields(Call) if getattr(call, f.name) != f.default]
     return f"Call({', '.join(changed)})"
-
-
-class Inputs:
-    """The state of one run: parameters live on between calls, the rest is made for each."""
-
-    def __init__(self, lib: Any, seed: int) -> None:
-        self.lib = lib
-        self.seed = seed
-        rng = np.random.default_rng(seed)
-        self.p0 = lib.tensor(rng.normal(size=(4, 4)) * 0.5, dtype=lib.float64).requires_grad_()
-        self.p1 = lib.tensor(rng.normal(size=4) * 0.5, dtype=lib.float64).requires_grad_()
-        self.windows = [self.p0.detach().numpy(), self.p1.detach().numpy()]
-
-    def prepare(self, call: Call, nr: int) -> None:
-        """What the call needs; its numbers do not depend on what was called before."""
-        lib, rng = self.lib, np.random.default_rng(self.seed + 100 * nr)
-        dtype = getattr(lib, call.dtype)
-        self.a0, self.a1, self.n0, self.keep = call.a0, call.a1, call.n0, call.keep
-        self.x0 = _laid_out(lib, call, dtype, rng)
-        self.p1.requires_grad_(call.p1_grad)
-        if call.x0_grad and call.layout == "plain":
-            self.x0.requires_grad_()
-        self.x1 = self._second(call, lib.tensor(rng.normal(size=4) * 0.5, dtype=dtype))
-        self.i0 = lib.tensor(rng.integers(0, max(call.batch, 1), size=3), dtype=lib.int64)
-        for p in (self.p0, self.p1):
-            if call.grads == "none":
-                p.grad = None
-            elif call.grads == "zeros":
-                p.grad = lib.zeros(*p.shape, dtype=p.dtype)
-        if call.grads == "shared":
-            self.p1.grad = lib.ones(4, 4, dtype=lib.float64)[1]
-
-    def _second(self, call: Call, plain: Any) -> Any:
-        makers: dict[str, Callable[[], Any]] = {
-            "none": lambda: plain,
-            "x0": lambda: self.x0,
-            "detached": lambda: self.x0.detach(),
-            "row": lambda: self.x0[0] if call.batch else plain,
-            "parameter": lambda: self.p1,
-            "parameter detached": lambda: self.p1.detach(),
-        }
-        return makers[call.alias]()
-
-
-def _laid_out(lib: Any, call: Call, dtype: Any, rng: Any) -> Any:
-    rows = call.batch
-    makers: dict[str, Callable[[], Any]] = {
-        "plain": lambda: lib.tensor(rng.normal(size=(rows, 4)), dtype=dtype),
-        "transposed": lambda: lib.tensor(rng.normal(size=(4, rows)), dtype=dtype).t(),
-        "offset": lambda: lib.tensor(rng.normal(size=(rows + 1, 4)), dtype=dtype)[1:],
-        "strided": lambda: lib.tensor(rng.normal(size=(rows, 8)), dtype=dtype)[:, ::2],
-        "expanded": lambda: lib.tensor(rng.normal(size=(1, 4)), dtype=dtype).expand(rows, 4),
-    }
-    return makers[call.layout]()
-
-
-# ---- generating -----------------------------------------------------------------------------------------------
-
-UNARY = "tanh sin cos sigmoid relu abs neg square erf".split()
-REDUCTIONS = ("sum()", "sum(0)", "mean(-1, keepdim=True)", "amax(0)", "logsumexp(-1)", "softmax(-1)", "cumsum(0)",
-              "mean()", "sum(-1)", "argmax()", "max()", "norm()")  # fmt: skip
-VIEWS = (".transpose(0, -1)", "[1:]", "[..., :2]", "[0]", ".unsqueeze(0)", ".reshape(-1)", "[::2]", ".detach()",
-         ".view(-1)", ".flip(0)", ".squeeze()", "[None]", ".t()", ".clone()", ".contiguous()", "[-1]", "[:, 1]",
-         ".double()", ".to(lib.float32)", "[s.i0]", ".diagonal()")  # fmt: skip
-NUMBERS = ("2", "0.5", "-1.5", "s.a0", "s.a1", "1", "1.0", "-0.0", "3", "s.a0 * 2", "s.n0")
-GUARD = "if {p}.grad is not None: "
-
-
-class Generator:
-    """Draws statements; a statement that does not run eagerly on the first call's inputs is drawn again."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.seed = seed
-        self.names = ["s.x0", "s.x1", "s.p0", "s.p1"]
-        self.count = 0
-
-    def program(self) -> Program:
-        self.scope: dict[str, Any] = {"lib": jitgrad, "s": Inputs(jitgrad, self.seed), "out": []}
-        first = Call()
-        self.scope["s"].prepare(first, 0)
-        statements: list[str] = []
-        wanted = self.rng.randint(3, 14)
-        for _ in range(wanted * 4):
-            if len(statements) == wanted:
-                break
-            text = self.statement()
-            if self._runs(text) or (len(statements) > 2 and self.rng.random() < 0.01):
-                statements.append(text)
-                self.names += [n for n in re.findall(r"^(v\d+) = ", text, re.M) if n not in self.names]
-        return Program(tuple(statements), self._calls(first), self.seed)
-
-    def _runs(self, text: str) -> bool:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            try:
-                exec(text, self.scope)
-            except Exception:
-                return False
-        return True
-
-    def _calls(self, first: Call) -> tuple[Call, ...]:
-        values = [n for n in self.names if n.startswith("v")]
-        call = replace(first, keep=self._kept(values))
-        calls = [call]
-        for _ in range(self.rng.randint(2, 5)):
-            if self.rng.random() < 0.75:
-                for name in self.rng.sample([*CHOICES, "keep"], self.rng.randint(1, 2)):
-                    value = self._kept(values) if name == "keep" else self.rng.choice(CHOICES[name])
-                    call = replace(call, **{name: value})
-            elif self.rng.random() < 0.5:
-                call = calls[0]
-            calls.append(call)
-        return tuple(calls)
-
-    def _kept(self, values: list[str]) -> tuple[str, ...]:
-        return tuple(v for v in values[-6:] if self.rng.random() < 0.5)
-
-    # -- statements
-
-    def statement(self) -> str:
-        kinds, weights = zip(*STATEMENTS, strict=True)
-        return str(self.rng.choices(kinds, weights)[0](self))
-
-    def any(self) -> str:
-        """A name in scope, more often a late one."""
-        return self.rng.choice(self.names[-4:]) if self.rng.random() < 0.6 else self.rng.choice(self.names)
-
-    def temporary(self) -> str:
-        return self.rng.choice([n for n in self.names if n.startswith("v")] or ["v0"])
-
-    def parameter(self) -> str:
-        return self.rng.choice(("s.p0", "s.p1"))
-
-    def number(self) -> str:
-        return self.rng.choice(NUMBERS)
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"v{self.count}"
-
-    def pick(self, *options: str) -> str:
-        return self.rng.choice(options)
-
-    def value(self) -> str:
-        """An expression."""
-        a, b, k = self.any(), self.any(), self.number()
-        return self.pick(
-            f"{a}.{self.rng.choice(UNARY)}()", f"{a}.tanh().exp()", f"{a} + {b}", f"{a} * {b}", f"{a} - {b}",
-            f"{a} / ({b} * {b} + 1)", f"{a} * {k}", f"{k} - {a}", f"{a} + {k}", f"{a} / 3", f"{a} ** 2",
-            f"lib.maximum({a}, {b})", f"lib.where({a} > {b}, {a}, {b})", f"{a}.clamp(-0.5, 0.5)", f"({a} > {k}) * {b}",
-            f"{a}.{self.rng.choice(REDUCTIONS)}", f"{a}{self.rng.choice(VIEWS)}", f"{a}{self.rng.choice(VIEWS)}",
-            f"{a} @ {b}", f"{a} @ s.p0", f"lib.cat([{a}, {b}])", f"lib.stack([{a}, {b}])",
-            f"{a} @ {a}.transpose(-1, -2)",
-            f"lib.where({a} > 0, {a}, {k})", f"{a}.expand(2, *{a}.shape)", f"lib.zeros({a}.shape, dtype=lib.float64)",
-        )  # fmt: skip
-
-    def assign(self) -> str:
-        return f"{self.fresh()} = {self.value()}"
-
-    def reassign(self) -> str:
-        return f"{self.temporary()} = {self.value()}"
-
-    def update(self) -> str:
-        p = self.parameter()
-        return self.pick(
-            f"with lib.no_grad(): {p}.mul_(0.9)",
-            f"if {p}.grad is not None:\n    with lib.no_grad(): {p} -= s.a0 * {p}.grad",
-            f"with lib.no_grad(): {p} += {self.any()}.detach().sum() * 0.01",
-            f"{p}.detach().add_(0.1)", f"{p}.detach()[0] = {self.number()}",
-            f"with lib.no_grad(): {p}.copy_({p}.flip(0))", f"with lib.no_grad(): {p}[1:] *= {self.number()}",
-        )  # fmt: skip
-
-    def write(self) -> str:
-        v, b, k = self.temporary(), self.any(), self.number()
-        return self.pick(
-            f"{v}.add_({b})", f"{v}.mul_({k})", f"{v}[0] = {k}", f"{v}[:1] += {b}", f"{v}.zero_()", f"{v} *= {b}",
-            f"{v}.copy_({b})", f"{v}.transpose(0, -1).mul_({k})", f"{v}.view(-1)[0] = 2.0", f"{v}.tanh_()",
-            f"with lib.no_grad(): {v}.mul_({k})", f"{v}[0] = {b}[0]", f"{v}.detach().mul_({k})", f"s.x0.mul_({k})",
-        )  # fmt: skip
-
-    def differentiate(self) -> str:
-        v, p, p2 = self.any(), self.parameter(), self.pick("s.p0", "s.p1", "s.x0", self.temporary())
-        g = self.fresh()
-        # the gradient of an expanded tensor may be expanded itself: writes to that are not compared
-        zero = f"{g} = {g}.contiguous() if {g} is not None else lib.zeros(1)"
-        return self.pick(
-            f"{v}.sum().backward()", f"({v} * {v}).sum().backward()", f"{v}.sum().backward(retain_graph=True)",
-            f"({v} * {v}).mean().backward(create_graph=True)", f"({v}.sin() * {p}.sum()).sum().backward()",
-            f"{g} = lib.autograd.grad(({v} * {p}.sum()).sum(), {p}, create_graph=True)[0].contiguous()",
-            f"{g} = lib.autograd.grad(({v} * {v}).sum(), {p2}, create_graph=True, allow_unused=True)[0]\n{zero}",
-            f"{g} = lib.autograd.grad({v}.sin().sum(), {p2}, retain_graph=True, allow_unused=True)[0]\n{zero}",
-            f"if {v}.requires_grad: {v}.sum().backward()", f"{v}.backward(lib.ones_like({v}), retain_graph=True)",
-        )  # fmt: skip
-
-    def gradients(self) -> str:
-        p = self.parameter()
-        return self.pick(
-            f"{p}.grad = None",
-            f"{self.fresh()} = {p}.grad if {p}.grad is not None else {p}.detach()",
-            f"if {p}.grad is not None: {p}.grad.zero_()", f"if {p}.grad is not None: {p}.grad.mul_(0.5)",
-            f"{p}.grad = {p}.detach() * 2", f"out.append({p}.grad is None)",
-        )  # fmt: skip
-
-    def read(self) -> str:
-        v = self.any()
-        return self.pick(
-            f"out.append({v}.sum().item())", f"out.append(float({v}.detach().mean()))", f"repr({v})",
-            f"out.append({v}.detach().numpy().copy())", f"out.append(bool(({v} > 0).any()))",
-            f"out.append({v}.tolist())",
-            f"out.append({v}.requires_grad)", f"out.append({v}.is_leaf)", f"out.append({v}.grad_fn is None)",
-        )  # fmt: skip
-
-    def branch(self) -> str:
-        v, name = self.any(), self.fresh()
-        test = self.pick(f"float({v}.sum()) > 0", f"bool(({v} > 0.3).all())", "s.n0 > 1", f"{v}.shape[0] > 2",
-                         f"{v}.requires_grad")  # fmt: skip
-        return f"if {test}:\n    {name} = {self.value()}\nelse:\n    {name} = {self.value()}"
-
-    def loop(self) -> str:
-        v, name = self.any(), self.fresh()
-        body = self.pick(
-            f"{name} = {name}.sin() + {self.any()}", f"{name} = {name} * s.a0", f"{name} = {name} @ s.p0",
-            f"{name}.sum().backward(retain_graph=True)", f"{name} = {name} + {name}.detach().sum()",
-        )  # fmt: skip
-        return f"{name} = {v} * 1.5\nfor _ in range(s.n0):\n    {body}"
-
-    def modes(self) -> str:
-        name, a = self.fresh(), self.any()
-        return self.pick(
-            f"with lib.no_grad():\n    {name} = {self.value()}",
-            f"with lib.enable_grad():\n    {name} = {self.value()}",
-            f"{name} = {a}.detach().requires_grad_()", f"{name} = lib.ones(4, dtype=lib.float64, requires_grad=True)",
-            f"{name} = {a}\n{name} = {name}.detach()",
-        )  # fmt: skip
-
-    def forget(self) -> str:
-        name = self.temporary()
-        return f"{name} = {name}.sum()"
-
-
-STATEMENTS: tuple[tuple[Callable[[Generator], str], int], ...] = (
-    (Generator.assign, 40),
-    (Generator.reassign, 4),
-    (Generator.update, 8),
-    (Generator.write, 9),
-    (Generator.differentiate, 14),
-    (Generator.gradients, 5),
-    (Generator.read, 6),
-    (Generator.branch, 5),
-    (Generator.loop, 4),
-    (Generator.modes, 5),
-    (Generator.forget, 2),
-)
-
-
-def generate(seed: int) -> Program:
-    """The program of a seed."""
-    return Generator(seed).program()

@@ -135,3 +135,10 @@ def test_recording_is_measured() -> None:
     recording = importlib.import_module("benchmarks.recording")
     body = recording.KINDS["operators on tensors (x * y + y)"]
     assert 0.0 < recording.microseconds_per_op(body, 0.1) < 20.0
+
+
+def test_devices_are_measured() -> None:
+    devices = importlib.import_module("benchmarks.devices")
+    figures = devices.measure(size=16, length=2, rounds=1)
+    assert set(figures) == {"one_device_ms", "two_devices_ms", "submit_ms", "ratio", "bare_ratio"}
+    assert all(value > 0 for value in figures.values())

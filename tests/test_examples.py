@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytest.importorskip("sklearn", reason="the digits ship with scikit-learn")
+_WITHOUT_DIGITS = "the digits ship with scikit-learn"
 
 
 def _run(*arguments: str, cwd: Path) -> str:
@@ -27,6 +27,7 @@ def _run(*arguments: str, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The document of one full run."""
+    pytest.importorskip("sklearn", reason=_WITHOUT_DIGITS)
     document: dict[str, Any] = json.loads(
         _run(str(ROOT / "examples/digits.py"), "--json", cwd=tmp_path_factory.mktemp("digits"))
     )
@@ -49,7 +50,46 @@ def test_digits_compiled_is_faster(digits: dict[str, Any]) -> None:
 
 
 def test_digits_for_people_draws_a_plot(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason=_WITHOUT_DIGITS)
     pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
     out = _run(str(ROOT / "examples/digits.py"), "--epochs", "2", cwd=tmp_path)
     assert "test accuracy" in out
     assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+def test_orbit_is_found(tmp_path: Path) -> None:
+    """Newton's method with a Hessian through a custom function converges in a few steps."""
+    out = _run(str(ROOT / "examples/orbit.py"), cwd=tmp_path)
+    steps = [line for line in out.splitlines() if line.startswith("step")]
+    misfits = [float(line.split("misfit")[1].split()[0]) for line in steps]
+    assert len(steps) <= 8
+    assert misfits[0] > 1e-2
+    assert misfits[-1] < 1.2e-4, "the noise has a variance of 1e-4"
+    assert "us compiled" in out
+
+
+def test_look_inside(tmp_path: Path) -> None:
+    """The graph is drawn, the engine is seen at work, and the parameter that was detached is found."""
+    out = _run(str(ROOT / "examples/look_inside.py"), cwd=tmp_path)
+    assert "MeanBackward0    -> PowBackward" in out
+    assert "inner.weight" in (tmp_path / "graph.dot").read_text()
+    executed = next(line for line in out.splitlines() if "executed:" in line)
+    assert executed.count("AddmmBackward0") == 3
+    assert "not_ready" in out
+    missing = [line for line in out.splitlines() if line.startswith("scale: ")]
+    assert len(missing) == 1
+    compiled = out.partition("--- compiled: ")[2]
+    assert "kernels" in compiled
+    assert "Backward0" not in compiled, "the backward is in the kernels"
+
+
+def test_newton_converges(tmp_path: Path) -> None:
+    """Forward over reverse, eagerly and in a compiled step; a step is one segment, and gradients of examples differ."""
+    out = _run(str(ROOT / "examples/newton.py"), cwd=tmp_path)
+    losses = {line.split(":")[0]: line.split("loss ")[1].split(";")[0].split() for line in out.splitlines()[:2]}
+    for first, last in losses.values():
+        assert float(first) == pytest.approx(float(losses["eager"][0]), rel=1e-5)
+        assert float(last) < 1e-3 < float(first)
+    assert set(losses) == {"eager", "compiled"}
+    assert "segments per step: 1" in out
+    assert "pulls hardest is x = " in out

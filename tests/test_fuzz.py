@@ -65,7 +65,7 @@ def test_a_failure_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jitgrad, "compile", compile_wrongly)
     failure = find_failure(program)
     assert failure is not None
-    assert failure.kind == "compiled against eager, value"
+    assert failure.kind == "first round against eager, values"
     small = shrink(program, failure.kind)
     assert (small.statements, small.calls) == ((), (Call(n0=3),))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import sys
 from types import ModuleType
 
 import pytest
@@ -38,3 +40,30 @@ def test_modules_with_public_names_have_all(name: str) -> None:
 
 def test_version_is_the_distribution_s() -> None:
     assert jitgrad.__version__
+
+
+_DOCUMENTED = [
+    jitgrad, jitgrad.nn, jitgrad.nn.functional, jitgrad.optim, jitgrad.optim.lr_scheduler, jitgrad.autograd,
+    jitgrad.autograd.functional, jitgrad.autograd.graph, jitgrad.func, jitgrad.overrides, jitgrad.profiler,
+    jitgrad.utils, jitgrad.vcpu,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", _DOCUMENTED, ids=lambda module: module.__name__)
+def test_public_names_say_what_they_are(module: ModuleType) -> None:
+    silent = [n for n in module.__all__ if callable(getattr(module, n)) and not inspect.getdoc(getattr(module, n))]
+    assert silent == []
+
+
+def test_attributes_of_tensors_say_what_they_are() -> None:
+    names = [name for name in dir(jitgrad.Tensor) if not name.startswith("_")]
+    assert len(names) > 200
+    values = {"is_sparse", "layout", "volatile"}  # attributes of the class
+    assert [n for n in names if not inspect.getdoc(getattr(jitgrad.Tensor, n)) and n not in values] == []
+
+
+@pytest.mark.parametrize("name", ["compile", "tensor"])
+def test_a_function_is_not_its_module(name: str) -> None:
+    """There are submodules of these names as well."""
+    assert f"jitgrad.{name}" in sys.modules
+    assert not isinstance(getattr(jitgrad, name), ModuleType)

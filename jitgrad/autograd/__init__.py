@@ -1,8 +1,17 @@
 """Public autograd: ``backward``, ``grad``, grad modes, ``graph``, ``gradcheck``, ``functional``."""
 
-from jitgrad.autograd import functional, graph
+from typing import TYPE_CHECKING, Any
+
+from jitgrad.autograd import function, graph
+from jitgrad.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from jitgrad.autograd.backward import backward, grad
-from jitgrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from jitgrad.autograd.function import Function
+from jitgrad.autograd.variable import Variable
 from jitgrad.grad_mode import (
     enable_grad,
     inference_mode,
@@ -10,27 +19,64 @@ from jitgrad.grad_mode import (
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
+from jitgrad.lazy import late_names
 from jitgrad.runtime.engine.edge import Edge
 from jitgrad.runtime.engine.engine import Engine, engine
 from jitgrad.runtime.engine.node import Node
 
+if TYPE_CHECKING:
+    from jitgrad.autograd import forward_ad, functional, profiler
+    from jitgrad.autograd.gradchecks import GradcheckError, gradcheck, gradgradcheck
+
 __all__ = [
     "Edge",
     "Engine",
+    "Function",
     "GradcheckError",
     "Node",
+    "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "engine",
+    "forward_ad",
+    "function",
     "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "profiler",
+    "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
+
+_LATE = {
+    "forward_ad": "jitgrad.autograd.forward_ad",
+    "functional": "jitgrad.autograd.functional",
+    "profiler": "jitgrad.autograd.profiler",
+    "GradcheckError": "jitgrad.autograd.gradchecks",
+    "gradcheck": "jitgrad.autograd.gradchecks",
+    "gradgradcheck": "jitgrad.autograd.gradchecks",
+}
+_find_late = late_names(globals(), _LATE)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are imported at their first use, Note [Lazy modules]."""
+    if name in _LATE:
+        return _find_late(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

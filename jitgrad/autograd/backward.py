@@ -6,16 +6,21 @@ Must not know: how a request is carried out.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.request import BackwardRequest, execute_request
+from jitgrad.runtime.engine.request import BackwardRequest, execute_request, make_grads
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["backward", "grad", "run_backward"]
+
+_transforms = LazyModule("jitgrad.transforms.vmap")
 
 Tensors = Any
 """A Tensor or a sequence of them."""
@@ -50,6 +55,10 @@ def backward(
             saved value overwritten in place.
     """
     roots = _to_tuple(tensors)
+    if override_classes and has_torch_function(roots):
+        options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        handle_torch_function(backward, roots, tensors, grad_tensors=grad_tensors, **options)
+        return
     run_backward(
         BackwardRequest(roots, _grads_for(roots, grad_tensors), retain_graph, create_graph, inputs, True, True)
     )
@@ -74,7 +83,7 @@ def grad(
         grad_outputs: as ``grad_tensors`` of ``backward``.
         retain_graph: keep saved values for another call; None: as ``create_graph``.
         create_graph: make the result differentiable.
-        only_inputs: must be True; kept because PyTorch keeps it.
+        only_inputs: ignored, with a warning if False; kept because PyTorch keeps it.
         allow_unused: give None for an input that is not in the graph, instead of raising.
         is_grads_batched: ``grad_outputs`` have one more dimension in front; so have the results.
         materialize_grads: give zeros instead of None.
@@ -86,12 +95,25 @@ def grad(
         RuntimeError: as ``backward``; and for an unused input.
         ValueError: ``materialize_grads`` with ``allow_unused=False``.
     """
+    if override_classes and has_torch_function(overridable := (*_to_tuple(outputs), *_to_tuple(inputs))):
+        options = {"retain_graph": retain_graph, "create_graph": create_graph, "only_inputs": only_inputs}
+        more = {"allow_unused": allow_unused, "is_grads_batched": is_grads_batched}
+        more["materialize_grads"] = materialize_grads
+        caught: tuple[Any, ...] = handle_torch_function(
+            grad, overridable, outputs, inputs, grad_outputs=grad_outputs, **options, **more
+        )
+        return caught
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     if not only_inputs:
-        raise ValueError("only_inputs=False is not supported; use backward() to accumulate into every leaf")
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use jitgrad.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     roots, wanted = _to_tuple(outputs), _to_tuple(inputs)
     allow = materialize_grads if allow_unused is None else allow_unused
     seeds = _grads_for(roots, grad_outputs)
@@ -99,23 +121,33 @@ def grad(
     def run(seeds: tuple[Any, ...], keep: bool | None) -> tuple[Any, ...]:
         return run_backward(BackwardRequest(roots, seeds, keep, create_graph, wanted, allow, False))
 
-    grads = _run_batched(run, seeds, retain_graph) if is_grads_batched else run(seeds, retain_graph)
+    grads = _run_batched(run, roots, seeds, retain_graph) if is_grads_batched else run(seeds, retain_graph)
     if materialize_grads:
         grads = tuple(call("zeros_like", x) if g is None else g for g, x in zip(grads, wanted, strict=True))
     return grads
 
 
-def _run_batched(run: Any, seeds: tuple[Any, ...], retain_graph: bool | None) -> tuple[Any, ...]:
-    """One call per entry of the batch, stacked."""
-    given = [s for s in seeds if s is not None]
-    if not given:
-        raise RuntimeError("is_grads_batched=True needs grad_outputs")
-    size = given[0].shape[0]
-    rows = [
-        run(tuple(s if s is None else s[i] for s in seeds), retain_graph if i == size - 1 else True)
-        for i in range(size)
-    ]
-    return tuple(None if column[0] is None else call("stack", list(column), 0) for column in zip(*rows, strict=True))
+def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...], retain_graph: bool | None) -> Any:
+    """The seeds are a batch, so every gradient is one: the graph is run once, over whole batches."""
+    for i, (root, seed) in enumerate(zip(roots, seeds, strict=True)):
+        if seed is not None and not isinstance(root, Edge) and seed.shape[1:] != root.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{i}] has a shape of torch.Size({list(seed.shape)}) "
+                f"and output[{i}] has a shape of torch.Size({list(root.shape)}). If you only want some tensors in "
+                "`grad_output` to be considered batched, consider using vmap."
+            )
+    filled = [make_grads((r,), (None,))[0] if s is None else s for r, s in zip(roots, seeds, strict=True)]
+    is_reached: list[bool] = []
+
+    def vjp(*one: Any) -> list[Any]:
+        grads = run(one, retain_graph)
+        is_reached[:] = [g is not None for g in grads]
+        return [g for g in grads if g is not None]
+
+    found = iter(_transforms.vmap(vjp)(*filled))
+    return tuple(next(found) if reached else None for reached in is_reached)
 
 
 def _to_tuple(tensors: Tensors) -> tuple[Any, ...]:

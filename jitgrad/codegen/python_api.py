@@ -23,8 +23,8 @@ BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
 _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
-               "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_array", "_grad", "_retains_grad",
-               "_accumulator", "_output_nr", "__weakref__"),
+               "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_creation_meta", "_array", "_grad",
+               "_retains_grad", "_accumulator", "_output_nr", "__weakref__"),
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
     "op": ("num_inputs",),
@@ -33,12 +33,12 @@ _SLOTS = {
 }  # fmt: skip
 MAX_POOL = 1024
 BEYOND_A_STAMP = (
-    "_storage _grad_fn _hooks _post_accumulate_hooks _base _vc _view_version _array _grad _retains_grad _accumulator "
-    "_output_nr __weakref__"
+    "_storage _grad_fn _hooks _post_accumulate_hooks _base _vc _view_version _creation_meta _array _grad _retains_grad "
+    "_accumulator _output_nr __weakref__"
 ).split()
 _OBJECTS = (
-    "recorder thread Tensor Storage Slot float int True False None simple views in plain leaf tracked untracked pool "
-    "link_view slow_apply slow_enter"
+    "recorder thread Tensor Storage Slot float int list True False None simple views in plain leaf tracked untracked "
+    "pool link_view slow_apply slow_enter"
 ).split()
 
 WORDS: dict[str, int] = {

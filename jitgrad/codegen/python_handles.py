@@ -36,9 +36,11 @@ def _enter_new() -> str:
     b.leave_unless(b.present(storage), slow)
     b.leave_unless(b.differ(storage, b.word("None")), slow)
     _is_unset(b, "%t", "tensor._base", slow)
+    with b.when(b.present(b.get("%t", "tensor._vc"))):  # an inference tensor's counter is of a class of its own
+        b.leave_unless(b.same(b.type_of(b.get("%t", "tensor._vc")), b.word("list")), slow)
     b.do(f"br i1 {b.same(b.get('%t', 'tensor._requires_grad'), b.word('True'))}, label %{leaf}, label %{plain}")
     b.start(leaf)
-    for slot in ("_grad_fn", "_graph", "_hooks", "_post_accumulate_hooks"):
+    for slot in ("_grad_fn", "_graph", "_hooks", "_post_accumulate_hooks", "_accumulator"):
         _is_unset(b, "%t", f"tensor.{slot}", slow)
     leaf_kind, leaf_block = b.word("leaf"), b.block
     b.do(f"br label %{known}")
@@ -141,6 +143,7 @@ def _link_new() -> str:
     slow, found, make, linked = (b.label(n) for n in ("slow", "found", "make", "linked"))
     window = b.get("%node", "node.window")
     b.leave_unless(b.differ(window, b.word("untracked")), slow)
+    b.leave_unless(_is_missing(b, b.get("%source", "tensor._creation_meta")), slow)
     with b.when(_is_missing(b, b.get("%source", "tensor._storage"))):
         _give_pending_storage(b)
     with b.when(b.same(b.get("%source", "tensor._vc"), "null")):

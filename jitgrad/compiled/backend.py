@@ -5,27 +5,48 @@ Owns: ``backend``, the one object that does for recorders what their level must 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jitgrad.abi import Program
 from jitgrad.compiled.backward import record_backward, repeat_backward
 from jitgrad.compiled.graph_nodes import saved_vids
 from jitgrad.compiled.lazy_codegen import open_codegen
+from jitgrad.compiled.node_making import NodeMakingRecorder
 from jitgrad.compiled.run import LoadedProgram, run_end
 from jitgrad.compiled.trace_graph import TraceGraph
+from jitgrad.dispatch import apply_elsewhere
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, logger
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, check_writable_leaf, split_args
+from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
+from jitgrad.runtime.engine.copy_slices import check_writable, creation_meta_of
 from jitgrad.runtime.engine.op_node import backward_plan
+from jitgrad.runtime.engine.saved_variable import check_no_inference
 from jitgrad.runtime.overlap import check_no_overlap
 from jitgrad.state import switch_recorder
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment
 
 __all__ = ["backend"]
+
+
+def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """An in-place operation on tensors that are not on the CPU: it runs now."""
+    bump("fallbacks")
+    return apply_inplace_eager(op, targets, inputs, params)
+
+
+def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
+    """Outside the trace, on the real memory."""
+    recorder = switch_recorder(None)
+    try:
+        return function(*args)
+    finally:
+        switch_recorder(recorder)
 
 
 class _Backend:
@@ -69,6 +90,13 @@ class _Backend:
         return backward_plan(op, needs).inputs
 
     @staticmethod
+    def check_saved(op: Op, inputs: tuple[Any, ...], needs: tuple[bool, ...]) -> None:
+        """Raise for an inference tensor among the inputs that a Node would save."""
+        for i in backward_plan(op, needs).inputs:
+            if isinstance(inputs[i], TensorBase):
+                check_no_inference(inputs[i])
+
+    @staticmethod
     def copy_instr(vid: int, fresh: int, aval: Aval) -> Instr:
         """A copy of a value, outside the graph."""
         return Instr(OPS["clone"], (vid,), (), (fresh,), (make_aval(aval.shape, aval.dtype),), (aval,), False, (False,))
@@ -79,23 +107,30 @@ class _Backend:
         return Instr(OPS["detach"], (vid,), (), (fresh,), (aval,), (aval,))
 
     @staticmethod
+    def check_write(op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None:
+        """What ``inplace_eagerly`` would refuse, before the trace hears of it."""
+        _eagerly(checked_plan, op, targets, *split_args(op, args))
+
+    @staticmethod
     def inplace_eagerly(op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None:
-        """Outside the trace, on the real memory."""
-        recorder = switch_recorder(None)
-        try:
-            inputs, params = split_args(op, args)
-            apply_inplace_eager(op, targets, inputs, params)
-        finally:
-            switch_recorder(recorder)
+        """An in-place operation outside the trace."""
+        inputs, params = split_args(op, args)
+        _eagerly(apply_inplace_eager, op, targets, inputs, params)
+
+    eagerly = staticmethod(_eagerly)
 
     run = staticmethod(run_end)
+    apply_elsewhere = staticmethod(apply_elsewhere)
+    inplace_elsewhere = staticmethod(_inplace_elsewhere)
     pending_storage = staticmethod(Storage.pending)
     new_graph = staticmethod(TraceGraph)
     check_no_overlap = staticmethod(check_no_overlap)
     check_inplace = staticmethod(check_inplace)
-    check_writable_leaf = staticmethod(check_writable_leaf)
+    check_writable = staticmethod(check_writable)
+    creation_meta_of = staticmethod(creation_meta_of)
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
+    node_making = staticmethod(NodeMakingRecorder)
     record_backward = staticmethod(record_backward)
     repeat_backward = staticmethod(repeat_backward)
 

@@ -9,23 +9,27 @@ Must not know: LLVM, the trie's insides.
 # operations are recorded (``InnerRecorder``). What the engine did to the leaves becomes one event: on a hit, no Node is
 # made and no rule runs; the leaves' ``.grad`` are set to handles of the recorded values. The key has two parts, because
 # which leaves are reached is known only to the event: first the call itself, then what ``.grad`` each leaf has.
-# Whatever cannot be recorded - hooks, graphs that began outside the trace, rules that read values - ends the segment,
-# and the engine runs eagerly over the same Nodes.
+# Where Python has a part in the backward - hooks, custom Functions, graphs that began outside the step, rules that read
+# values - the engine runs at every call, over Nodes made from the trace, with the recorder still active: what rules and
+# hooks compute is recorded operation by operation, as the user's own is. A hook that reads a gradient ends the segment,
+# as any read does; one that does not costs no more than its Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from jitgrad.compiled.graph_nodes import Sources, ancestors, build_nodes, fresh_handle
+from jitgrad.compiled.graph_nodes import Sources, ancestors, build_nodes, make_recipe
 from jitgrad.compiled.inner_recorder import InnerRecorder, symbolic_number
+from jitgrad.devices import CPU
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
-from jitgrad.state import switch_recorder
+from jitgrad.runtime.engine.trace import is_active as is_traced
+from jitgrad.state import anomaly, switch_recorder
 from jitgrad.tracer.history import BackwardEvent, History
-from jitgrad.tracer.slots import HOOKED, input_kind
+from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
 
 __all__ = ["record_backward", "repeat_backward"]
 
@@ -53,20 +57,22 @@ class _Reach:
 
 def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     """Do a backward as an event of the trace; returns what ``execute_request`` would."""
+    if _is_watched():
+        return _run_engine(recorder, request, "somebody watches the engine")
     reach = _reach(recorder, request)
     if reach.refusal:
-        return _run_eagerly(recorder, request, reach.refusal)
+        return _run_engine(recorder, request, reach.refusal)
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
     if any(leaf._grad is not None for leaf in leaves):
         olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
-        if any(old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
-            return _run_eagerly(recorder, request, "a .grad that has a graph, or that another window looks at")
+        if any(old.is_sparse or old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
+            return _run_engine(recorder, request, "a .grad with a graph, a sparse one, or one in several windows")
     states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
     key = ("<grads>", states)
     node = recorder.node.children.get(key)
     if node is None:
-        grown = _grow(recorder, request, leaves, key)
-        return _run_eagerly(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
+        grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
+        return _run_engine(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
     recorder.node = node
     return _repeat(recorder, node.event)
 
@@ -74,7 +80,7 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
 def repeat_backward(recorder: Any, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
     """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
     node = recorder.node.children.get(("<backward>", root._vid, retain_graph, create_graph))
-    if node is None or node.event.refusal:
+    if node is None or node.event.refusal or _is_watched():
         return False
     reach, inputs = node.event, recorder.inputs
     for vid in reach.leaves:
@@ -86,6 +92,11 @@ def repeat_backward(recorder: Any, root: Any, retain_graph: bool | None, create_
     recorder.node = node
     _repeat(recorder, node.event)
     return True
+
+
+def _is_watched() -> bool:
+    """Whether every run of a Node is to be seen: by anomaly mode, or by ``engine.trace()``."""
+    return anomaly.enabled or is_traced()
 
 
 def _simple_key(request: BackwardRequest) -> Any:
@@ -106,7 +117,9 @@ def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
 def _is_plain(recorder: Any, request: BackwardRequest) -> bool:
     """Requests whose checks would fail, or whose graph began elsewhere, are left to the engine itself."""
     tensors = [*request.roots, *(g for g in request.grads if g is not None), *_inputs_of(request)]
-    if not all(hasattr(t, "_aval") for t in tensors) or len(request.roots) != len(request.grads):
+    if len(request.roots) != len(request.grads):
+        return False
+    if not all(hasattr(t, "_aval") and not t.is_sparse and t._aval.device is CPU for t in tensors):
         return False
     if any(g is None and r._aval.numel != 1 for r, g in zip(request.roots, request.grads, strict=True)):
         return False
@@ -154,6 +167,8 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
     history = recorder._live()
     if history.looked_at:
         return _Reach((), "a value that is hooked, or whose Node was looked at")
+    if history.replaced or history.unnoticed:
+        return _Reach((), "a value whose data was replaced, or written through .data")
     reached = [v for i in ancestors(history, roots) for v, need in zip(i.inputs, i.needs, strict=True) if need]
     leaves: dict[int, None] = {}
     for vid in (*reached, *roots):
@@ -175,12 +190,27 @@ def _is_made_here(history: History, vid: int) -> bool:
     return found is not None and found[0].requires_grad
 
 
-def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) -> Any:
+class _Before(NamedTuple):
+    """A leaf before the backward: the input id it came in under, the tensor, its gradient and the value of that."""
+
+    source: int
+    leaf: Any
+    grad: Any
+    vid: int
+
+
+def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: Any) -> Any:
     """Run the engine over freshly built Nodes, recording; None if a rule could not be recorded."""
-    before = [(leaf, leaf._grad, leaf._grad._vid if leaf._grad is not None else -1) for leaf in leaves]
+    # a leaf that was written outside may have come in twice
+    sources = {id(leaf): source for source, leaf in leaves.items()}
+    before = [
+        _Before(source, leaf, leaf._grad, leaf._grad._vid if leaf._grad is not None else -1)
+        for source, leaf in leaves.items()
+        if sources[id(leaf)] == source
+    ]
     nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
-    switch_recorder(inner)
+    active = switch_recorder(inner)
     try:
         results = execute_request(request)
     except Exception as error:
@@ -189,7 +219,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) 
         _undo(before)
         return None
     finally:
-        switch_recorder(recorder)
+        switch_recorder(active)
     event = _event(recorder, inner, nodes, before, results)
     node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
     recorder._publish(node, event)
@@ -201,23 +231,25 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: list[Any], key: Any) 
 def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
     history = recorder._live()
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
-    switch_recorder(None)
+    active = switch_recorder(None)
     try:
         sources = Sources(
-            lambda v: fresh_handle(history.aval_of(v), None, recorder.tid, v),
+            lambda v, aval: fresh_handle(aval, None, recorder.tid, v),
             recorder.inputs.__getitem__,
             recorder.outer.__getitem__,
             numbers,
             lambda v: True,
         )
-        return build_nodes(history, roots, sources)
+        nodes: dict[int, Any] = {}
+        build_nodes(make_recipe(history, roots), sources, nodes, lambda vid: vid)  # no other Node takes part
+        return nodes
     finally:
-        switch_recorder(recorder)
+        switch_recorder(active)
 
 
-def _undo(before: list[tuple[Any, Any, int]]) -> None:
+def _undo(before: list[_Before]) -> None:
     """Take back what a recording that failed did to the leaves."""
-    for leaf, grad, vid in before:
+    for _, leaf, grad, vid in before:
         if grad is not None and grad._vid != vid:
             grad._vid = vid
             grad._vc[0] -= 1
@@ -225,13 +257,11 @@ def _undo(before: list[tuple[Any, Any, int]]) -> None:
 
 
 def _event(
-    recorder: Any, inner: InnerRecorder, nodes: dict[int, Any], before: list[tuple[Any, Any, int]], results: Any
+    recorder: Any, inner: InnerRecorder, nodes: dict[int, Any], before: list[_Before], results: Any
 ) -> BackwardEvent:
-    history = recorder._live()
     sets, adds, writes, overwritten = [], [], [], []
-    for leaf, old, old_vid in before:
+    for source, leaf, old, old_vid in before:
         new = leaf._grad
-        source = history.leaves[leaf._vid]
         if new is None or (new is old and new._vid == old_vid):
             continue
         if new is not old:
@@ -249,12 +279,12 @@ def _event(
     )  # fmt: skip
 
 
-def _adopt(recorder: Any, event: BackwardEvent, before: list[tuple[Any, Any, int]], results: Any) -> None:
+def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before], results: Any) -> None:
     """The recording call's own handles are the ones a hit would make."""
     for vid, tensor in event.consts:
         recorder.inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
     fresh = {id(r): r for r in results if r is not None and r._storage is None}
-    for leaf, old, _ in before:
+    for _, leaf, old, _ in before:
         new = leaf._grad
         if new is not None and new is not old:
             fresh[id(new)] = new
@@ -281,15 +311,15 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
     return tuple([None if r is None else handle(*r) for r in event.results])
 
 
-def _run_eagerly(recorder: Any, request: BackwardRequest, reason: str) -> tuple[Any, ...]:
-    """End the segment; the engine runs over the trace's Nodes as it does eagerly."""
-    bump("fallbacks")
-    log("fusion", "backward runs eagerly: %s", reason)
-    roots = request.roots  # keep the roots' graph: they are alive here
-    recorder.flush()
-    switch_recorder(None)
-    try:
-        return execute_request(request)
-    finally:
-        switch_recorder(recorder)
-        del roots
+def _run_engine(recorder: Any, request: BackwardRequest, reason: str) -> tuple[Any, ...]:
+    """The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one."""
+    bump("engine_runs")
+    log("fusion", "backward is run by the engine: %s", reason)
+    results = execute_request(request)
+    if not request.keep_graph:
+        recorder.mark_released((_known_ids(recorder, request.roots), _known_ids(recorder, _inputs_of(request))))
+    return results
+
+
+def _known_ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int, ...]:
+    return tuple([getattr(t, "_vid", -1) if getattr(t, "_tid", 0) == recorder.tid else -1 for t in tensors])

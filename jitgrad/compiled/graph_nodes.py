@@ -2,21 +2,36 @@
 
 Owns: which instructions a graph is made of, what they save, and building their Nodes.
 Must not know: how a trace is recorded or run.
-In: a ``History`` and value ids. Out: Nodes, exactly those that eager execution would have made.
+In: a ``History`` and value ids. Out: a ``Recipe``, and Nodes: exactly those that eager execution would have made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.accumulate_grad import accumulator_of
-from jitgrad.runtime.engine.op_node import backward_plan, make_op_node
-from jitgrad.tensor_base import TensorBase, new_tensor
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.runtime.engine.anomaly import store_line
+from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.op_node import BackwardPlan, assemble, backward_plan
+from jitgrad.runtime.engine.saved_variable import SavedVariable
+from jitgrad.state import anomaly
+from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
 from jitgrad.tracer.history import History
+from jitgrad.tracer.slots import fresh_handle, twin_of
 
-__all__ = ["Sources", "ancestors", "build_nodes", "effective_needs", "fresh_handle", "saved_vids"]
+__all__ = [
+    "Recipe",
+    "Sources",
+    "ancestors",
+    "build_nodes",
+    "effective_needs",
+    "make_recipe",
+    "saved_vids",
+]
 
 
 def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()) -> list[Instr]:
@@ -50,90 +65,227 @@ def saved_vids(history: History, roots: list[int]) -> set[int]:
             continue
         plan = backward_plan(instr.op, effective_needs(instr))
         inputs = (instr.inputs[i] for i in plan.inputs)
-        saved.update(v for v in inputs if isinstance(v, int))
+        saved.update(history.as_saved(v) for v in inputs if isinstance(v, int))
         saved.update(instr.outputs[nr] for nr in plan.outputs)
     return saved - history.overwritten
 
 
-class Sources(NamedTuple):
-    """Where the Nodes of a history find what they refer to.
+class _Step(NamedTuple):
+    """How one Node is made.
 
     Attributes:
-        value: value id -> a fresh handle on it, outside any graph.
+        op, plan, context: as the Node has them.
+        edges: per input: the input id of a leaf, a value id, or nothing.
+        inputs: per saved input: a number, or a value id with its aval and the edge of its history, if it has one.
+        outputs: per saved output: (output number, value id, aval).
+        vids: the value ids of all outputs.
+        is_released: the saved values are gone.
+        where: the user's line.
+    """
+
+    op: Op
+    plan: BackwardPlan
+    context: RuleContext
+    edges: tuple[_Target | None, ...]
+    inputs: tuple[Const | RuntimeScalar | _SavedInput, ...]
+    outputs: tuple[tuple[int, int, Aval], ...]
+    vids: tuple[int, ...]
+    is_released: bool
+    where: str
+
+
+class _Target(NamedTuple):
+    """Where a gradient goes: to the leaf that came in under an input id, or to the Node of a value."""
+
+    vid: int
+    is_leaf: bool
+
+
+class _SavedInput(NamedTuple):
+    """``is_rewritten``: the value is not the one that was used; see ``OpEvent.unnoticed``."""
+
+    vid: int
+    aval: Aval
+    history: _Target | None
+    is_rewritten: bool
+
+
+@dataclass(slots=True, eq=False)
+class Recipe:
+    """The Nodes behind some values: all that making them again needs to know. A call that hits makes them from this.
+
+    Attributes:
+        steps: one per Node, in recording order.
+        sources: value id -> the one whose Node it has, where that is another one.
+        gone: values that are no longer in their storage.
+        vids: every value that a Node saves.
+        writers: of values that are gone: who wrote over them first, and at which line.
+        replaced: values of tensors whose data was replaced: what a Node saves of its inputs is the tensor.
+    """
+
+    steps: tuple[_Step, ...]
+    sources: dict[int, int]
+    gone: frozenset[int]
+    vids: frozenset[int]
+    writers: dict[int, tuple[str, str]]
+    replaced: frozenset[int]
+
+
+def make_recipe(history: History, roots: Iterable[int], known: Container[int] = ()) -> Recipe:
+    """The recipe for the Nodes behind the roots, without those of known values."""
+    roots = tuple(roots)
+    steps = tuple(_make_step(history, i) for i in reversed(ancestors(history, roots, known)))
+    vids = {x.vid for step in steps for x in step.inputs if isinstance(x, _SavedInput)}
+    vids |= {vid for step in steps for _, vid, _ in step.outputs}
+    named = {*roots, *(vid for step in steps for vid in step.vids)}
+    sources = {v: history.node_source(v) for v in named if history.node_source(v) != v}
+    gone = frozenset(vids & history.overwritten)
+    writers = {vid: history.writers[vid] for vid in gone if vid in history.writers}
+    return Recipe(steps, sources, gone, frozenset(vids), writers, frozenset(vids & history.replaced))
+
+
+def _make_step(history: History, instr: Instr) -> _Step:
+    needs = effective_needs(instr)
+    plan = backward_plan(instr.op, needs)
+    avals = tuple(history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs)
+    targets = [_target(history, x) if need else None for x, need in zip(instr.inputs, instr.needs, strict=True)]
+    inputs = [instr.inputs[i] for i in plan.inputs]
+    return _Step(
+        instr.op,
+        plan,
+        RuleContext(avals, instr.avals, instr.params, needs),
+        tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
+        tuple(
+            _saved_input(history, x, targets[i]) if isinstance(x, int) else x
+            for i, x in zip(plan.inputs, inputs, strict=True)
+        ),
+        tuple((nr, instr.outputs[nr], history.aval_of(instr.outputs[nr])) for nr in plan.outputs),
+        instr.outputs,
+        not history.released.isdisjoint(instr.outputs),
+        instr.where,
+    )
+
+
+def _saved_input(history: History, vid: int, target: _Target | None) -> _SavedInput:
+    """What the Node finds where the value was; if somebody has overwritten that and said so, it must not look."""
+    is_rewritten = vid in history.unnoticed and vid not in history.overwritten
+    found = history.as_saved(vid) if is_rewritten else vid
+    return _SavedInput(found, history.aval_of(found), target, is_rewritten)
+
+
+def _target(history: History, vid: int) -> _Target:
+    leaf = history.leaves.get(vid)
+    return _Target(history.node_source(vid), False) if leaf is None else _Target(leaf, True)
+
+
+class Sources(NamedTuple):
+    """Where the Nodes of a recipe find what they refer to.
+
+    Attributes:
+        value: (value id, aval) -> a fresh handle on it, outside any graph.
         leaf: input id -> the leaf that came in under it.
         outer: input id -> (Node, output number) of a tensor that came in with a graph of its own.
         scalars: the run-time scalars of the call.
         has_value: whether a value that may have been saved is still to be had.
+        join: (handle, Node, output number): makes the handle a value of its own, of that graph; while the call runs.
+        tid: the stamp of the call's handles, while it runs.
     """
 
-    value: Callable[[int], Any]
+    value: Callable[[int, Aval], Any]
     leaf: Callable[[int], Any]
     outer: Callable[[int], tuple[Any, int]]
     scalars: list[Any]
     has_value: Callable[[int], bool]
+    join: Callable[[Any, Any, int], None] | None = None
+    tid: int = 0
 
 
 def build_nodes(
-    history: History, roots: Iterable[int], sources: Sources, known: dict[int, tuple[Any, int]] | None = None
-) -> dict[int, tuple[Any, int]]:
-    """Make the Nodes behind the roots.
+    recipe: Recipe, sources: Sources, nodes: dict[int, tuple[Any, int]], number_of: Callable[[int], int]
+) -> list[Any]:
+    """Make the Nodes of a recipe.
 
     Args:
-        known: Nodes that exist already: value id -> (Node, output number).
+        nodes: value id -> (Node, output number) of those that exist; every output of a new Node is added.
+        number_of: first output's value id -> the sequence number.
 
     Returns:
-        The same for every output of every instruction visited, and what was known.
+        The new Nodes, in recording order.
     """
-    nodes = dict(known or {})
-    for instr in reversed(ancestors(history, roots, nodes)):
-        node = _build(history, instr, nodes, sources)
-        nodes.update((vid, (node, nr)) for nr, vid in enumerate(instr.outputs))
-    nodes.update((vid, nodes[older]) for vid, older in history.nodes_from.items() if older in nodes)
-    return nodes
+    made = []
+    for step in recipe.steps:
+        edges = tuple([INVALID_EDGE if t is None else _edge(t, nodes, sources) for t in step.edges])
+        saved = () if step.is_released else _saved(recipe, step, nodes, sources)
+        node = assemble(step.op, step.plan, step.context, edges, saved)
+        node.sequence_nr = number_of(step.vids[0])
+        if step.is_released and (step.inputs or step.outputs):
+            node.saved = None
+        node.place = step.where
+        if anomaly.enabled:
+            store_line(node, step.where)
+        for nr, vid in enumerate(step.vids):
+            nodes[vid] = (node, nr)
+        made.append(node)
+    if recipe.sources:
+        nodes.update((vid, nodes[older]) for vid, older in recipe.sources.items() if older in nodes)
+    return made
 
 
-def _build(history: History, instr: Instr, nodes: dict[int, Any], sources: Sources) -> Any:
-    pairs = zip(instr.inputs, instr.needs, strict=True)
-    inputs = tuple(_operand(history, x, need, nodes, sources) for x, need in pairs)
-    outputs = tuple(_with_aval(sources.value(vid), aval) for vid, aval in zip(instr.outputs, instr.avals, strict=True))
-    node = make_op_node(instr.op, inputs, outputs, instr.params, effective_needs(instr))
-    for vid, handle in zip((*instr.inputs, *instr.outputs), (*inputs, *outputs), strict=True):
-        if not isinstance(handle, TensorBase):
-            continue
-        if vid in history.overwritten or not sources.has_value(vid):
-            handle._vc[0] += 1  # what was saved is no longer there: unpacking it must say so
-    if not history.released.isdisjoint(instr.outputs):
-        node.release_variables()
-    return node
+def _edge(target: _Target, nodes: dict[int, Any], sources: Sources) -> Edge:
+    vid, is_leaf = target
+    if is_leaf:
+        return Edge(accumulator_of(sources.leaf(vid)), 0)
+    return Edge(*(nodes[vid] if vid in nodes else sources.outer(vid)))
 
 
-def _with_aval(handle: Any, aval: Any) -> Any:
-    if handle._aval is not aval and handle._storage is None:
-        handle._aval = aval
-    return handle
+def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources) -> tuple[Any, ...]:
+    """What the Node saves, in the plan's order."""
+    saved: list[Any] = []
+    for x in step.inputs:
+        if isinstance(x, Const):
+            saved.append(x.value)
+        elif isinstance(x, RuntimeScalar):
+            saved.append(sources.scalars[x.slot])
+        elif (leaf := _leaf_itself(x, sources)) is not None:
+            saved.append(SavedVariable(leaf))
+        else:
+            if x.vid in recipe.replaced:
+                handle, is_there = twin_of(sources.leaf(x.vid)), True
+            else:
+                handle, is_there = _handle(recipe, x.vid, x.aval, sources)
+            if x.history is not None:
+                edge = _edge(x.history, nodes, sources)
+                if x.is_rewritten and sources.join is not None and is_there:
+                    sources.join(handle, *edge)
+                else:
+                    handle._requires_grad = True
+                    handle._grad_fn, handle._output_nr = edge
+            saved.append(_save(handle, -1, is_there, recipe.writers.get(x.vid)))
+    for nr, vid, aval in step.outputs:
+        handle, is_there = _handle(recipe, vid, aval, sources)
+        saved.append(_save(handle, nr, is_there, recipe.writers.get(vid)))
+    return tuple(saved)
 
 
-def _operand(history: History, x: Any, need: bool, nodes: dict[int, Any], sources: Sources) -> Any:
-    """An input as the node will see it: a number, a plain handle, or a handle with its history."""
-    if isinstance(x, Const):
-        return x.value
-    if not isinstance(x, int):
-        return sources.scalars[x.slot]
-    handle = sources.value(x)
-    if not need:
-        return handle
-    handle._requires_grad = True
-    source = history.leaves.get(x)
-    if source is not None:
-        handle._grad_fn = accumulator_of(sources.leaf(source))
-    else:
-        x = history.node_source(x)
-        handle._grad_fn, handle._output_nr = nodes[x] if x in nodes else sources.outer(x)
-    return handle
+def _leaf_itself(x: _SavedInput, sources: Sources) -> Any:
+    """The leaf, if a running call saves what it holds: Nodes see what is done to its ``.data``, as eager ones do."""
+    if x.history is None or not x.history.is_leaf or sources.join is None:
+        return None
+    leaf = sources.leaf(x.history.vid)
+    return leaf if leaf._vid == x.vid and leaf._tid == sources.tid else None
 
 
-def fresh_handle(aval: Any, storage: Any, tid: int = 0, vid: int = -1) -> Any:
-    """A handle outside any graph, stamped for a trace if there is one."""
-    handle = new_tensor(aval, storage)
-    handle._tid, handle._vid = tid, vid
-    return handle
+def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources) -> tuple[Any, bool]:
+    """A handle on a value; on one that is lost, a handle under a version counter of its own."""
+    if vid in recipe.gone or not sources.has_value(vid):
+        return fresh_handle(make_aval(aval.shape, aval.dtype), None), False
+    return sources.value(vid, aval), True
+
+
+def _save(handle: Any, output_nr: int, is_there: bool, writer: tuple[str, str] | None) -> SavedVariable:
+    saved = SavedVariable(handle, output_nr)
+    if not is_there:
+        handle._vc[0] += 1  # unpacking it must say that it has been overwritten, and by whom
+        if writer is not None:
+            handle._vc.append((handle._vc[0], *writer))
+    return saved

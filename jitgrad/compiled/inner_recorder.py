@@ -174,8 +174,27 @@ class InnerRecorder:
     def set_default_dtype(self, dtype: Any) -> None:
         raise CannotRecordError("a rule changed the default dtype")
 
+    def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
+        raise CannotRecordError("a rule called a custom Function")
+
+    def go_outside(self) -> None:
+        """A rule's eager operations join no graph that anybody orders."""
+
+    come_inside = go_outside
+
+    def adopt(self, handle: Any) -> None:
+        """Every handle of a rule is a value of the event."""
+
     def flush(self) -> None:
         raise CannotRecordError("a rule ended the segment")
 
+    def makes_sparse(self) -> None:
+        raise CannotRecordError("a rule returned a sparse gradient")
+
     def forget(self, tensor: Any) -> None:
         raise CannotRecordError("a rule replaced a storage")
+
+    replace_data = forget
+
+    def view_inplace(self, *args: Any) -> None:
+        raise CannotRecordError("a rule changed a tensor's layout")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from typing import Any
 
 from jitgrad import dispatch
@@ -71,10 +72,17 @@ def slot_offset(cls: type, name: str) -> int:
     raise AttributeError(f"{cls.__name__} has no slot {name}")
 
 
+_installing = threading.Lock()
+
+
 def install() -> None:
-    """Compile the native hits and put them in place; a no-op where the interpreter is not known."""
-    if native_cell.is_installed or not config.native_hits:
-        return
+    """Compile the native hits and put them in place, once; a no-op where the interpreter is not known."""
+    with _installing:  # a second time, the functions that they stand before would be they themselves
+        if not native_cell.is_installed and config.native_hits:
+            _install()
+
+
+def _install() -> None:
     if not is_known_interpreter() or not _slots_are_where_expected():
         return
     kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text, is_glue=True)])[0]
@@ -103,6 +111,7 @@ def _fill(words: Any) -> None:
         "Storage": Storage,
         "float": float,
         "int": int,
+        "list": list,
         "True": True,
         "False": False,
         "None": None,

@@ -16,8 +16,10 @@ from jitgrad.errors import JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.eager import run_numpy
 from jitgrad.runtime.executor import LoadedStep
+from jitgrad.runtime.numpy_rule import run_numpy
+from jitgrad.state import modes_in_use, state
+from jitgrad.tensor_base import new_version
 from jitgrad.tracer.flush import FRESH, PENDING, VIEW
 from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.tracer.history import EndEvent
@@ -55,16 +57,27 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = Fa
     """Run a segment's program and hand out the storages."""
     buffers = recorder.buffers
     if event.has_pending:
+        made: dict[int, Any] = {}
         for handle, how in zip(alive, event.assign, strict=True):
             if how == PENDING:
-                handle._storage.materialize(max(handle._aval.nbytes, 1))
-                buffers[handle._vid] = handle._storage
+                first = made.setdefault(handle._vid, handle._storage)
+                if first is handle._storage:
+                    first.materialize(max(handle._aval.nbytes, 1))
+                    buffers[handle._vid] = first
+                else:  # two handles on one value, each with views of its own: a saved value's second handle
+                    handle._storage.adopt(first)
     loaded = event.program
     if loaded is not None:
-        if loaded.only is not None:
-            _run_native(loaded, loaded.only, buffers, recorder.scalars)
-        else:
-            _run(loaded, buffers, recorder.scalars)
+        try:
+            if loaded.only is not None:
+                _run_native(loaded, loaded.only, buffers, recorder.scalars)
+            else:
+                _run(loaded, buffers, recorder.scalars)
+        except Exception:
+            for handle, how in zip(alive, event.assign, strict=True):
+                if how == FRESH and handle._vid in buffers:  # computed before the operation that raised
+                    handle._storage = buffers[handle._vid]
+            raise
         recorder.segments += 1
         recorder.launches += loaded.launches
     for handle, how in zip(alive, event.assign, strict=True):
@@ -72,15 +85,28 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = Fa
             handle._storage = buffers[handle._vid]
         elif how == VIEW:
             buffers[handle._vid] = handle._storage
+    if modes_in_use and state.inference_mode:
+        _mark_inference(alive, event)
     if not is_last or recorder.graph.tip is not None or event.keeps_graph:
         for vid, owner in event.written:
             buffers[vid] = buffers[owner]
+
+
+def _mark_inference(alive: list[Any], event: EndEvent) -> None:
+    """What the segment has made are inference tensors; handles that shared a version counter still do."""
+    made = {id(h._vc) for h, how in zip(alive, event.assign, strict=True) if how in (FRESH, PENDING)}
+    counters: dict[int, list[int]] = {}
+    for handle in alive:
+        if id(handle._vc) in made:
+            handle._vc = counters.setdefault(id(handle._vc), new_version())
 
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
     if loaded.program.interpreted:
         _run_without_kernels(loaded, buffers, scalars)
         return
+    # what goes from step to step has memory of its own, even if it is another name for what an input's storage holds
+    aliases = [(vid, buffers.pop(vid)) for vid in loaded.temporaries if vid in buffers]
     for step in loaded.steps:
         if isinstance(step, LoadedStep):
             _run_native(loaded, step, buffers, scalars)
@@ -88,9 +114,11 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
             try:
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
             except Exception:
+                buffers.update(aliases)
                 _replay_error(loaded, buffers, scalars)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
+    buffers.update(aliases)
 
 
 def _run_native(loaded: LoadedProgram, step: LoadedStep, buffers: dict[int, Any], scalars: list[int | float]) -> None:
@@ -187,7 +215,7 @@ def _run_without_kernels(loaded: LoadedProgram, buffers: dict[int, Any], scalars
 
 
 def _interpret(segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> dict[int, Any]:
-    """Every value of the segment, by the operations' NumPy rules. If one raises, the writes before it are done."""
+    """Every value of the segment, by the operations' NumPy rules. If one raises, what came before it is kept."""
     values: dict[int, Any] = {vid: buffers[vid].array(aval).copy() for vid, aval in segment.inputs.items()}
     for instr in segment.instrs:
         arrays = [x.value if isinstance(x, Const) else values[x] if isinstance(x, int) else scalars[x.slot]
@@ -195,14 +223,20 @@ def _interpret(segment: Segment, buffers: dict[int, Any], scalars: list[int | fl
         try:
             results = compute(instr, arrays)
         except Exception as error:
-            _write_back(segment, values, buffers)
+            _keep_computed(segment, values, buffers)
             error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
             raise
         values.update(zip(instr.outputs, results, strict=True))
     return values
 
 
-def _write_back(segment: Segment, values: dict[int, Any], buffers: dict[int, Any]) -> None:
+def _keep_computed(segment: Segment, values: dict[int, Any], buffers: dict[int, Any]) -> None:
+    """What came before the operation that raised has happened: outputs that were computed, writes."""
+    for vid in segment.outputs:
+        if vid in values:
+            _store(vid, values[vid], make_aval(values[vid].shape, from_numpy_dtype(values[vid].dtype)), buffers)
+        else:
+            buffers.pop(vid, None)
     for vid, owner in segment.write_log:
         if vid in values:
             np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])

@@ -4,9 +4,10 @@ Owns: ``TraceGraph``.
 
 # Note [Escaping graphs]
 # ~~~~~~~~~~~~~~~~~~~~~~
-# Every differentiable handle of a call points at the call's one ``TraceGraph``. While the call runs, it answers from
-# the recorder. Afterwards it holds what the survivors' graph needs - the end of the path, the saved values' storages,
-# the leaves - and builds the Nodes on the first look at a ``grad_fn``. The versions that the saved tensors had when the
+# Every differentiable handle of a call points at the call's one ``TraceGraph``. While the call runs, a look at a
+# ``grad_fn`` is an event that holds the recipe of the Nodes it makes; their saved values are handles of the call, which
+# may have no memory yet. Afterwards the graph holds what the survivors need - the end of the path, the saved values'
+# storages, the leaves - and builds the Nodes on the first look. The versions that the saved tensors had when the
 # segment ended are kept, so a later in-place change is noticed as in eager mode.
 """
 
@@ -15,9 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.compiled.graph_nodes import Sources, build_nodes, fresh_handle
-from jitgrad.state import state, switch_recorder
+from jitgrad.compiled.creation_order import CreationOrder
+from jitgrad.compiled.graph_nodes import Recipe, Sources, build_nodes, make_recipe
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.engine.saved_variable import SavedVariable, pack_saved
+from jitgrad.state import modes_in_use, state
 from jitgrad.tracer.history import History
+from jitgrad.tracer.slots import fresh_handle, twin_of
 
 __all__ = ["TraceGraph"]
 
@@ -29,17 +34,20 @@ class TraceGraph:
         tid: the call.
         recorder: the recorder while the call runs, then None.
         tip: the end of the path when a segment last left differentiable survivors.
+        nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
+        order: how they are numbered.
     """
 
     __slots__ = (
         "_buffers",
         "_counters",
         "_inputs",
-        "_nodes",
         "_outer",
         "_saves",
         "_scalars",
         "_versions",
+        "nodes",
+        "order",
         "recorder",
         "tid",
         "tip",
@@ -54,7 +62,8 @@ class TraceGraph:
         self._inputs: dict[int, Any] = {}
         self._outer: dict[int, Any] = {}
         self._scalars: list[int | float] = []
-        self._nodes: dict[int, Any] = {}
+        self.nodes: dict[int, Any] = {}
+        self.order = CreationOrder()
         self._counters: dict[int, list[int]] = {}
         self._versions: dict[int, int] = {}
 
@@ -69,9 +78,9 @@ class TraceGraph:
         if not saves:
             return
         self._saves = True
-        self._note_versions([*self.recorder.inputs.values(), *alive])
+        self.note_versions([*self.recorder.inputs.values(), *alive])
 
-    def _note_versions(self, tensors: Iterable[Any]) -> None:
+    def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
         for tensor in tensors:
             vid = tensor._vid
@@ -82,7 +91,13 @@ class TraceGraph:
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
         recorder, self.recorder = self.recorder, None
+        if self.tip is not None or self.order.is_in_use:
+            self.order.close(recorder.node.next_vid)
         if self.tip is None:
+            self.nodes.clear()  # who holds a Node still has it
+            self._counters.clear()
+            self._versions.clear()
+            self.order.reset()
             return
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
@@ -91,68 +106,97 @@ class TraceGraph:
         else:  # a graph that has been used up: its shape, and its leaves
             self._inputs = {vid: t for vid, t in recorder.inputs.items() if t._requires_grad}
 
-    def attach(self, tensor: Any) -> None:
-        """Give an escaped tensor its ``grad_fn``."""
-        tensor._grad_fn, tensor._output_nr = self._find(tensor._vid)
-
-    def node_of(self, tensor: Any) -> Any:
-        """The Node of a value, also while the call runs."""
-        self.attach(tensor)
+    def attach(self, tensor: Any) -> Any:
+        """Give a tensor of the call its ``grad_fn``, and return that."""
+        vid = tensor._vid
+        if vid not in self.nodes:
+            tip = self.tip if self.recorder is None else self.recorder.node
+            self.build(vid, make_recipe(History.replay(tip), (vid,), self.nodes))
+        tensor._grad_fn, tensor._output_nr = self.nodes[vid]
         return tensor._grad_fn
 
-    def _find(self, vid: int) -> tuple[Any, int]:
-        found = self._nodes.get(vid)
-        if found is None:
-            self._nodes.update(self._build(vid))
-            found = self._nodes.get(vid) or self._outer_of(vid)
-        return found
-
-    def _outer_of(self, vid: int) -> tuple[Any, int]:
-        """The Node of a value that is still an input's, written outside the graph."""
+    def recipe(self, vid: int) -> Recipe:
+        """How ``build`` will make the Node of a value, at this point of the path. Only while the call runs."""
         recorder = self.recorder
-        history = History.replay(recorder.node if recorder is not None else self.tip)
-        outer = recorder.outer if recorder is not None else self._outer
-        return outer[history.node_source(vid)]
+        history = recorder._live()
+        recipe = make_recipe(history, (vid,), self.nodes)
+        made_here = {v for instr in history.instrs[history.start :] for v in instr.outputs}
+        lost = {v for v in recipe.vids if v in history.defs and v not in made_here and v not in recorder.buffers}
+        recipe.gone |= lost
+        return recipe
 
-    def _build(self, vid: int) -> dict[int, Any]:
+    def build(self, vid: int, recipe: Recipe) -> None:
+        """Make the Nodes behind a value."""
         recorder = self.recorder
-        if recorder is not None:
-            if state.recorder is recorder:
-                recorder.flush()  # the Nodes save values, and those must have storages
-            self._note_versions(recorder.inputs.values())
-            history = History.replay(recorder.node)
-            buffers, inputs, scalars = recorder.buffers, recorder.inputs, recorder.scalars
-            outer = recorder.outer
-        else:
-            history = History.replay(self.tip)
-            buffers, inputs, scalars = self._buffers, self._inputs, self._scalars
-            outer = self._outer
-        active = switch_recorder(None)
-        try:
-            sources = Sources(
-                lambda v: self._value(history, buffers, v),
-                inputs.__getitem__,
-                outer.__getitem__,
-                scalars,
-                lambda v: v in buffers or v not in history.defs,
-            )
-            nodes = build_nodes(history, [vid], sources, self._nodes)
-        finally:
-            switch_recorder(active)
-        fresh = {v: pair for v, pair in nodes.items() if v not in self._nodes}
-        self._restore_versions(fresh)
-        return fresh
+        is_running = recorder is not None
+        outer = recorder.outer if is_running else self._outer
+        if recipe.steps:
+            sources = self._running_sources() if is_running else self._closed_sources(recipe)
+            made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
+            if not is_running:
+                self._restore_versions(made)
+            elif state.recorder is None:  # else they have told it themselves
+                self._adopt_outputs(made)
+            elif modes_in_use:
+                for node in made:
+                    pack_saved(node)
+        if vid not in self.nodes:  # still the Node of an older value, though it has been written outside the graph
+            source = recipe.sources.get(vid, vid)
+            self.nodes[vid] = self.nodes[source] if source in self.nodes else outer[source]
 
-    def _value(self, history: History, buffers: dict[int, Any], vid: int) -> Any:
-        handle = fresh_handle(history.aval_of(vid), buffers.get(vid), self.tid, vid)
-        counter = self._counters.get(vid)
-        if counter is not None and vid not in history.overwritten:
-            handle._vc = counter
-        return handle
+    def released(self) -> frozenset[int]:
+        """The values whose Nodes have been used up."""
+        return frozenset(vid for vid, (node, _) in self.nodes.items() if getattr(node, "saved", ()) is None)
 
-    def _restore_versions(self, nodes: dict[int, Any]) -> None:
+    def _running_sources(self) -> Sources:
+        """While the call runs: saved values are handles of the call; the segment's end gives memory to those in use."""
+        recorder = self.recorder
+        tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
+        twins = {h._vid: h for h in reversed(handles)}
+        twins.update((vid, t) for vid, t in recorder.inputs.items() if t._vid == vid and t._tid == tid)
+
+        def value(vid: int, aval: Aval) -> Any:
+            twin = twins.get(vid)
+            if twin is not None:
+                handle = twin_of(twin)
+            elif vid in buffers:
+                handle = fresh_handle(aval, buffers[vid], tid, vid)
+                counter = counters.get(vid)
+                if counter is not None:
+                    handle._vc = counter
+                return handle
+            else:
+                handle = fresh_handle(make_aval(aval.shape, aval.dtype), None, tid, vid)
+            recorder.adopt(handle)
+            return handle
+
+        leaf, origin = recorder.inputs.__getitem__, recorder.outer.__getitem__
+        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, recorder.join_graph, tid)
+
+    def _adopt_outputs(self, made: list[Any]) -> None:
+        """Saved outputs are aliases of the handles that the Nodes were built with: they need memory of their own."""
+        for node in made:
+            for saved in node.saved or ():
+                if isinstance(saved, SavedVariable) and saved.output_nr >= 0 and saved.tensor._tid == self.tid:
+                    self.recorder.adopt(saved.tensor)
+
+    def _closed_sources(self, recipe: Recipe) -> Sources:
+        buffers = self._buffers
+
+        def value(vid: int, aval: Aval) -> Any:
+            handle = fresh_handle(aval, buffers.get(vid), self.tid, vid)
+            counter = self._counters.get(vid)
+            if counter is not None and vid not in recipe.gone:
+                handle._vc = counter
+            return handle
+
+        history = History.replay(self.tip)
+        leaf, origin = self._inputs.__getitem__, self._outer.__getitem__
+        return Sources(value, leaf, origin, self._scalars, lambda v: v in buffers or v not in history.defs)
+
+    def _restore_versions(self, made: list[Any]) -> None:
         """Saved at the end of the segment, not now."""
-        for node, _ in nodes.values():
+        for node in made:
             for saved in node.saved or ():
                 version = self._versions.get(getattr(getattr(saved, "tensor", None), "_vid", -1))
                 if version is not None and saved.tensor._vc is self._counters.get(saved.tensor._vid):

@@ -11,6 +11,7 @@ from typing import Any
 from jitgrad.functions import (
     activation,
     creation,
+    devices,
     einstein,
     indexing,
     joining,
@@ -19,6 +20,7 @@ from jitgrad.functions import (
     losses,
     pointwise,
     reduction,
+    scattering,
     views,
 )
 from jitgrad.functions.activation import *  # noqa: F403
@@ -27,15 +29,32 @@ from jitgrad.functions.einstein import *  # noqa: F403
 from jitgrad.functions.indexing import *  # noqa: F403
 from jitgrad.functions.indexing import INPLACE_INDEXING
 from jitgrad.functions.inplace import INPLACE_METHODS
+from jitgrad.functions.inplace_views import INPLACE_VIEWS
 from jitgrad.functions.joining import *  # noqa: F403
 from jitgrad.functions.layers import *  # noqa: F403
 from jitgrad.functions.linalg import *  # noqa: F403
 from jitgrad.functions.losses import *  # noqa: F403
 from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
+from jitgrad.functions.replacing import REPLACING_METHODS
+from jitgrad.functions.scattering import *  # noqa: F403
+from jitgrad.functions.scattering import INPLACE_SCATTERING
 from jitgrad.functions.views import *  # noqa: F403
 
-_MODULES = (activation, creation, einstein, indexing, joining, layers, linalg, losses, pointwise, reduction, views)
+_MODULES = (
+    activation,
+    creation,
+    einstein,
+    indexing,
+    joining,
+    layers,
+    linalg,
+    losses,
+    pointwise,
+    reduction,
+    scattering,
+    views,
+)
 
 _METHOD_NAMES = {
     pointwise: (
@@ -43,7 +62,8 @@ _METHOD_NAMES = {
         "erf relu abs neg sign floor ceil trunc round isnan isinf isfinite logical_not bitwise_not mul maximum minimum "
         "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
         "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
-        "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal"
+        "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal arccos "
+        "arcsin arctan arctan2"
     ),
     reduction: (
         "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "
@@ -52,21 +72,31 @@ _METHOD_NAMES = {
     views: (
         "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "
         "broadcast_to squeeze unsqueeze select narrow unbind split chunk diagonal unfold as_strided detach flip roll "
-        "repeat repeat_interleave tile swapaxes swapdims"
+        "repeat repeat_interleave tile swapaxes swapdims tensor_split unsafe_split unsafe_chunk"
+    ),
+    scattering: (
+        "scatter index_copy index_fill masked_scatter put take select_scatter slice_scatter diagonal_scatter "
+        "as_strided_scatter scatter_reduce"
     ),
     linalg: "matmul mm bmm mv dot addmm outer trace",
     indexing: (
-        "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril triu"
+        "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
+        "triu argwhere"
     ),
-    creation: "clone contiguous to type_as new_zeros new_ones new_full new_empty",
+    creation: "clone contiguous new_zeros new_ones new_full new_empty",
+    devices: "cpu get_device record_stream to type_as vcpu",
 }
 
 METHODS: dict[str, Any] = {
     name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()
 }
-INPLACE_METHODS.update({function.__name__: function for function in INPLACE_INDEXING})
+_WRITING: tuple[Any, ...] = (*INPLACE_INDEXING, *INPLACE_SCATTERING)
+INPLACE_METHODS.update({function.__name__: function for function in _WRITING})
+INPLACE_METHODS.update(INPLACE_VIEWS)
+METHODS.update(REPLACING_METHODS)
 METHODS["where"] = pointwise.where_method
-METHODS["bool"] = creation.to_bool
+METHODS["bool"] = devices.to_bool
+METHODS.update((name, property(getattr(devices, name))) for name in ("is_cpu", "is_meta", "is_vcpu"))
 METHODS["new_tensor"] = creation.new_tensor_method
 METHODS["T"] = property(views.reverse_dims, doc="All dimensions in reverse order.")
 METHODS["mT"] = property(views.matrix_transpose, doc="The last two dimensions swapped.")
@@ -87,7 +117,6 @@ _HIDDEN = frozenset(
         "setitem",
         "from_array_copy",
         "reverse_dims",
-        "to_bool",
         "matrix_transpose",
         "ValuesIndices",
     ]

@@ -1,21 +1,22 @@
-"""Making tensors: from data, from NumPy, filled, ranges; copies and casts.
+"""Making tensors: from data, from NumPy, filled, ranges; copies.
 
 Owns: their public signatures, and the checks on what is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jitgrad.dispatch import apply
-from jitgrad.dtypes import DType, bool_, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
+from jitgrad.dtypes import DType, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
 from jitgrad.functions._bind import ints
+from jitgrad.functions.devices import cpu, made_on, placed, to
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.device import canonical
 from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = [
@@ -39,21 +40,18 @@ __all__ = [
     "ones",
     "ones_like",
     "tensor",
-    "to",
-    "to_bool",
-    "type_as",
     "zeros",
     "zeros_like",
 ]
 
 
 _FULL, _ZEROS_LIKE, _ONES_LIKE = OPS["full"], OPS["zeros_like"], OPS["ones_like"]
-_ARANGE, _LINSPACE, _EYE, _CLONE, _CAST = (OPS[n] for n in ("arange", "linspace", "eye", "clone", "_to_copy"))
+_ARANGE, _LINSPACE, _EYE, _CLONE = (OPS[n] for n in ("arange", "linspace", "eye", "clone"))
 
 
-def _check_device(device: Any) -> None:
-    if device is not None and str(device) != "cpu":
-        raise RuntimeError(f"this device is not available: {device!r}; the only one is 'cpu'")
+def _is_there(input: Any, device: Any) -> bool:
+    """Whether a result beside ``input`` is where ``device=`` wants it."""
+    return device is None or canonical(device) is input._aval.device
 
 
 def _finish(out: Any, requires_grad: bool) -> Any:
@@ -129,35 +127,33 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
 
     Args:
         dtype: None infers it: the default dtype for Python floats, int64 for integers, an array's own dtype.
-        device: only ``"cpu"``.
+        device: where; None = the CPU, or the device of ``data`` if it is a tensor.
         requires_grad: whether the new leaf is part of the graph.
 
     Raises:
         TypeError: for data that are not numbers.
         ValueError: for ragged sequences.
     """
-    _check_device(device)
     if isinstance(data, TensorBase):
-        source = data.detach().numpy()
+        source = cpu(data.detach()).numpy()
         wanted = dtype or data.dtype
+        device = data.device if device is None else device
     elif isinstance(data, np.ndarray | np.generic):
         source = np.asarray(data)
         wanted = dtype or from_numpy_dtype(source.dtype)
     else:
         source = _as_array(data)
         wanted = dtype or (_infer_dtype(source) if source.size else get_default_dtype())
-    return _finish(from_array_copy(source.astype(wanted.np, copy=False)), requires_grad)
+    return _finish(placed(from_array_copy(source.astype(wanted.np, copy=False)), device), requires_grad)
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:
     """``data`` itself if it is a tensor of that dtype, sharing memory with an array if it can, else a copy."""
-    _check_device(device)
     if isinstance(data, TensorBase):
-        return data if dtype is None or data.dtype is dtype else to(data, dtype)
+        return to(data, dtype=dtype, device=device)
     if isinstance(data, np.ndarray) and data.flags.writeable and all(s >= 0 for s in data.strides):
-        shared = from_numpy(data)
-        return shared if dtype is None or shared.dtype is dtype else to(shared, dtype)
-    return tensor(data, dtype)
+        return to(from_numpy(data), dtype=dtype, device=device)
+    return tensor(data, dtype, device)
 
 
 # --- filled ---
@@ -167,21 +163,18 @@ def full(
     size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """A tensor of one value; its dtype is the value's unless given."""
-    _check_device(device)
     shape = (size,) if isinstance(size, int) else tuple(size)
-    return _finish(apply(_FULL, fill_value, shape, dtype or dtype_of_scalar(fill_value)), requires_grad)
+    return _finish(made_on(device, _FULL, fill_value, shape, dtype or dtype_of_scalar(fill_value)), requires_grad)
 
 
 def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of zeros."""
-    _check_device(device)
-    return _finish(apply(_FULL, 0, ints(size), dtype or get_default_dtype()), requires_grad)
+    return _finish(made_on(device, _FULL, 0, ints(size), dtype or get_default_dtype()), requires_grad)
 
 
 def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of ones."""
-    _check_device(device)
-    return _finish(apply(_FULL, 1, ints(size), dtype or get_default_dtype()), requires_grad)
+    return _finish(made_on(device, _FULL, 1, ints(size), dtype or get_default_dtype()), requires_grad)
 
 
 def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -191,42 +184,64 @@ def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_g
 
 def zeros_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros of a tensor's shape and dtype."""
-    _check_device(device)
-    return _finish(apply(_ZEROS_LIKE, input, dtype), requires_grad)
+    if _is_there(input, device):
+        return _finish(apply(_ZEROS_LIKE, input, dtype), requires_grad)
+    return zeros(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
 def ones_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones of a tensor's shape and dtype."""
-    _check_device(device)
-    return _finish(apply(_ONES_LIKE, input, dtype), requires_grad)
+    if _is_there(input, device):
+        return _finish(apply(_ONES_LIKE, input, dtype), requires_grad)
+    return ones(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(input: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Any:
-    """One value in a tensor's shape and dtype."""
-    return _finish(apply(_FULL, fill_value, input.shape, dtype or input.dtype), requires_grad)
+def full_like(
+    input: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """One value in a tensor's shape, dtype and device."""
+    place = input.device if device is None else device
+    return _finish(made_on(place, _FULL, fill_value, input.shape, dtype or input.dtype), requires_grad)
 
 
 empty_like = zeros_like
 
 
-def new_tensor_method(self: Any, data: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Any:
-    """A new leaf from data, with this tensor's dtype."""
-    return tensor(data, dtype or self.dtype, requires_grad=requires_grad)
+def new_tensor_method(
+    self: Any, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """A new leaf from data, with this tensor's dtype, on its device."""
+    return tensor(data, dtype or self.dtype, self.device if device is None else device, requires_grad)
 
 
-def new_zeros(self: Any, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Any:
-    """Zeros with this tensor's dtype."""
-    return zeros(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
+def new_zeros(
+    self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Zeros with this tensor's dtype, on its device."""
+    device = self.device if device is None else device
+    return zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def new_ones(self: Any, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Any:
-    """Ones with this tensor's dtype."""
-    return ones(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
+def new_ones(
+    self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Ones with this tensor's dtype, on its device."""
+    device = self.device if device is None else device
+    return ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def new_full(self: Any, size: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Any:
-    """One value with this tensor's dtype."""
-    return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+def new_full(
+    self: Any,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """One value with this tensor's dtype, on its device."""
+    device = self.device if device is None else device
+    return full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
 new_empty = new_zeros
@@ -245,30 +260,27 @@ def arange(
     requires_grad: bool = False,
 ) -> Any:
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
-    _check_device(device)
     if end is None:
         start, end = 0, start
     if dtype is None:
         dtype = int64 if all(isinstance(v, int) for v in (start, end, step)) else get_default_dtype()
-    return _finish(apply(_ARANGE, start, end, step, dtype), requires_grad)
+    return _finish(made_on(device, _ARANGE, start, end, step, dtype), requires_grad)
 
 
 def linspace(
     start: float, end: float, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """``steps`` numbers from start to end, both included."""
-    _check_device(device)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    return _finish(apply(_LINSPACE, start, end, steps, dtype or get_default_dtype()), requires_grad)
+    return _finish(made_on(device, _LINSPACE, start, end, steps, dtype or get_default_dtype()), requires_grad)
 
 
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Ones on the diagonal."""
-    _check_device(device)
-    return _finish(apply(_EYE, n, n if m is None else m, dtype or get_default_dtype()), requires_grad)
+    return _finish(made_on(device, _EYE, n, n if m is None else m, dtype or get_default_dtype()), requires_grad)
 
 
 # --- copies and casts ---
@@ -282,33 +294,3 @@ def clone(input: Any) -> Any:
 def contiguous(input: Any) -> Any:
     """The tensor itself if it is row-major without gaps, else such a copy."""
     return input if input._aval.is_contiguous else apply(_CLONE, input)
-
-
-def _target_dtype(args: Sequence[Any], dtype: DType | None) -> DType | None:
-    for arg in args:
-        if isinstance(arg, DType):
-            dtype = arg
-        elif isinstance(arg, TensorBase):
-            dtype = arg._aval.dtype
-        elif not isinstance(arg, bool):
-            _check_device(arg)
-    return dtype
-
-
-def to(input: Any, *args: Any, dtype: DType | None = None, device: Any = None, copy: bool = False, **_: Any) -> Any:
-    """Convert to a dtype (``to(dtype)``, ``to(other)``, ``to("cpu", dtype)``); the tensor itself if nothing changes."""
-    _check_device(device)
-    wanted = _target_dtype(args, dtype)
-    if wanted is None or wanted is input._aval.dtype:
-        return apply(_CLONE, input) if copy else input
-    return apply(_CAST, input, wanted)
-
-
-def to_bool(input: Any) -> Any:
-    """Whether each element is nonzero (``x.bool()``)."""
-    return to(input, bool_)
-
-
-def type_as(input: Any, other: Any) -> Any:
-    """Convert to another tensor's dtype."""
-    return to(input, other._aval.dtype)

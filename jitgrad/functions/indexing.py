@@ -9,16 +9,23 @@ collected and become one ``index`` operation over the view (PyTorch's ``applySli
 
 from __future__ import annotations
 
+import operator
+import warnings
 from typing import Any
 
 import numpy as np
 
+from jitgrad.devices import CPU
 from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.dtypes import bool_
+from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
+from jitgrad.functions.devices import index_beside, moved
 from jitgrad.functions.views import expand, reshape
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.overlap import check_apart
+from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -64,22 +71,43 @@ def getitem(input: Any, index: Any) -> Any:
 
 def setitem(input: Any, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
-    whole_mask = isinstance(index, TensorBase) and index.dtype is bool_ and index.shape == input.shape
-    if whole_mask and isinstance(value, bool | int | float):
-        apply_inplace(_MASKED_FILL, (input,), input, index, value)
+    if not isinstance(value, TensorBase):
+        value = _checked_number(input, value)
+        if isinstance(index, TensorBase) and index.dtype is bool_ and index.shape == input.shape:
+            apply_inplace(_MASKED_FILL, (input,), input, index, value)
+            return
+    if isinstance(index, bool):
+        if index:
+            _copy_into(apply(_UNSQUEEZE, input, 0), value)
         return
-    view, indexed = _apply_views(input, index)
-    if not isinstance(value, TensorBase | bool | int | float):
-        value = tensor(value, input.dtype)
+    view, indexed = _apply_views(input, index, is_written=True)
     if not indexed:
         _copy_into(view, value)
         return
     if not isinstance(value, TensorBase):
-        value = full((), value, dtype=input.dtype)
-    elif value.dtype is not input.dtype:
+        value = full((), value, dtype=input.dtype, device=input.device)
+    elif value.dtype is not input.dtype and value.numel() == 1 and _is_one_mask(index):
         value = value.to(input.dtype)
     dims, tensors = _split(indexed)
     apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
+
+
+def _checked_number(input: Any, value: Any) -> bool | int | float:
+    """The number to be assigned, as the tensor's dtype can hold it. TypeError for anything else."""
+    if isinstance(value, np.number | np.bool_):
+        value = value.item()
+    if not isinstance(value, bool | int | float):
+        module, name = type(value).__module__, type(value).__name__
+        shown = name if module == "builtins" else f"{module}.{name}"
+        raise TypeError(f"can't assign a {shown} to a {type_name(input._aval)}")
+    category = input.dtype.category
+    return value if category == 2 else int(value) if category == 1 else bool(value)
+
+
+def _is_one_mask(index: Any) -> bool:
+    """Whether all that indexes by value is one mask: what is assigned is then cast, otherwise it is not."""
+    tensors = [x for x in _as_items(index) if isinstance(x, TensorBase) and (x.ndim or x.dtype is bool_)]
+    return len(tensors) == 1 and tensors[0].dtype is bool_ and tensors[0].ndim > 0
 
 
 def _copy_into(view: Any, value: Any) -> None:
@@ -88,6 +116,10 @@ def _copy_into(view: Any, value: Any) -> None:
         extra = value.ndim - view.ndim
         if extra > 0 and all(n == 1 for n in value.shape[:extra]):
             value = reshape(value, value.shape[extra:])
+        if value._aval.device is not view._aval.device:
+            value = moved(value, view._aval.device)
+        if value._aval.shape != view._aval.shape:
+            OPS["expand"].aval(value._aval, view._aval.shape)  # raises what PyTorch raises
     apply_inplace(_COPY, (view,), view, value)
 
 
@@ -101,28 +133,44 @@ def _needs_dimension(input: Any) -> Any:
 
 
 def _slice_parts(index: slice) -> tuple[int | None, int | None, int]:
-    start, stop, step = index.start, index.stop, 1 if index.step is None else index.step
+    try:
+        start, stop, step = (None if x is None else operator.index(x) for x in (index.start, index.stop, index.step))
+    except TypeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+    step = 1 if step is None else step
     if step <= 0:
-        raise ValueError("step must be greater than zero")
-    plain = (None if start is None else int(start), None if stop is None else int(stop))
-    return (*plain, int(step))
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
+    return start, stop, step
 
 
 def _as_items(index: Any) -> tuple[Any, ...]:
     """The index as a tuple; lists, arrays and ranges become tensors."""
     items = index if type(index) is tuple else (index,)
+    if type(index) is list and len(index) < 32 and any(map(_makes_a_tuple, index)):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of "
+            "x[seq].",
+            UserWarning,
+            stacklevel=5,
+        )
+        items = tuple(index)
     return tuple(_as_item(item) for item in items)
 
 
+def _makes_a_tuple(item: Any) -> bool:
+    """Whether a list with such an item is read as a tuple: NumPy's old rule, which PyTorch keeps."""
+    return item is None or item is Ellipsis or isinstance(item, TensorBase | list | tuple | slice | np.ndarray)
+
+
 def _as_item(item: Any) -> Any:
-    if isinstance(item, bool | np.bool_):
-        return tensor(bool(item))
+    if isinstance(item, bool):
+        return tensor(item, device=CPU)
     if item is None or item is Ellipsis or isinstance(item, int | slice | TensorBase):
         return item
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, list | tuple | np.ndarray | range):
-        made = tensor(list(item) if isinstance(item, range) else item)
+        made = tensor(list(item) if isinstance(item, range) else item, device=CPU)
         return made.long() if made.numel() == 0 else made
     raise IndexError(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
@@ -137,8 +185,14 @@ def _consumed(item: Any) -> int:
     return item.ndim if isinstance(item, TensorBase) and item.dtype is bool_ else 1
 
 
-def _apply_views(input: Any, index: Any) -> tuple[Any, Indexed]:
-    """The view that the basic items make, and the tensors that index it, by dimension."""
+def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any, Indexed]:
+    """The view that the basic items make, and the tensors that index it, by dimension.
+
+    An integer tensor without dimensions selects: a view, as an integer does, which needs its value. In a trace that is
+    only read this would end the segment and make another path for every value: there it is a gather, of the same
+    values, but of memory of its own.
+    """
+    reads_value = is_written or state.recorder is None
     items = _as_items(index)
     rank, used = input.ndim, sum(_consumed(item) for item in items)
     if used > rank:
@@ -156,7 +210,10 @@ def _apply_views(input: Any, index: Any) -> tuple[Any, Indexed]:
             view = apply(_UNSQUEEZE, view, dim)
             dim += 1
         elif isinstance(item, TensorBase):
-            view, dim = _collect(view, dim, item, indexed)
+            if reads_value and not item.ndim and item.dtype.category == 1:
+                view = apply(_SELECT, view, dim, int(item))
+            else:
+                view, dim = _collect(view, dim, item, indexed)
         elif isinstance(item, slice):
             parts = _slice_parts(item)
             if parts != (None, None, 1):
@@ -174,8 +231,8 @@ def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int
     if item.dtype is not bool_:
         if not item.ndim and item.dtype.category == 1:
             # an index without dimensions selects, so it takes no part in the placement of the others
-            return apply(_INDEX[1], view, item, (dim,)), dim
-        indexed.append((dim, item))
+            return apply(_INDEX[1], view, _beside(view, item), (dim,)), dim
+        indexed.append((dim, _beside(view, item)))
         return view, dim + 1
     if item.ndim == 0:
         view = apply(_UNSQUEEZE, view, dim)
@@ -186,8 +243,13 @@ def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int
                 f"The shape of the mask {list(item.shape)} at index {k} does not match the shape of the indexed tensor "
                 f"{list(view.shape)} at index {dim + k}"
             )
-    indexed.extend((dim + k, position) for k, position in enumerate(nonzero(item, as_tuple=True)))
+    positions = [_beside(view, p) for p in nonzero(item, as_tuple=True)]
+    indexed.extend((dim + k, position) for k, position in enumerate(positions))
     return view, dim + item.ndim
+
+
+def _beside(view: Any, item: Any) -> Any:
+    return item if item._aval.device is view._aval.device else index_beside(view, item)
 
 
 def _split(indexed: Indexed) -> tuple[tuple[int, ...], list[Any]]:
@@ -201,8 +263,9 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """Positions of nonzero elements: [count, ndim], or one vector per dimension. Reads the values."""
     found = np.nonzero(np.atleast_1d(input._ndarray()))
     if as_tuple:
-        return tuple(tensor(positions) for positions in found)
-    return tensor(np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0), np.int64))
+        return tuple(tensor(positions, device=input.device) for positions in found)
+    positions = np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0), np.int64)
+    return tensor(positions, device=input.device)
 
 
 argwhere = nonzero
@@ -242,7 +305,7 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
 
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     """Add rows of ``source`` to the rows of ``dim`` that ``index`` names."""
-    return apply(_PUT_ADD[1], input, source if alpha == 1 else source * alpha, index, (dim % input.ndim,))
+    return apply(OPS["index_add"], input, index, source if alpha == 1 else source * alpha, dim)
 
 
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -280,18 +343,21 @@ def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
 
 def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Any:
     """In-place ``scatter_add``."""
+    check_apart(self, index, src)
     return _write(_SCATTER_ADD, self, index, src, dim)
 
 
 def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     """In-place ``index_add``."""
-    return _write(_PUT_ADD[1], self, source if alpha == 1 else source * alpha, index, (dim % self.ndim,))
+    check_apart(self, index, source)
+    return _write(OPS["index_add"], self, index, source if alpha == 1 else source * alpha, dim)
 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """In-place ``index_put``."""
     view, indexed = _apply_views(self, tuple(indices))
     dims, tensors = _split(indexed)
+    check_apart(view, values, *tensors)
     _write((_PUT_ADD if accumulate else _PUT)[len(dims)], view, values, *tensors, dims)
     return self
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.dispatch import apply_inplace
+from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
-from jitgrad.generator import rand, rand_like, randn_like
+from jitgrad.generator import rand_like, randn_like
 from jitgrad.ops.table import OPS
+from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["INPLACE_METHODS"]
@@ -141,16 +143,23 @@ def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Overwrite with ``src``, broadcast and cast to this tensor."""
+    if isinstance(src, TensorBase) and src._aval.device is not self._aval.device:
+        src = moved(src, self._aval.device)
     return _write(_COPY, self, src)
 
 
 def fill_(self: Any, value: Any) -> Any:
-    """Overwrite every element with one value."""
+    """Overwrite every element with one value, a number or a 0-d tensor."""
+    rank = getattr(value, "ndim", 0)
+    if rank:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions.")
     return _write(_COPY, self, value)
 
 
 def zero_(self: Any) -> Any:
     """Overwrite every element with 0."""
+    if state.grad_enabled and self.requires_grad:
+        return _write(OPS["zero"], self)  # the graph shows the difference
     return _write(_COPY, self, 0)
 
 
@@ -166,7 +175,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
 
 def bernoulli_(self: Any, p: float = 0.5) -> Any:
     """Overwrite with ones, with probability ``p``, and zeros."""
-    return _write(_COPY, self, rand(self.shape) < p)
+    return _write(_COPY, self, rand_like(self) < p)
 
 
 _SPECIAL = (

@@ -13,7 +13,7 @@ from jitgrad.functions.creation import ones
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape
-from jitgrad.generator import rand
+from jitgrad.generator import rand_like
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -119,14 +119,23 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> A
 # --- embedding, dropout ---
 
 
-def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
-    """Rows of ``weight`` by number. The row ``padding_idx`` gets no gradient. IndexError for a number out of range."""
+def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse: bool = False) -> Any:
+    """Rows of ``weight`` by number. The row ``padding_idx`` gets no gradient. IndexError for a number out of range.
+
+    Args:
+        input: (*) integers.
+        weight: (rows, features).
+        padding_idx: a row whose gradient is zero.
+        sparse: the weight's gradient is a sparse tensor, with one entry per number.
+
+    Returns:
+        (*, features).
+    """
     rows = weight._aval.shape[0]
-    if padding_idx is None:
-        return apply(_EMBEDDING, weight, input, -1)
-    if not -rows <= padding_idx < rows:
+    if padding_idx is not None and not -rows <= padding_idx < rows:
         raise AssertionError("Padding_idx must be within num_embeddings")
-    return apply(_EMBEDDING, weight, input, padding_idx % rows)
+    padding = -1 if padding_idx is None else padding_idx % rows
+    return apply(_EMBEDDING, weight, input, padding, True) if sparse else apply(_EMBEDDING, weight, input, padding)
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
@@ -151,7 +160,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
         return input
-    kept = (rand(input.shape, dtype=input.dtype) >= p).to(input.dtype)
+    kept = (rand_like(input) >= p).to(input.dtype)
     out = input * (kept * (0.0 if p == 1.0 else 1.0 / (1.0 - p)))
     return input.copy_(out) if inplace else out
 
@@ -180,7 +189,7 @@ def scaled_dot_product_attention(
     scores = matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
         length, width = scores.shape[-2:]
-        below = apply(OPS["tril"], ones(length, width), 0) > 0
+        below = apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
         scores = where(below, scores, -math.inf)
     elif attn_mask is not None:
         scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category == 0 else scores + attn_mask

@@ -13,7 +13,7 @@ from jitgrad.dispatch import apply
 from jitgrad.functions import pointwise
 from jitgrad.functions.views import reshape
 from jitgrad.ops.losses import check_reduction
-from jitgrad.ops.shapes import numel
+from jitgrad.ops.shapes import numel, torch_dtype_name
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -179,10 +179,21 @@ def cross_entropy(
 
     Raises:
         IndexError: for a target that is no class.
+        RuntimeError: for a target of the input's shape that is not floating, or is while a class is ignored.
         ValueError: if shapes do not match.
     """
+    if target.shape == input.shape and target.dtype.category != 2:
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {torch_dtype_name(target.dtype)}"
+        )
+    if input.ndim == 1 and target.ndim == 1 and target.shape != input.shape:
+        if target.shape != (1,):
+            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+        target = reshape(target, ())
     log_probs = apply(_LOG_SOFTMAX, input, 0 if input.ndim == 1 else 1)
-    if target.dtype.category == 2 and target.shape == input.shape:
+    if target.shape == input.shape and input.ndim:
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
         return _soft_cross_entropy(log_probs, target, weight, reduction, label_smoothing)
     loss = nll_loss(log_probs, target, weight, ignore_index=ignore_index, reduction=reduction)
     if not label_smoothing:

@@ -5,6 +5,7 @@ Owns: their public signatures; ``reshape``'s choice between a view and a copy.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from jitgrad.dispatch import apply
@@ -42,11 +43,14 @@ __all__ = [
     "swapaxes",
     "swapdims",
     "t",
+    "tensor_split",
     "tile",
     "transpose",
     "unbind",
     "unflatten",
     "unfold",
+    "unsafe_chunk",
+    "unsafe_split",
     "unsqueeze",
     "view",
     "view_as",
@@ -58,6 +62,7 @@ _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], 
 _SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
 _DIAGONAL, _UNFOLD, _AS_STRIDED, _DETACH = OPS["diagonal"], OPS["unfold"], OPS["as_strided"], OPS["detach"]
 _SPLIT, _SPLIT_WITH_SIZES, _UNBIND = OPS["split"], OPS["split_with_sizes"], OPS["unbind"]
+_UNSAFE_SPLIT = OPS["unsafe_split"]
 _FLIP, _ROLL, _REPEAT = OPS["flip"], OPS["roll"], OPS["repeat"]
 
 
@@ -219,7 +224,36 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     extent = input._aval.shape[wrap_dim(dim, input.ndim)]
-    return apply(_SPLIT, input, max(1, -(-extent // chunks)), dim)
+    if not extent:
+        return apply(_SPLIT_WITH_SIZES, input, (0,) * chunks, dim)
+    return apply(_SPLIT, input, -(-extent // chunks), dim)
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Views along ``dim``: so many of nearly equal size, or cut at the given indices."""
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    cuts = indices_or_sections
+    if isinstance(cuts, int):
+        if cuts <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
+        size, extra = divmod(extent, cuts)
+        ends = [(k + 1) * size + min(k + 1, extra) for k in range(cuts)]
+        return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise([0, *ends]))
+    places = [None, *(cuts.tolist() if hasattr(cuts, "tolist") else cuts), None]
+    return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise(places))
+
+
+def unsafe_split(input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
+    """As ``split``, but the results own their memory, and may be written."""
+    return apply(_UNSAFE_SPLIT, input, split_size, dim)
+
+
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """As ``chunk``, but the results own their memory, and may be written."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    return apply(_UNSAFE_SPLIT, input, max(1, -(-extent // chunks)), dim)
 
 
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:

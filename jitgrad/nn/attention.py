@@ -5,6 +5,8 @@ Source: Vaswani et al., "Attention Is All You Need", 2017.
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitgrad.dtypes import DType
 from jitgrad.functions import empty, zeros
 from jitgrad.nn import functional as F
@@ -26,7 +28,7 @@ class MultiheadAttention(Module):
         dropout: of the attention weights, while training.
         bias: of the projections.
         batch_first: (N, L, E) instead of (L, N, E).
-        dtype: of the parameters.
+        device, dtype: of the parameters.
     """
 
     def __init__(
@@ -36,16 +38,19 @@ class MultiheadAttention(Module):
         dropout: float = 0.0,
         bias: bool = True,
         batch_first: bool = False,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        self.in_proj_weight = Parameter(init.xavier_uniform_(empty(3 * embed_dim, embed_dim, dtype=dtype)))
+        weight = empty(3 * embed_dim, embed_dim, device=device, dtype=dtype)
+        self.in_proj_weight = Parameter(init.xavier_uniform_(weight))
         self.in_proj_bias: Parameter | None
-        self.register_parameter("in_proj_bias", Parameter(zeros(3 * embed_dim, dtype=dtype)) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
+        offset = Parameter(zeros(3 * embed_dim, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("in_proj_bias", offset)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 

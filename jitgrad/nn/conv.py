@@ -6,6 +6,7 @@ Must not know: how a convolution runs.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from jitgrad.dtypes import DType
 from jitgrad.functions import empty
@@ -33,7 +34,7 @@ class Conv2d(Module):
         padding: of zeros, likewise; or "same", "valid".
         groups: channels are split into so many independent convolutions.
         bias: whether there is one.
-        dtype: of the parameters.
+        device, dtype: of the parameters.
 
     Both start uniform in +-1/sqrt(fan in), as PyTorch's.
 
@@ -51,6 +52,7 @@ class Conv2d(Module):
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
@@ -60,9 +62,11 @@ class Conv2d(Module):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride, self.dilation = _pair(kernel_size), _pair(stride), _pair(dilation)
         self.padding = padding if isinstance(padding, str) else _pair(padding)
-        self.weight = Parameter(empty(out_channels, in_channels // groups, *self.kernel_size, dtype=dtype))
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = Parameter(empty(*shape, device=device, dtype=dtype))
         self.bias: Parameter | None
-        self.register_parameter("bias", Parameter(empty(out_channels, dtype=dtype)) if bias else None)
+        offset = Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", offset)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -36,17 +36,25 @@ class Linear(Module):
         in_features: the last extent of the input, (*, in_features).
         out_features: the last extent of the output, (*, out_features).
         bias: whether there is one.
-        dtype: of the parameters; the default dtype if None.
+        device, dtype: of the parameters; the default ones if None.
 
     Both start uniform in +-1/sqrt(in_features), as PyTorch's.
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DType | None = None) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
+        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
         self.bias: Parameter | None
-        self.register_parameter("bias", Parameter(empty(out_features, dtype=dtype)) if bias else None)
+        offset = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", offset)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -72,18 +80,26 @@ class Embedding(Module):
         num_embeddings: rows.
         embedding_dim: the extent added to the input's shape.
         padding_idx: a row that starts at zero and gets no gradient.
-        dtype: of the weight, which starts standard normal.
+        sparse: the weight's gradient is a sparse tensor; ``SGD`` and ``SparseAdam`` take those.
+        device, dtype: of the weight, which starts standard normal.
     """
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, dtype: DType | None = None
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        sparse: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise AssertionError("Padding_idx must be within num_embeddings")
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.num_embeddings, self.embedding_dim, self.sparse = num_embeddings, embedding_dim, sparse
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype))
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -94,11 +110,9 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(*) integers to (*, embedding_dim)."""
-        if self.padding_idx is None:
-            return F.embedding(input, self.weight)
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}{', sparse=True' if self.sparse else ''}"

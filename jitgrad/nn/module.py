@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from jitgrad.dtypes import DType, float32, float64
-from jitgrad.nn.hooks import HookHandle
+from jitgrad.functions.devices import to_target
+from jitgrad.nn.hooks import ForwardHook, ModuleHooks
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.state_dict import IncompatibleKeys, collect_state, load_state
+from jitgrad.runtime.engine.node_hooks import RemovableHandle
+from jitgrad.runtime.stream import virtual
 from jitgrad.tensor import Tensor
 
 __all__ = ["Module"]
@@ -34,9 +37,7 @@ class Module:
     _buffers: dict[str, None]
     _modules: dict[str, None]
     _transient: set[str]
-    _has_hooks: bool = False  # once True, it stays: the slow call is right with and without hooks
-    _pre_hooks: dict[int, Any]
-    _hooks: dict[int, Any]
+    _hooks: ModuleHooks | None = None  # once there, they stay: the slow call is right with and without hooks
 
     def __init__(self) -> None:
         self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={}, _transient=set())
@@ -46,20 +47,9 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._has_hooks:
-            return self._call_with_hooks(args, kwargs)
+        if self._hooks is not None:
+            return self._hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
-
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook in list(self._pre_hooks.values()):
-            replaced = hook(self, args)
-            if replaced is not None:
-                args = replaced if isinstance(replaced, tuple) else (replaced,)
-        result = self.forward(*args, **kwargs)
-        for hook in list(self._hooks.values()):
-            replaced = hook(self, args, result)
-            result = result if replaced is None else replaced
-        return result
 
     # attributes, see Note [Where a module keeps things]
     def __setattr__(self, name: str, value: Any) -> None:
@@ -251,19 +241,47 @@ class Module:
                 parameter.grad = parameter.grad.detach()
                 parameter.grad.zero_()
 
-    def to(self: Self, dtype: DType) -> Self:
-        """Convert floating parameters (in place: the objects stay) and buffers."""
+    def to(self: Self, *args: Any, dtype: DType | None = None, device: Any = None, non_blocking: bool = False) -> Self:
+        """Convert or move parameters and buffers: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``.
+
+        Parameters stay the objects they are, so optimizers keep theirs; their gradients go with them. A dtype applies
+        to floating ones only.
+
+        Raises:
+            TypeError: for a dtype that is not floating.
+            RuntimeError: there is no such device.
+        """
+        dtype, device = to_target(args, dtype, device)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
+
+        def convert(value: Tensor) -> Tensor:
+            found: Tensor = value.detach().to(dtype=dtype if value.dtype.is_floating_point else None, device=device)
+            return found
+
         for module in self.modules():
             for name in (*module._parameters, *module._buffers):
                 value = module.__dict__[name]
-                if value is None or not value.dtype.is_floating_point or value.dtype is dtype:
+                if value is None:
                     continue
-                converted = value.detach().to(dtype)
+                converted = convert(value)
+                if converted.dtype is value.dtype and converted.device is value.device:
+                    continue
                 if name in module._buffers:
                     module.__dict__[name] = converted
                 else:
-                    module.__dict__[name] = Parameter(converted, value.requires_grad)
+                    grad, value.grad = value.grad, None
+                    value.set_data(converted)
+                    value.grad = None if grad is None else convert(grad)
         return self
+
+    def cpu(self: Self) -> Self:
+        """Move to the CPU."""
+        return self.to("cpu")
+
+    def vcpu(self: Self, device: Any = None) -> Self:
+        """Move to a virtual device, by number or name (None = the current one)."""
+        return self.to(virtual(device))
 
     def float(self: Self) -> Self:
         """Convert to float32."""
@@ -290,20 +308,56 @@ class Module:
         return load_state(self, state_dict, strict)
 
     # hooks
-    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> HookHandle:
-        """Call ``hook(module, args)`` before forward; what it returns replaces the arguments."""
-        return HookHandle(self._hook_table("_pre_hooks"), hook)
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before forward; what it returns replaces the arguments.
 
-    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> HookHandle:
-        """Call ``hook(module, args, result)`` after forward; what it returns replaces the result."""
-        return HookHandle(self._hook_table("_hooks"), hook)
+        Args:
+            hook: the function.
+            prepend: call it before the hooks that are there.
+            with_kwargs: call ``hook(module, args, kwargs)``, which returns None or ``(args, kwargs)``.
+        """
+        return self._own_hooks().pre.add(ForwardHook(hook, with_kwargs), prepend=prepend)
 
-    def _hook_table(self, name: str) -> dict[int, Any]:
-        own = self.__dict__
-        if not self._has_hooks:
-            own.update(_has_hooks=True, _pre_hooks={}, _hooks={})
-        found: dict[int, Any] = own[name]
-        return found
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after forward; what it returns replaces the result.
+
+        Args:
+            hook: the function.
+            prepend: call it before the hooks that are there.
+            with_kwargs: call ``hook(module, args, kwargs, result)``.
+            always_call: call it even if forward raises.
+        """
+        return self._own_hooks().post.add(ForwardHook(hook, with_kwargs, always_call), prepend=prepend)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[[Module, Any], Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before the module's backward; what it returns replaces ``grad_output``."""
+        return self._own_hooks().backward_pre.add(hook, prepend=prepend)
+
+    def register_full_backward_hook(
+        self, hook: Callable[[Module, Any, Any], Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the module's inputs are known.
+
+        Both are tuples, with None for what is no tensor; what the hook returns replaces ``grad_input``.
+        """
+        return self._own_hooks().backward.add(hook, prepend=prepend)
+
+    def _own_hooks(self) -> ModuleHooks:
+        hooks = self._hooks
+        if hooks is None:
+            hooks = self.__dict__["_hooks"] = ModuleHooks()
+        return hooks
 
     # looks
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ Sources: Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jitgrad.dtypes import DType, int64
 from jitgrad.functions import ones, zeros
@@ -29,7 +30,7 @@ class LayerNorm(Module):
         eps: added to the variance.
         elementwise_affine: whether there are weight (ones) and bias (zeros).
         bias: whether there is a bias among them.
-        dtype: of the parameters.
+        device, dtype: of the parameters.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
@@ -45,10 +47,11 @@ class LayerNorm(Module):
         self.elementwise_affine = elementwise_affine
         self.weight: Parameter | None
         self.bias: Parameter | None
-        affine = elementwise_affine
-        self.register_parameter("weight", Parameter(ones(*self.normalized_shape, dtype=dtype)) if affine else None)
-        has_bias = affine and bias
-        self.register_parameter("bias", Parameter(zeros(*self.normalized_shape, dtype=dtype)) if has_bias else None)
+        shape, affine = self.normalized_shape, elementwise_affine
+        weight = Parameter(ones(*shape, device=device, dtype=dtype)) if affine else None
+        self.register_parameter("weight", weight)
+        offset = Parameter(zeros(*shape, device=device, dtype=dtype)) if affine and bias else None
+        self.register_parameter("bias", offset)
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
@@ -66,7 +69,7 @@ class RMSNorm(Module):
         normalized_shape: the trailing extents.
         eps: added to the mean square; the dtype's epsilon if None.
         elementwise_affine: whether there is a weight (ones).
-        dtype: of the weight.
+        device, dtype: of the weight.
     """
 
     def __init__(
@@ -74,14 +77,15 @@ class RMSNorm(Module):
         normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = _shape(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
         self.weight: Parameter | None
-        affine = elementwise_affine
-        self.register_parameter("weight", Parameter(ones(*self.normalized_shape, dtype=dtype)) if affine else None)
+        ones_there = ones(*self.normalized_shape, device=device, dtype=dtype) if elementwise_affine else None
+        self.register_parameter("weight", None if ones_there is None else Parameter(ones_there))
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
@@ -104,6 +108,7 @@ class _BatchNorm(Module):
         momentum: float = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
@@ -114,12 +119,13 @@ class _BatchNorm(Module):
         self.running_mean: Tensor | None
         self.running_var: Tensor | None
         self.num_batches_tracked: Tensor
-        self.register_parameter("weight", Parameter(ones(num_features, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, dtype=dtype)) if affine else None)
+        for name, make in (("weight", ones), ("bias", zeros)):
+            parameter = Parameter(make(num_features, device=device, dtype=dtype)) if affine else None
+            self.register_parameter(name, parameter)
         tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", ones(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if tracked else None)
+        for name, make in (("running_mean", zeros), ("running_var", ones)):
+            self.register_buffer(name, make(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("num_batches_tracked", zeros((), device=device, dtype=int64) if tracked else None)
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape. ValueError for another rank, or one element per channel while training."""
@@ -150,7 +156,7 @@ class BatchNorm1d(_BatchNorm):
         momentum: how far the running statistics move towards the batch's.
         affine: whether there are weight (ones) and bias (zeros).
         track_running_stats: keep running statistics and use them in evaluation mode.
-        dtype: of parameters and buffers.
+        device, dtype: of parameters and buffers.
 
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
     """

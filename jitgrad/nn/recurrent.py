@@ -49,29 +49,37 @@ class _Recurrent(Module):
         super().__init__()
         self.hidden_size = hidden_size
 
-    def _add_layer(self, input_size: int, bias: bool, suffix: str, dtype: DType | None) -> None:
+    def _add_layer(self, input_size: int, bias: bool, suffix: str, device: Any, dtype: DType | None) -> None:
         rows, bound = self.gates * self.hidden_size, self.hidden_size**-0.5
         shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.hidden_size)}
         biases: dict[str, Any] = {"bias_ih": (rows,), "bias_hh": (rows,)}
         for name, shape in (shapes | biases).items():
             wanted = bias or name in shapes
-            parameter = Parameter(init.uniform_(empty(*shape, dtype=dtype), -bound, bound)) if wanted else None
-            self.register_parameter(name + suffix, parameter)
+            values = init.uniform_(empty(*shape, device=device, dtype=dtype), -bound, bound) if wanted else None
+            self.register_parameter(name + suffix, None if values is None else Parameter(values))
 
     def _weights(self, suffix: str = "") -> Weights:
         own = self.__dict__
         return (own["weight_ih" + suffix], own["weight_hh" + suffix], own["bias_ih" + suffix], own["bias_hh" + suffix])
 
     def _zeros(self, *shape: int) -> Tensor:
-        found: Tensor = zeros(*shape, self.hidden_size, dtype=next(self.parameters()).dtype)
+        like = next(self.parameters())
+        found: Tensor = zeros(*shape, self.hidden_size, dtype=like.dtype, device=like.device)
         return found
 
 
 class _Cell(_Recurrent):
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: DType | None = None) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__(hidden_size)
         self.input_size = input_size
-        self._add_layer(input_size, bias, "", dtype)
+        self._add_layer(input_size, bias, "", device, dtype)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
@@ -84,7 +92,7 @@ class LSTMCell(_Cell):
     Args:
         input_size, hidden_size: the last extents of input and state.
         bias: whether there are both biases.
-        dtype: of the parameters.
+        device, dtype: of the parameters.
     """
 
     gates = 4
@@ -116,12 +124,13 @@ class _Sequence(_Recurrent):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__(hidden_size)
         self.input_size, self.num_layers, self.batch_first, self.dropout = input_size, num_layers, batch_first, dropout
         for layer in range(num_layers):
-            self._add_layer(hidden_size if layer else input_size, bias, f"_l{layer}", dtype)
+            self._add_layer(hidden_size if layer else input_size, bias, f"_l{layer}", device, dtype)
 
     def _run(self, input: Tensor, states: list[Any], step: Any, output_of: Any) -> tuple[Tensor, list[Any]]:
         """Feed a sequence through every layer; the outputs, and every layer's last state."""
@@ -161,7 +170,7 @@ class LSTM(_Sequence):
         bias: whether there are both biases.
         batch_first: (N, L, *) instead of (L, N, *).
         dropout: between layers, while training.
-        dtype: of the parameters.
+        device, dtype: of the parameters.
     """
 
     gates = 4

@@ -19,6 +19,12 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad for p in members if p.grad is not None]
 
 
+def _together(norms: list[Tensor]) -> list[Tensor]:
+    """On the device of the first."""
+    device = norms[0].device
+    return [x if x.device is device else x.to(device) for x in norms]
+
+
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> Tensor:
     """Scale all gradients so that their joint norm is at most ``max_norm``; nothing is read, so a trace goes on.
 
@@ -28,19 +34,19 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
         norm_type: p of the p-norm; may be infinity.
 
     Returns:
-        The norm before, a scalar tensor.
+        The norm before, a scalar tensor on the device of the first gradient.
     """
     gradients = _gradients(parameters)
     if not gradients:
         return zeros(())
     with no_grad():
         if norm_type == float("inf"):
-            norm = amax(stack([amax(g.abs()) for g in gradients]))
+            norm = amax(stack(_together([amax(g.abs()) for g in gradients])))
         else:
-            norm = stack([(g.abs() ** norm_type).sum() for g in gradients]).sum() ** (1.0 / norm_type)
+            norm = stack(_together([(g.abs() ** norm_type).sum() for g in gradients])).sum() ** (1.0 / norm_type)
         scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
         for g in gradients:
-            g.mul_(scale)
+            g.mul_(scale if g.device is scale.device else scale.to(g.device))
     return norm
 
 

@@ -18,9 +18,12 @@ from jitgrad.ops import (
     pooling,
     powers,
     reductions,
+    scatter_reduce,
+    scattering,
     softmax,
     splitting,
     view_grads,
+    view_scatter,
     views,
 )
 
@@ -42,8 +45,11 @@ __all__ = [
     "pooling",
     "powers",
     "reductions",
+    "scatter_reduce",
+    "scattering",
     "softmax",
     "splitting",
     "view_grads",
+    "view_scatter",
     "views",
 ]

@@ -75,7 +75,14 @@ def lower_promoted(emit: Any, dtype_rule: Any = result_dtype) -> Any:
 
 
 def _define_binary(
-    name: str, np_function: Any, emit: Any, vjps: Any, dtype_rule: Any = result_dtype, aval: Any = None, n: int = 2
+    name: str,
+    np_function: Any,
+    emit: Any,
+    vjps: Any,
+    dtype_rule: Any = result_dtype,
+    aval: Any = None,
+    n: int = 2,
+    checks_values: bool = False,
 ) -> None:
     define(
         name,
@@ -84,6 +91,7 @@ def _define_binary(
         lower=lower_promoted(emit, dtype_rule),
         vjps=vjps,
         num_inputs=n,
+        checks_values=checks_values,
     )
 
 
@@ -217,19 +225,22 @@ for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zer
         _floor_quotient,
         [Vjp(_rule)] * 2,
         aval=_no_bools_aval(_name, "div_floor_cpu"),
+        checks_values=True,
     )
-_define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2)
+_define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2, checks_values=True)
 _define_binary(
     "remainder",
     _nonzero(np.remainder),
     lambda b, x, y: b.mod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_floor", x, y), (0, 1))],
+    checks_values=True,
 )
 _define_binary(
     "fmod",
     _nonzero(np.fmod),
     lambda b, x, y: b.fmod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_trunc", x, y), (0, 1))],
+    checks_values=True,
 )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
 
-__all__ = ["Aval", "contiguous_strides", "make_aval"]
+__all__ = ["Aval", "contiguous_strides", "devices_in_use", "make_aval"]
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -18,7 +19,10 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Aval:
-    """Shape, dtype and layout of a tensor; interned, so equal avals are identical.
+    """Shape, dtype, layout and device of a tensor; interned, so equal avals are identical.
+
+    Shape rules neither read nor set the device: ``make_aval`` makes avals on the CPU, and whoever runs the rule puts
+    the results where they belong (``on``).
 
     Attributes:
         shape: extents.
@@ -27,9 +31,10 @@ class Aval:
         offset: elements from the start of the storage.
         numel: number of elements.
         is_contiguous: row-major without gaps (the offset may be anything).
+        device: where the data are.
     """
 
-    __slots__ = ("dtype", "is_contiguous", "numel", "offset", "shape", "stride")
+    __slots__ = ("device", "dtype", "is_contiguous", "numel", "offset", "shape", "stride")
 
     shape: tuple[int, ...]
     dtype: DType
@@ -37,6 +42,11 @@ class Aval:
     offset: int
     numel: int
     is_contiguous: bool
+    device: Device
+
+    def on(self, device: Device) -> Aval:
+        """The same tensor on another device."""
+        return self if device is self.device else _on(self, device)
 
     @property
     def ndim(self) -> int:
@@ -49,17 +59,18 @@ class Aval:
     def __repr__(self) -> str:
         dims = ",".join(map(str, self.shape))
         layout = "" if self.is_contiguous and not self.offset else f" strides={self.stride} offset={self.offset}"
-        return f"{self.dtype.name}[{dims}]{layout}"
+        where = "" if self.device is CPU else f" on {self.device}"
+        return f"{self.dtype.name}[{dims}]{layout}{where}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (make_aval, (self.shape, self.dtype, self.stride, self.offset))
+        return (_rebuild, (self.shape, self.dtype, self.stride, self.offset, self.device))
 
 
 _INTERNED: dict[tuple[object, ...], Aval] = {}
 
 
 def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | None = None, offset: int = 0) -> Aval:
-    """The interned aval; ``stride`` None means row-major."""
+    """The interned aval, on the CPU; ``stride`` None means row-major."""
     key = (shape, dtype, stride, offset)
     found = _INTERNED.get(key)
     if found is not None:
@@ -70,6 +81,7 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
     else:
         aval = Aval()
         aval.shape, aval.dtype, aval.stride, aval.offset = shape, dtype, stride, offset
+        aval.device = CPU
         aval.numel = 1
         for extent in shape:
             aval.numel *= extent
@@ -78,3 +90,25 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         )
     # setdefault: two threads that race here must end with one object
     return _INTERNED.setdefault(key, aval)
+
+
+devices_in_use: set[Device] = set()
+"""Every device but the CPU that a tensor was ever on: while it is empty, nobody needs to look at devices."""
+
+
+def _on(aval: Aval, device: Device) -> Aval:
+    key = (aval.shape, aval.dtype, aval.stride, aval.offset)
+    if device is CPU:
+        return make_aval(*key)
+    found = _INTERNED.get((*key, device))
+    if found is not None:
+        return found
+    devices_in_use.add(device)
+    moved = Aval()
+    moved.shape, moved.dtype, moved.stride, moved.offset = key
+    moved.numel, moved.is_contiguous, moved.device = aval.numel, aval.is_contiguous, device
+    return _INTERNED.setdefault((*key, device), moved)
+
+
+def _rebuild(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...], offset: int, device: Device) -> Aval:
+    return make_aval(shape, dtype, stride, offset).on(device)

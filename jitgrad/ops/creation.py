@@ -14,15 +14,16 @@ import numpy as np
 from jitgrad.dtypes import DType, bool_, float64, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.pointwise import zero_grad
-from jitgrad.ops.shapes import as_dtype, np_operand, operand
+from jitgrad.ops.shapes import as_dtype, broadcast, np_operand, operand
 from jitgrad.ops.table import Vjp, define
 
 __all__: list[str] = []
 
 
 def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    if any(n < 0 for n in shape):
-        raise RuntimeError(f"Dimension size must be non-negative, but got {list(shape)}")
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
 
 
@@ -132,7 +133,7 @@ define(
     aval=lambda x, dtype: make_aval(x.shape, dtype),
     numpy=_np_cast,
     lower=_lower_cast,
-    vjps=[Vjp(lambda c, g: g.to(c.avals[0].dtype))],
+    vjps=[Vjp(lambda c, g: g.to(c.avals[0].device, c.avals[0].dtype))],
     node_name="ToCopyBackward0",
 )
 
@@ -142,9 +143,8 @@ def _copy_aval(x: Aval, src: Any) -> Aval:
     have = getattr(src, "shape", ())
     padded = (1,) * (len(x.shape) - len(have)) + tuple(have)
     if len(have) > len(x.shape) or any(s not in (1, n) for s, n in zip(padded, x.shape, strict=True)):
-        raise RuntimeError(
-            f"The size of tensor a {list(x.shape)} must match the size of tensor b {list(have)} (copy_: shapes)"
-        )
+        both = broadcast("copy_", x.shape, tuple(have))
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(both)} (copy_)")
     return make_aval(x.shape, x.dtype)
 
 
@@ -156,4 +156,12 @@ define(
     vjps=[Vjp(zero_grad), Vjp(lambda c, g: g)],
     num_inputs=2,
     node_name="CopyBackwards",
+    node_names={1: "FillBackward0"},
+)
+define(
+    "zero",
+    aval=lambda x: make_aval(x.shape, x.dtype),
+    numpy=lambda x: np.zeros(x.shape, x.dtype),
+    lower=lambda b, x: b.const(x.dtype.np.type(0).item(), x.dtype, x.shape),
+    vjps=[Vjp(zero_grad)],
 )

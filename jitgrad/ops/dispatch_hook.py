@@ -1,7 +1,7 @@
 """How derivative rules, which live below Tensor, apply operations to Tensors.
 
-Owns: one injected function. ``jitgrad.dispatch`` installs its ``apply`` here at import (dependency injection), so that
-rules may use operations that are no Tensor method without importing upwards.
+Owns: two injected functions. ``jitgrad.dispatch`` installs its ``apply`` here at import (dependency injection), so that
+rules may use operations that are no Tensor method without importing upwards; ``jitgrad.sparse`` its constructor.
 Must not know: Tensor.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.devices import CPU, Device
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 
-__all__ = ["apply", "call", "install"]
+__all__ = ["apply", "beside", "call", "filled", "install", "install_sparse", "sparse_gradient"]
 
 
 def _not_installed(op: Op, *args: Any) -> Any:
@@ -36,3 +38,27 @@ def apply(op: Op, *args: Any) -> Any:
 def call(name: str, *args: Any) -> Any:
     """``apply`` by the operation's name."""
     return _apply(OPS[name], *args)
+
+
+def beside(aval: Aval) -> tuple[Device, ...]:
+    """The last param of an operation without tensor operands, so that it makes its result where ``aval`` is."""
+    return () if aval.device is CPU else (aval.device,)
+
+
+def filled(value: float, aval: Aval, shape: tuple[int, ...] | None = None) -> Any:
+    """A tensor of one value, as ``aval`` says: shape (unless another is given), dtype and device."""
+    return call("full", value, aval.shape if shape is None else shape, aval.dtype, *beside(aval))
+
+
+_make_sparse: Callable[..., Any] = _not_installed
+
+
+def install_sparse(function: Callable[..., Any]) -> None:
+    """Make ``function(indices, values, shape)`` the constructor of sparse gradients."""
+    global _make_sparse
+    _make_sparse = function
+
+
+def sparse_gradient(indices: Any, values: Any, shape: tuple[int, ...]) -> Any:
+    """A gradient of ``shape`` that is zero but for some slices: (dims, nnz) indices, (nnz, ...) values."""
+    return _make_sparse(indices, values, shape)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.reductions import Dim, restore
 from jitgrad.ops.shapes import reduced_shape, wrap_dim, wrap_dims
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -20,9 +20,14 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 __all__: list[str] = []
 
 
-def _check_not_empty(name: str, x: Aval, dims: tuple[int, ...]) -> None:
-    if any(x.shape[d] == 0 for d in dims):
-        raise RuntimeError(
+def _check_not_empty(name: str, x: Aval, dim: Dim, missing: type[Exception] = RuntimeError) -> None:
+    """There is no extremum of nothing. ``missing``: what is raised if no dimension was named."""
+    if dim is not None and dim != ():
+        for d in (dim,) if isinstance(dim, int) else dim:
+            if x.ndim and x.shape[d] == 0:
+                raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+    elif 0 in x.shape:
+        raise missing(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
             "the 'dim' argument."
         )
@@ -39,7 +44,7 @@ def _share_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
 def _define_full_or_dims(name: str, primitive: str, np_function: Any) -> None:
     def aval(x: Aval, dim: Dim = None, keepdim: bool = False) -> Aval:
         dims = wrap_dims(dim, x.ndim)
-        _check_not_empty(name, x, dims)
+        _check_not_empty(name, x, dim)
         return make_aval(reduced_shape(x.shape, dims, keepdim), x.dtype)
 
     define(
@@ -80,11 +85,7 @@ def _lower_arg(primitive: str) -> Any:
 def _define_arg(name: str, np_function: Any) -> None:
     def aval(x: Aval, dim: int | None, keepdim: bool) -> Aval:
         dims = wrap_dims(dim, x.ndim)
-        if any(x.shape[d] == 0 for d in dims):
-            raise IndexError(
-                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
-                "with the 'dim' argument."
-            )
+        _check_not_empty(name, x, None if dim is None else dims[0] if dims else (), IndexError)
         return make_aval(reduced_shape(x.shape, dims, keepdim), int64)
 
     define(
@@ -108,7 +109,7 @@ def _at_position(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
     axis = wrap_dim(dim, aval.ndim)
     grid = [1] * aval.ndim
     grid[axis] = aval.shape[axis]
-    positions = call("arange", 0, aval.shape[axis], 1, int64).reshape(tuple(grid))
+    positions = call("arange", 0, aval.shape[axis], 1, int64, *beside(aval)).reshape(tuple(grid))
     return call("where", call("eq", positions, restore(indices, aval, dim)), restore(g[0], aval, dim), 0.0)
 
 

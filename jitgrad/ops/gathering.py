@@ -12,12 +12,12 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
 from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, operand, result_dtype, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["no_wrap"]
 
 
 # --- gather(x, index | dim), scatter_add(x, index, src | dim) ---
@@ -65,7 +65,7 @@ def _np_gather(x: Any, index: Any, dim: int) -> Any:
     return x[_grid(index, d)]
 
 
-def _no_wrap(b: Any, index: Any, extent: int) -> Any:
+def no_wrap(b: Any, index: Any, extent: int) -> Any:
     """Positions for a primitive that would count negative ones from the end: make those too large, which it refuses."""
     wide = b.cast(index, int64)
     return b.where(b.lt(wide, b.const(0, int64)), b.const(extent, int64), wide)
@@ -73,7 +73,7 @@ def _no_wrap(b: Any, index: Any, extent: int) -> Any:
 
 def _lower_grid(b: Any, index: Any, dim: int, extent: int) -> list[Any]:
     shape = index.shape
-    return [_no_wrap(b, index, extent) if d == dim else b.iota(shape, d) for d in range(len(shape))]
+    return [no_wrap(b, index, extent) if d == dim else b.iota(shape, d) for d in range(len(shape))]
 
 
 def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
@@ -85,12 +85,13 @@ def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
 
 def _gather_rule(c: RuleContext, g: Any, index: Any) -> Any:
     assert c.avals[0] is not None
-    zeros = call("full", 0, c.avals[0].shape, c.avals[0].dtype)
+    zeros = filled(0, c.avals[0])
     return call("scatter_add", zeros, index, g, c.params[0])
 
 
 define(
     "gather",
+    checks_values=True,
     aval=_gather_aval,
     numpy=_np_gather,
     lower=_lower_gather,
@@ -141,6 +142,7 @@ def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
 
 define(
     "scatter_add",
+    checks_values=True,
     aval=_scatter_aval,
     numpy=_np_scatter_add,
     lower=_lower_scatter_add,
@@ -159,6 +161,10 @@ def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
         raise IndexError("index_select(): Index is supposed to be a vector")
     d = wrap_dim(dim, x.ndim)
     count = index.shape[0] if index.ndim else 1
+    if not x.ndim and count != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
+    if x.ndim > 1 and not x.shape[d] and count:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     return make_aval((*x.shape[:d], count, *x.shape[d + 1 :]) if x.ndim else (), x.dtype)
 
 
@@ -175,7 +181,7 @@ def _lower_index_select(b: Any, x: Any, index: Any, dim: int) -> Any:
     if not rank:
         return x
     d = wrap_dim(dim, rank)
-    flat = b.reshape(_no_wrap(b, index, x.shape[d]), (index.shape[0] if index.shape else 1,))
+    flat = b.reshape(no_wrap(b, index, x.shape[d]), (index.shape[0] if index.shape else 1,))
     taken = b.gather(b.permute(x, (d, *(k for k in range(rank) if k != d))), [flat])
     return b.permute(taken, (*range(1, d + 1), 0, *range(d + 1, rank)))
 
@@ -190,6 +196,7 @@ def _index_select_rule(c: RuleContext, g: Any, index: Any) -> Any:
 
 define(
     "index_select",
+    checks_values=True,
     aval=_select_aval,
     numpy=_np_index_select,
     lower=_lower_index_select,
@@ -198,7 +205,7 @@ define(
 )
 
 
-def _embedding_aval(weight: Aval, index: Aval, padding_idx: int) -> Aval:
+def _embedding_aval(weight: Aval, index: Aval, padding_idx: int, sparse: bool = False) -> Aval:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if index.dtype.category != 1:
@@ -209,7 +216,7 @@ def _embedding_aval(weight: Aval, index: Aval, padding_idx: int) -> Aval:
     return make_aval((*index.shape, weight.shape[1]), weight.dtype)
 
 
-def _np_embedding(weight: Any, index: Any, padding_idx: int) -> Any:
+def _np_embedding(weight: Any, index: Any, padding_idx: int, sparse: bool = False) -> Any:
     if ((index < 0) | (index >= weight.shape[0])).any():
         raise IndexError("index out of range in self")
     try:
@@ -221,17 +228,21 @@ def _np_embedding(weight: Any, index: Any, padding_idx: int) -> Any:
 def _embedding_rule(c: RuleContext, g: Any, index: Any) -> Any:
     """Rows add up; the padding row stays as it is."""
     assert c.avals[0] is not None
-    padding = c.params[0]
+    padding, *sparse = c.params
     if padding >= 0:
         g = call("where", call("eq", index, padding).unsqueeze(-1), 0.0, g)
+    if sparse == [True]:
+        shape = c.avals[0].shape
+        return sparse_gradient(index.reshape(1, -1).to(int64), g.reshape(-1, shape[1]), shape)
     return call("index_backward1", g, index, c.avals[0].shape, (0,))
 
 
 define(
     "embedding",
+    checks_values=True,
     aval=_embedding_aval,
     numpy=_np_embedding,
-    lower=lambda b, weight, index, padding_idx: b.gather(weight, [_no_wrap(b, index, weight.shape[0])]),
+    lower=lambda b, weight, index, padding_idx, sparse=False: b.gather(weight, [no_wrap(b, index, weight.shape[0])]),
     vjps=[Vjp(_embedding_rule, (1,)), None],
     num_inputs=2,
 )
@@ -256,12 +267,12 @@ def _np_one_hot(index: Any, num_classes: int) -> Any:
 
 def _lower_one_hot(b: Any, index: Any, num_classes: int) -> Any:
     shape = (*index.shape, num_classes)
-    checked = b.check(_no_wrap(b, index, num_classes), num_classes)
+    checked = b.check(no_wrap(b, index, num_classes), num_classes)
     at = b.expand(b.reshape(checked, (*index.shape, 1)), shape)
     return b.cast(b.eq(at, b.iota(shape, len(index.shape))), int64)
 
 
-define("one_hot", aval=_one_hot_aval, numpy=_np_one_hot, lower=_lower_one_hot)
+define("one_hot", aval=_one_hot_aval, numpy=_np_one_hot, lower=_lower_one_hot, checks_values=True)
 
 
 # --- masks ---

@@ -17,7 +17,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -153,6 +153,7 @@ def _define_index(k: int) -> None:
     indices = tuple(range(1, k + 1))
     define(
         f"index{k}",
+        checks_values=True,
         aval=_index_aval,
         numpy=_np_index,
         lower=_lower_index,
@@ -217,7 +218,7 @@ def _lower_index_add(b: Any, x: Any, values: Any, *args: Any) -> Any:
 
 def _overwritten_rule(c: RuleContext, g: Any, *indices: Any) -> Any:
     """What was overwritten gets no gradient."""
-    return call(f"index_put{len(indices)}", g, call("full", 0, (), c.out_avals[0].dtype), *indices, c.params[0])
+    return call(f"index_put{len(indices)}", g, filled(0, c.out_avals[0], ()), *indices, c.params[0])
 
 
 def _written_rule(c: RuleContext, g: Any, *indices: Any) -> Any:
@@ -229,6 +230,7 @@ def _define_index_put(k: int) -> None:
     indices = tuple(range(2, k + 2))
     define(
         f"index_put{k}",
+        checks_values=True,
         aval=_index_put_aval,
         numpy=_np_index_write(_assign),
         vjps=[Vjp(_overwritten_rule, indices), Vjp(_written_rule, indices), *[None] * k],
@@ -237,6 +239,7 @@ def _define_index_put(k: int) -> None:
     )
     define(
         f"index_put_accumulate{k}",
+        checks_values=True,
         aval=_index_put_aval,
         numpy=_np_index_write(np.add.at),
         lower=_lower_index_add,

@@ -12,7 +12,7 @@ import numpy as np
 
 from jitgrad.dtypes import promote_types
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import as_dtype, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
@@ -77,7 +77,7 @@ def _cat_rule(c: RuleContext, g: Any) -> tuple[Any, ...]:
     for x in c.avals:
         assert x is not None
         if _is_legacy_empty(x) and x not in parts:
-            grads.append(call("full", 0.0, (0,), x.dtype))
+            grads.append(filled(0.0, x, (0,)))
             continue
         grads.append(g.narrow(d, at, x.shape[d]))
         at += x.shape[d]

@@ -12,7 +12,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.shapes import broadcast, np_operand, numel, operand, result_dtype, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -201,7 +201,7 @@ def _nll_aval(x: Aval, target: Aval, *rest: Any) -> tuple[Aval, Aval]:
     reduction = rest[-2]
     check_reduction(reduction)
     if target.dtype.category != 1:
-        raise RuntimeError(f"expected scalar type Long but found {torch_dtype_name(target.dtype)}")
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {torch_dtype_name(target.dtype)}")
     if x.shape[0] != target.shape[0]:
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({target.shape[0]}).")
     if len(rest) == 3 and rest[0].shape != (x.shape[1],):
@@ -261,7 +261,7 @@ def _nll_rule(c: RuleContext, g: tuple[Any, Any], target: Any, total: Any, weigh
     if weight is not None:
         scale = scale * weight
     column = target.unsqueeze(1)
-    hit = call("eq", call("arange", 0, aval.shape[1], 1, int64), column)
+    hit = call("eq", call("arange", 0, aval.shape[1], 1, int64, *beside(aval)), column)
     if 0 <= ignore_index < aval.shape[1]:
         hit = call("logical_and", hit, call("ne", column, ignore_index))
     return call("where", hit, scale, 0.0)
@@ -269,6 +269,7 @@ def _nll_rule(c: RuleContext, g: tuple[Any, Any], target: Any, total: Any, weigh
 
 define(
     "nll_loss",
+    checks_values=True,
     aval=_nll_aval,
     numpy=_np_nll,
     lower=_lower_nll,
@@ -278,6 +279,7 @@ define(
 )
 define(
     "nll_loss_weighted",
+    checks_values=True,
     aval=_nll_aval,
     numpy=_np_nll,
     lower=_lower_nll,

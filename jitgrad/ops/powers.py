@@ -131,4 +131,5 @@ define(
     vjps=[Vjp(_pow_x_rule, (0, 1)), Vjp(_pow_y_rule, (0, 1, "out"))],
     num_inputs=2,
     node_name="PowBackward1",
+    node_names={1: "PowBackward0", 0: "PowBackward2"},
 )

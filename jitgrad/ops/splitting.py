@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _zeros(aval: Aval) -> Any:
-    return call("full", 0.0, aval.shape, aval.dtype)
+    return filled(0.0, aval)
 
 
 def _defined(c: RuleContext, g: tuple[Any, ...]) -> list[Any]:
@@ -77,6 +77,23 @@ def _split_rule(c: RuleContext, g: Any) -> Any:
 
 for _name in ("split", "split_with_sizes"):
     define(_name, aval=_split_aval, lower=_lower_split, vjps=[Vjp(_split_rule)], is_view=True)
+
+
+# --- unsafe_split(x | size, dim): PyTorch's pieces share memory unseen; here they are copies ---
+
+
+def _np_unsafe_split(x: Any, size: int, dim: int) -> tuple[Any, ...]:
+    d, cuts = _pieces(x.shape, size, dim)
+    return tuple(x[(slice(None),) * d + (slice(start, stop),)].copy() for start, stop in cuts)
+
+
+def _unsafe_split_aval(x: Aval, size: int, dim: int) -> tuple[Aval, ...]:
+    return tuple(make_aval(part.shape, part.dtype) for part in _split_aval(x, size, dim))
+
+
+define(
+    "unsafe_split", aval=_unsafe_split_aval, numpy=_np_unsafe_split, lower=_lower_split, vjps=[Vjp(_split_rule)]
+)
 
 
 # --- unbind(x | dim) ---

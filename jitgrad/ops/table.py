@@ -6,8 +6,8 @@ Must not know: Tensor, the tracer, LLVM, devices. Rules are written over whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from jitgrad.ops.aval import Aval
@@ -69,6 +69,9 @@ class Op:
             gradient (or None) per tensor of the list.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
         node_name: the graph node's name, ``MulBackward0``.
+        node_names: where PyTorch has other names for forms with a Python number: by the number's position.
+        checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
+            uses what it computes.
     """
 
     name: str
@@ -79,6 +82,8 @@ class Op:
     num_inputs: int = 1
     is_view: bool = False
     node_name: str = ""
+    checks_values: bool = False
+    node_names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_differentiable(self) -> bool:
@@ -108,10 +113,13 @@ def define(
     num_inputs: int = 1,
     is_view: bool = False,
     node_name: str | None = None,
+    checks_values: bool = False,
+    node_names: Mapping[int, str] | None = None,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
         raise ValueError(f"operation {name!r} is defined twice")
-    op = Op(name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name or f"{_camel(name)}Backward0")
+    node_name = node_name or f"{_camel(name)}Backward0"
+    op = Op(name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name, checks_values, node_names or {})
     OPS[name] = op
     return op

@@ -16,7 +16,7 @@ from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
-__all__: list[str] = []
+__all__ = ["lower_diagonal_backward", "lower_slice_backward"]
 
 
 # --- slice_backward(g, shape, dim, start, stop, step) ---
@@ -28,8 +28,11 @@ def _np_slice_backward(g: Any, shape: tuple[int, ...], dim: int, start: int, sto
     return out
 
 
-def _lower_slice_backward(b: Any, g: Any, shape: tuple[int, ...], dim: int, start: int, stop: int, step: int) -> Any:
-    """Spread by ``step`` with zeros between (a reshape, a pad, a reshape), then pad to the full extent."""
+def lower_slice_backward(b: Any, g: Any, shape: tuple[int, ...], dim: int, start: int, stop: int, step: int) -> Any:
+    """Zeros with ``g`` in a slice.
+
+    Spread by ``step`` with zeros between (a reshape, a pad, a reshape), then pad to the full extent.
+    """
     count = g.shape[dim]
     if step > 1 and count:
         split = b.reshape(g, (*g.shape[: dim + 1], 1, *g.shape[dim + 1 :]))
@@ -48,7 +51,7 @@ define(
     "slice_backward",
     aval=lambda g, shape, *rest: make_aval(shape, g.dtype),
     numpy=_np_slice_backward,
-    lower=_lower_slice_backward,
+    lower=lower_slice_backward,
     vjps=[Vjp(lambda c, g: call("slice", g, c.params[1], c.params[2], c.params[3], c.params[4]))],
 )
 
@@ -103,8 +106,11 @@ def _np_diagonal_backward(g: Any, shape: tuple[int, ...], offset: int, dim1: int
     return out
 
 
-def _lower_diagonal_backward(b: Any, g: Any, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Any:
-    """Place by comparing row and column numbers: pointwise, so it fuses. Row r of the diagonal is element r - down."""
+def lower_diagonal_backward(b: Any, g: Any, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Any:
+    """Zeros with ``g`` on a diagonal.
+
+    Placed by comparing row and column numbers: pointwise, so it fuses. Row r of the diagonal is element r - down.
+    """
     first, second, length, _ = _diagonal_parts(shape, offset, dim1, dim2)
     rest = [d for d in range(len(shape)) if d not in (first, second)]
     down, rows, columns = max(-offset, 0), shape[first], shape[second]
@@ -122,7 +128,7 @@ define(
     "diagonal_backward",
     aval=lambda g, shape, *rest: make_aval(shape, g.dtype),
     numpy=_np_diagonal_backward,
-    lower=_lower_diagonal_backward,
+    lower=lower_diagonal_backward,
     vjps=[Vjp(lambda c, g: call("diagonal", g, *c.params[1:]))],
 )
 
@@ -219,21 +225,38 @@ def _element_positions(aval: Aval) -> Any:
     return at
 
 
-def _np_as_strided_backward(
-    g: Any, x: Aval, shape: tuple[int, ...], stride: tuple[int, ...], offset: int | None
-) -> Any:
-    """Add up in a copy of the storage, then read through the input's layout; an element seen twice shares equally."""
-    at = _element_positions(_as_strided_aval(x, shape, stride, offset))
-    own = _element_positions(x)
+def _places(x: Aval, *params: Any) -> tuple[Any, Any, Any]:
+    """Storage positions of the view and of the input's own elements, and how often each position is the input's."""
+    at, own = _element_positions(_as_strided_aval(x, *params)), _element_positions(x)
     size = int(max(at.max(initial=-1), own.max(initial=-1))) + 1
-    storage = np.zeros(size, g.dtype)
+    return at, own, np.maximum(np.bincount(own.reshape(-1), minlength=size), 1)
+
+
+def _np_as_strided_backward(g: Any, x: Aval, *params: Any) -> Any:
+    """Add up in a copy of the storage, then read through the input's layout; an element seen twice shares equally."""
+    at, own, times = _places(x, *params)
+    storage = np.zeros(times.shape, g.dtype)
     np.add.at(storage, at.reshape(-1), g.reshape(-1))
-    times = np.bincount(own.reshape(-1), minlength=size)
-    return (storage / np.maximum(times, 1).astype(g.dtype))[own]
+    return (storage / times.astype(g.dtype))[own]
+
+
+def _np_as_strided_again(g: Any, x: Aval, *params: Any) -> Any:
+    """The transpose of ``as_strided_backward``: into the storage through the input's layout, out through the view's."""
+    at, own, times = _places(x, *params)
+    storage = np.zeros(times.shape, g.dtype)
+    np.add.at(storage, own.reshape(-1), g.reshape(-1))
+    return (storage / times.astype(g.dtype))[at]
 
 
 define(
     "as_strided_backward",
-    aval=lambda g, x, *rest: make_aval(x.shape, g.dtype),
+    aval=lambda g, x, *params: make_aval(x.shape, g.dtype),
     numpy=_np_as_strided_backward,
+    vjps=[Vjp(lambda c, g: call("as_strided_again", g, *c.params))],
+)
+define(
+    "as_strided_again",
+    aval=lambda g, x, shape, *rest: make_aval(shape, g.dtype),
+    numpy=_np_as_strided_again,
+    vjps=[Vjp(lambda c, g: call("as_strided_backward", g, *c.params))],
 )

@@ -6,5 +6,6 @@ from jitgrad.optim.adam import Adam, AdamW
 from jitgrad.optim.optimizer import Optimizer
 from jitgrad.optim.rmsprop import RMSprop
 from jitgrad.optim.sgd import SGD
+from jitgrad.optim.sparse_adam import SparseAdam
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "SparseAdam", "lr_scheduler"]

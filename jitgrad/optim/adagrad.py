@@ -66,9 +66,13 @@ class Adagrad(Optimizer):
         for p in group["params"]:
             if p.grad is None:
                 continue
+            if p.grad.is_sparse and group["weight_decay"]:
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
             kept = self.state[p]
             kept["step"] += 1
             grad = -p.grad if group["maximize"] else p.grad
+            if grad.is_sparse:
+                grad = grad.to_dense()  # zeros move nothing
             if group["weight_decay"]:
                 grad = grad + group["weight_decay"] * p
             total = kept["sum"]

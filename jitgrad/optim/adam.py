@@ -80,6 +80,8 @@ class Adam(Optimizer):
             grad = p._grad
             if grad is None:
                 continue
+            if grad.is_sparse:
+                raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
             kept = states.get(p) or self._start(p, amsgrad)
             step = kept["step"] = kept["step"] + 1
             row = (p, grad, kept["exp_avg"], kept["exp_avg_sq"])

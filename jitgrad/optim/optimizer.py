@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.devices import moved
 from jitgrad.grad_mode import enable_grad, no_grad
 from jitgrad.state import state as thread_state
 from jitgrad.tensor import Tensor
@@ -82,7 +83,10 @@ class Optimizer:
                 if set_to_none or p.grad is None:
                     p.grad = None
                 else:
-                    p.grad = p.grad.detach()
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
                     p.grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -115,7 +119,7 @@ class Optimizer:
     def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:
         """State of the parameter's shape. It is memory at once, also in a trace: what the first step records must be
         what every later step records."""
-        return from_array_copy(np.full(p.shape, value, p.dtype.np))
+        return moved(from_array_copy(np.full(p.shape, value, p.dtype.np)), p.device)
 
     # state dictionaries, in PyTorch's form: parameters are numbered through all groups
     def _numbers(self) -> dict[Tensor, int]:
@@ -129,7 +133,7 @@ class Optimizer:
         return {"state": {numbers[p]: dict(kept) for p, kept in self.state.items()}, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over options and state (tensors are copied). ValueError if the groups do not fit."""
+        """Take over options and state (tensors go to the parameter's device). ValueError if groups do not fit."""
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -140,7 +144,7 @@ class Optimizer:
         members = [p for group in self.param_groups for p in group["params"]]
         order = [number for group in saved for number in group["params"]]
         by_number = dict(zip(order, members, strict=True))
-        self.state = {by_number[n]: _copied(kept) for n, kept in state_dict["state"].items()}
+        self.state = {by_number[n]: _copied(kept, by_number[n]) for n, kept in state_dict["state"].items()}
         self.param_groups = [
             {**theirs, "params": mine["params"]} for theirs, mine in zip(saved, self.param_groups, strict=True)
         ]
@@ -158,5 +162,9 @@ def _tensor_of(member: Any) -> Any:
     return member[1] if isinstance(member, tuple) else member
 
 
-def _copied(kept: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in kept.items()}
+def _copied(kept: dict[str, Any], p: Tensor) -> dict[str, Any]:
+    """A parameter's state, with its tensors where the parameter is."""
+    return {
+        name: value.detach().to(p.device, copy=True) if isinstance(value, Tensor) else value
+        for name, value in kept.items()
+    }

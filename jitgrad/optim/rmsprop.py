@@ -65,6 +65,8 @@ class RMSprop(Optimizer):
     def _update_group(self, group: Group) -> None:
         for p in group["params"]:
             if p.grad is not None:
+                if p.grad.is_sparse:
+                    raise RuntimeError("RMSprop does not support sparse gradients")
                 self._update_parameter(p, p.grad, group)
 
     def _update_parameter(self, p: Tensor, grad: Any, group: Group) -> None:

@@ -31,6 +31,7 @@ class SGD(Optimizer):
         weight_decay: L2 penalty, added to the gradient.
         nesterov: look ahead by one momentum step.
         maximize: climb.
+        (A sparse gradient moves only the rows it has; with momentum or weight decay it is made dense first.)
         foreach, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
@@ -67,6 +68,7 @@ class SGD(Optimizer):
     def _update_group(self, group: Group) -> None:
         lr, momentum, maximize = float(group["lr"]), group["momentum"], group["maximize"]
         weight_decay = group["weight_decay"]
+        entries: list[tuple[Tensor, Any]] = []
         plain: list[tuple[Tensor, ...]] = []
         special: list[tuple[Tensor, ...]] = []
         moving: list[tuple[Tensor, ...]] = []
@@ -74,6 +76,11 @@ class SGD(Optimizer):
             grad = p.grad
             if grad is None:
                 continue
+            if grad.is_sparse:
+                if not momentum and not weight_decay:
+                    entries.append((p, grad))
+                    continue
+                grad = grad.to_dense()
             if not momentum:
                 plain.append((p, grad))
                 continue
@@ -86,6 +93,8 @@ class SGD(Optimizer):
             buffer = kept["momentum_buffer"]
             (special if is_special else moving).append((p, grad, buffer))
         options = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
+        for p, grad in entries:
+            p.add_(grad * (lr if maximize else -lr))
         apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
         apply_update(_SGD_MOMENTUM, special, (0, 2), (lr,), (*options, True))
         apply_update(_SGD_MOMENTUM, moving, (0, 2), (lr,), (*options, False))

@@ -20,6 +20,7 @@ import numpy as np
 
 from jitgrad.ops.aval import Aval
 from jitgrad.runtime.memory import _cached, _held, give, take
+from jitgrad.tensor_base import install_storage
 
 __all__ = ["Storage"]
 
@@ -106,9 +107,11 @@ class Storage:
 
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
         """A writable NumPy view laid out as ``aval``; it keeps the storage alive."""
+        dtype = aval.dtype
+        if not aval.numel:  # a view of nothing may start beyond the end
+            return np.empty(aval.shape, dtype.np)
         memory: Any = (_byte * self.nbytes).from_address(self.addr)
         memory.storage = self
-        dtype = aval.dtype
         size = dtype.itemsize
         if aval.is_contiguous:
             return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size)
@@ -124,3 +127,6 @@ def _span(array: np.ndarray[Any, Any]) -> int:
         return 0
     last: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     return array.itemsize + last
+
+
+install_storage(Storage.from_array)

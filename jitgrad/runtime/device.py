@@ -1,65 +1,73 @@
-"""``Device``: where a tensor lives.
+"""Devices of this process: which there are, and each thread's current one.
 
-Owns: device names and the registry of devices.
-Must not know: queues' work, tensors.
+Owns: the number of virtual devices, ``canonical``, the current device and the default device for new tensors.
+Must not know: streams, queues' work, tensors.
+In: what a user may write as ``device=``. Out: one ``Device`` object per existing device.
 """
 
 from __future__ import annotations
 
-import re
+import threading
 from typing import Any
 
-__all__ = ["CPU", "Device"]
+from jitgrad.config import config
+from jitgrad.devices import CPU, META, Device
 
-_SPELLING = re.compile(r"([a-z]+)(?::(\d+))?")
+__all__ = ["CPU", "META", "Device", "canonical", "current_device", "device_count", "set_device", "vcpu"]
 
 
-class Device:
-    """A device, as ``torch.device``: ``Device("cpu")``. Equal by type and index.
+class _Current(threading.local):
+    """The virtual device that a bare ``"vcpu"`` names on this thread."""
 
-    Attributes:
-        type: ``"cpu"``.
-        index: number of the device among those of its type; None for ``cpu``.
+    index: int = 0
+
+
+_current = _Current()
+
+
+def device_count() -> int:
+    """How many virtual devices there are (``config.vcpus``)."""
+    return config.vcpus
+
+
+def vcpu(index: int) -> Device:
+    """The virtual device of that number.
 
     Raises:
         RuntimeError: there is no such device.
-        TypeError: not a string.
     """
-
-    __slots__ = ("index", "type")
-
-    type: str
-    index: int | None
-
-    def __init__(self, name: str | Device) -> None:
-        if isinstance(name, Device):
-            self.type, self.index = name.type, name.index
-            return
-        if not isinstance(name, str):
-            raise TypeError(f"Device(): argument 'name' must be str, not {type(name).__name__}")
-        match = _SPELLING.fullmatch(name)
-        if match is None:
-            raise RuntimeError(f"Invalid device string: '{name}'")
-        self.type, self.index = match[1], None if match[2] is None else int(match[2])
-        if self.type != "cpu":
-            raise RuntimeError(f"Expected one of cpu device type at start of device string: {self.type}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self) -> int:
-        return hash((self.type, self.index))
-
-    def __str__(self) -> str:
-        return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __repr__(self) -> str:
-        index = "" if self.index is None else f", index={self.index}"
-        return f"device(type='{self.type}'{index})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Device, (str(self),))
+    if not 0 <= index < config.vcpus:
+        raise RuntimeError(
+            f"invalid device ordinal: vcpu:{index}; this process has {config.vcpus} virtual devices (JITGRAD_VCPUS)"
+        )
+    return Device("vcpu", index)
 
 
-CPU = Device("cpu")
-"""The one device of this process that every tensor lives on."""
+def current_device() -> int:
+    """The number of this thread's current virtual device."""
+    return _current.index
+
+
+def set_device(index: int) -> None:
+    """Make a virtual device this thread's current one; RuntimeError if it does not exist."""
+    _current.index = vcpu(index).index or 0
+
+
+def canonical(device: Any) -> Device:
+    """The device that tensors made with ``device=`` are on: ``cpu:0`` is ``cpu``, ``vcpu`` is the current one.
+
+    Args:
+        device: a Device, its name, or the number of a virtual device; None means ``cpu``.
+
+    Raises:
+        RuntimeError: there is no such device.
+        TypeError: for anything else.
+    """
+    if device is None or device is CPU or device == "cpu":
+        return CPU
+    if type(device) is int:
+        return vcpu(device)
+    device = Device(device)
+    if device.type == "vcpu":
+        return vcpu(_current.index if device.index is None else device.index)
+    return CPU if device.type == "cpu" else META

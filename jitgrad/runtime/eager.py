@@ -11,19 +11,33 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.shapes import as_dtype, np_operand
+from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.eager_plan import EagerPlan, find_plan
-from jitgrad.runtime.engine.copy_slices import check_view_writable, rebase_history, view_requires_grad, view_version
-from jitgrad.runtime.engine.op_node import build_node, make_op_node, saved_inputs
-from jitgrad.runtime.engine.saved_variable import SavedVariable
+from jitgrad.runtime.device_ops import different_devices, run_elsewhere, write_elsewhere
+from jitgrad.runtime.eager_plan import EagerPlan, find_plan, known_plan, number_key
+from jitgrad.runtime.engine.copy_slices import (
+    check_writable,
+    creation_meta_of,
+    is_in_graph,
+    rebase_history,
+    view_requires_grad,
+)
+from jitgrad.runtime.engine.op_node import backward_plan, build_node, make_op_node, saved_inputs
+from jitgrad.runtime.engine.overwrites import caught, note_write
+from jitgrad.runtime.engine.saved_variable import SavedVariable, pack_saved
+from jitgrad.runtime.numpy_rule import run_numpy
 from jitgrad.runtime.overlap import check_no_overlap
-from jitgrad.runtime.quiet import run_quietly
-from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.runtime.quiet import quiet, run_quietly
+from jitgrad.state import modes_in_use, state
+from jitgrad.tensor_base import TensorBase, new_tensor, new_version, tensor_class
 
-__all__ = ["apply_eager", "apply_inplace_eager", "run_numpy", "split_args", "storage_from_result"]
+__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args", "storage_from_result"]
+
+
+_COPY = OPS["copy"]
 
 
 def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -32,20 +46,6 @@ def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[An
     if n < 0:
         return tuple(args[0]), args[1:]
     return args[:n], args[n:]
-
-
-def run_numpy(op: Op, arrays: list[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
-    """The NumPy rule's arrays, made exactly what the avals say."""
-    assert op.numpy is not None
-    raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
-    results = raw if isinstance(raw, tuple | list) else (raw,)
-    return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
-
-
-def _exactly(result: Any, aval: Aval) -> Any:
-    """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
-    array = np.asarray(result, dtype=aval.dtype.np, order="C")
-    return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
 
 
 def storage_from_result(array: Any, inputs: list[Any]) -> tuple[Any, Any]:
@@ -61,20 +61,31 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     Raises:
         Whatever the shape rule or the NumPy rule raises; nothing has happened then.
     """
-    avals: list[Any] = []
+    key: list[Any] = [op, params]
     needs: list[bool] = []
     for x in inputs:
         if isinstance(x, TensorBase):
-            avals.append(x._aval)
+            key.append(x._aval)
             needs.append(x._requires_grad or (x._base is not None and view_requires_grad(x)))
         else:
-            avals.append(x)
+            key.append(number_key(op, x))
             needs.append(False)
-    plan = find_plan(op, avals, params)
+    plan = known_plan(tuple(key))
+    if plan is None:
+        plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
     if plan.direct is not None:
-        outs: tuple[Any, ...] = (_run_direct(plan, inputs),)
+        out = _run_direct(plan, inputs)
+        if True in needs and state.grad_enabled and plan.is_differentiable:
+            out._grad_fn = node = build_node(op, *plan.graph(tuple(needs)), inputs, (out,))
+            out._requires_grad = True
+            if modes_in_use:
+                pack_saved(node)
+            return out
+        outs: tuple[Any, ...] = (out,)
     elif op.is_view:
-        outs = tuple(_make_view(inputs[0], a, bool(op.vjps)) for a in plan.out_avals)
+        outs = tuple(_make_view(inputs[0], a, bool(op.vjps), plan.is_several) for a in plan.out_avals)
+    elif plan.is_elsewhere:
+        outs = run_elsewhere(op, inputs, plan.params, plan.out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
         results = run_numpy(op, arrays, params, plan.out_avals)
@@ -87,16 +98,23 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
 
 def _run_direct(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     """Floating, row-major, one dtype: the NumPy function's result is what the aval says."""
-    assert plan.direct is not None
+    function: Any = plan.direct
     arrays = [x._array if isinstance(x, TensorBase) and x._array is not None else _array_of(x) for x in inputs]
-    result = run_quietly(plan.direct, *arrays)
+    try:
+        result = quiet.run(function, *arrays)
+    except RuntimeError:  # a finalizer, in the middle of another operation
+        result = run_quietly(function, *arrays)
     if result.base is not None or result is arrays[0]:
         result = result.copy()
-    out = new_tensor(plan.out_avals[0], Storage.from_array(result), result)
+    cls = tensor_class()
+    out = cls.__new__(cls)  # without a storage, which is made on demand
+    out._aval = plan.out_avals[0]
+    out._array = result
     # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
-    out._vc = [0]
+    out._vc = [0] if not modes_in_use else new_version()
     out._requires_grad = False
-    out._base = out._grad_fn = out._grad = out._hooks = None
+    out._base = out._grad_fn = None
+    out._output_nr = 0
     return out
 
 
@@ -104,18 +122,15 @@ def _array_of(x: Any) -> Any:
     return x._ndarray() if isinstance(x, TensorBase) else x
 
 
-def _in_graph(x: Any) -> bool:
-    """Whether a tensor requires grad; of a view, the base may have joined the graph since it was made."""
-    return x._requires_grad or (x._base is not None and view_requires_grad(x))
-
-
-def _make_view(source: Any, aval: Aval, is_differentiable: bool) -> Any:
+def _make_view(source: Any, aval: Aval, is_differentiable: bool, is_several: bool) -> Any:
     out = new_tensor(aval, source._storage)
     out._vc = source._vc
     if is_differentiable:
         # a view of a detached tensor looks no further than that: the graph behind it is another one
         out._base = source if source._base is None or source._view_version is None else source._base
-        out._view_version = view_version(source)
+        out._view_version = source._vc[0]
+        if is_several or source._base is not None or not state.grad_enabled:
+            out._creation_meta = creation_meta_of(source, is_several)
     return out
 
 
@@ -126,17 +141,21 @@ def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...],
         if True not in needs:
             return
     node = build_node(plan.op, *plan.graph(tuple(needs)), inputs, outs)
+    if plan.is_elsewhere:
+        node.note_stream()
     for nr, out in enumerate(outs):
         if out._aval.dtype.is_floating_point:
             out._requires_grad = True
             out._output_nr = nr
             out._grad_fn = node
+    if modes_in_use:
+        pack_saved(node)
 
 
 def _needs(op: Op, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
     """Which inputs need a gradient."""
     return tuple(
-        isinstance(x, TensorBase) and x._requires_grad and vjp is not None
+        vjp is not None and is_in_graph(x)
         for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
     )
 
@@ -154,6 +173,8 @@ def check_inplace(op: Op, target: Any, aval: Aval) -> None:
             f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(aval.shape)}"
             f" (in-place {op.name})"
         )
+    if aval.device is not have.device:
+        raise different_devices(aval.device, have.device)
     if aval.dtype.category > have.dtype.category:
         raise RuntimeError(
             f"result type {_scalar_type(aval)} can't be cast to the desired output type {_scalar_type(have)}"
@@ -161,64 +182,88 @@ def check_inplace(op: Op, target: Any, aval: Aval) -> None:
         )
 
 
-def check_writable_leaf(target: Any) -> None:
-    """A leaf in the graph cannot be written while the graph is being recorded."""
-    if not (state.grad_enabled and target._requires_grad):
-        return
-    if target.is_leaf:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    base = target._base
-    if base is not None and base._requires_grad and base.is_leaf:
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-
-
 def _scalar_type(aval: Aval) -> str:
     return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}[aval.dtype.name]
+
+
+def checked_plan(
+    op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
+) -> tuple[EagerPlan, bool]:
+    """The plan of an in-place operation, and whether a graph may have to know of it.
+
+    Raises:
+        Whatever refuses it, before anything is written.
+    """
+    tracked = check_writable(targets, inputs)
+    plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+    for target, aval in zip(targets, plan.out_avals, strict=True):
+        check_inplace(op, target, aval)
+        check_no_overlap(target, inputs)
+    return plan, tracked
 
 
 def apply_inplace_eager(
     op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
-    plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+    plan, tracked = checked_plan(op, targets, inputs, params)
     out_avals = plan.out_avals
-    for target, aval in zip(targets, out_avals, strict=True):
-        check_inplace(op, target, aval)
-        check_writable_leaf(target)
-        check_no_overlap(target, inputs)
-    arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-    joins = state.grad_enabled and bool(op.vjps) and any(isinstance(x, TensorBase) and _in_graph(x) for x in inputs)
+    elsewhere = plan.is_elsewhere
+    arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
+    joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_floating_point and any(map(is_in_graph, inputs))
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         run_quietly(plan.direct, *arrays, targets[0]._ndarray())
         targets[0]._vc[0] += 1
+        if caught.left:
+            note_write(targets[0]._vc, op.name)
         return targets
     before = list(inputs)
     if joins:
-        for target in targets:
-            check_view_writable(target)
         kept = saved_inputs(op, _needs(op, inputs))
         for i, x in enumerate(inputs):
             if any(x is t for t in targets):
                 # the operation's own target is kept as a copy; the same tensor as another operand is overwritten
                 before[i] = _before_write(x, i == 0 and i in kept)
+            elif isinstance(x, TensorBase) and x._base is not None and x._vc is targets[0]._vc and is_in_graph(x):
+                # another view of the memory: afterwards its history is that of what was written
+                before[i] = _before_write(x, False)
     if op.is_view or op.numpy is None:
         raise RuntimeError(f"{op.name} has no in-place form")
+    node = None
+    if joins and modes_in_use:
+        node = _packed_before(op, tuple(before), params, targets)
     # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
-    results = run_numpy(op, arrays, params, out_avals)
-    for target, result in zip(targets, results, strict=True):
-        np.copyto(target._ndarray(), result, casting="unsafe")
+    if elsewhere:
+        write_elsewhere(op, targets, inputs, plan.params, out_avals)
+    elif op is _COPY:
+        run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
+    else:
+        results = run_numpy(op, arrays, params, out_avals)
+        for target, result in zip(targets, results, strict=True):
+            np.copyto(target._ndarray(), result, casting="unsafe")
+    for target in targets:
         target._vc[0] += 1
+        if joins or caught.left:
+            note_write(target._vc, op.name)
     if joins:
-        _rejoin_graph(op, tuple(before), params, targets)
+        caught.go_on()
+        _rejoin_graph(op, tuple(before), params, targets, node)
         for old in before[1:]:
             if isinstance(old, TensorBase) and not any(old is x for x in inputs):
                 old._vc[0] += 1
     return targets
 
 
+def _copy_over(target: Any, source: Any) -> None:
+    """What the rule of ``copy`` computes, without an array in between."""
+    np.copyto(target, np_operand(source, as_dtype(target.dtype)), casting="unsafe")
+
+
 def _before_write(target: Any, is_saved: bool) -> Any:
     """The target as it was, to be the operation's input in the graph; a copy, if its Node saves the value."""
-    if is_saved:
+    if is_saved and target._aval.device is not CPU:
+        (old,) = run_elsewhere(OPS["clone"], (target,), (), (scratch_aval(target._aval.shape, target._aval),))
+    elif is_saved:
         array = target._ndarray().copy(order="C")
         old = new_tensor(make_aval(target._aval.shape, target._aval.dtype), Storage.from_array(array), array)
     else:
@@ -229,7 +274,27 @@ def _before_write(target: Any, is_saved: bool) -> Any:
     return old
 
 
-def _rejoin_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...]) -> None:
+def _packed_before(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...]) -> Any:
+    """The Node, made before the write: a pack hook sees the inputs as they are, and if it raises nothing is written.
+
+    None for an operation that saves what it writes, which hooks see afterwards.
+    """
+    needs = _needs(op, inputs)
+    if not any(needs) or not state.saved_tensor_hooks or backward_plan(op, needs).outputs:
+        return None
+    node = make_op_node(op, inputs, targets, params, needs)
+    pack_saved(node)
+    return node
+
+
+def _rejoin_graph(
+    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...], made: Any = None
+) -> None:
+    """Give the targets their new history; ``made``: their Node, if there is one already."""
+    if made is not None:
+        for nr, target in enumerate(targets):
+            rebase_history(target, made, nr)
+        return
     needs = _needs(op, inputs)
     if not any(needs):
         return
@@ -240,8 +305,10 @@ def _rejoin_graph(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targ
             saved.version -= 1
     for nr, target in enumerate(targets):
         rebase_history(target, node, nr)
+    if modes_in_use:
+        pack_saved(node)
 
 
 def scratch_aval(shape: tuple[int, ...], like: Aval) -> Aval:
     """A row-major aval of ``shape`` with ``like``'s dtype."""
-    return make_aval(shape, like.dtype)
+    return make_aval(shape, like.dtype).on(like.device)

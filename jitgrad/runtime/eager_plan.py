@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.devices import CPU, Device
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.device_ops import placement
 from jitgrad.runtime.engine.op_node import BackwardPlan, backward_plan
 
-__all__ = ["EagerPlan", "aval_args", "find_plan"]
+__all__ = ["EagerPlan", "aval_args", "find_plan", "known_plan", "number_key"]
 
 _MAX_PLANS = 8192
 """Then all are dropped: shapes that keep changing must not fill the memory."""
@@ -34,6 +36,7 @@ class EagerPlan:
         params: the static parameters.
         differentiable: which inputs have a derivative rule.
         is_differentiable: all of them do.
+        is_elsewhere: inputs or results are not on the CPU.
     """
 
     __slots__ = (
@@ -42,6 +45,7 @@ class EagerPlan:
         "differentiable",
         "direct",
         "is_differentiable",
+        "is_elsewhere",
         "is_several",
         "op",
         "out_avals",
@@ -53,19 +57,20 @@ class EagerPlan:
         self.op = op
         self.is_several = isinstance(out_avals, tuple)
         self.out_avals: tuple[Aval, ...] = out_avals if self.is_several else (out_avals,)
-        self.params = params
+        self.is_elsewhere = any(type(a) is Aval and a.device is not CPU for a in (*self.out_avals, *avals))
+        self.params = _without_device(params)
         self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
         self.direct = self._direct()
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
-        self.is_differentiable = all(self.differentiable)
+        self.is_differentiable = bool(vjps) and all(self.differentiable)
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext]] = {}
 
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
         out = self.out_avals[0]
         inputs = [a for a in self.context_avals if a is not None]
-        is_plain = out.dtype.is_floating_point and out.ndim > 0 and bool(inputs)
+        is_plain = out.dtype.is_floating_point and out.ndim > 0 and bool(inputs) and not self.is_elsewhere
         if is_plain and all(a.dtype is out.dtype and a.is_contiguous for a in inputs):
             return getattr(self.op.numpy, "direct", None)
         return None
@@ -79,12 +84,37 @@ class EagerPlan:
         return found
 
 
+def _without_device(params: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(p for p in params if type(p) is not Device) if Device in map(type, params) else params
+
+
+def _on(device: Device, avals: Any) -> Any:
+    """An aval, or a tuple of them, on another device; a number as it is."""
+    if isinstance(avals, tuple):
+        return tuple(a.on(device) for a in avals)
+    return avals.on(device) if type(avals) is Aval else avals
+
+
 _plans: dict[tuple[Any, ...], EagerPlan] = {}
 
 
+def known_plan(key: tuple[Any, ...]) -> EagerPlan | None:
+    """The plan under (operation, params, then each input's aval or ``number_key``); None: ask ``find_plan``."""
+    try:
+        return _plans.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return None
+
+
 def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
-    """Call the shape rule the way the operation takes its inputs."""
-    return op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params)
+    """What the shape rule says, called the way the operation takes its inputs; on the device where the result will be.
+
+    Rules know nothing of devices: they see everything on the CPU, and no Device among the params.
+    """
+    device, params = placement(avals, params), _without_device(params)
+    if any(type(a) is Aval and a.device is not CPU for a in avals):
+        avals = [_on(CPU, a) for a in avals]
+    return _on(device, op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params))
 
 
 def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
@@ -93,7 +123,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     Raises:
         Whatever the shape rule raises.
     """
-    key = (op, params, *[a if type(a) is Aval else _number_key(op, a) for a in avals])
+    key = (op, params, *[a if type(a) is Aval else number_key(op, a) for a in avals])
     try:
         plan = _plans.get(key)
     except TypeError:  # a parameter that cannot be hashed
@@ -108,7 +138,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     return plan
 
 
-def _number_key(op: Op, number: Any) -> Any:
+def number_key(op: Op, number: Any) -> Any:
     """Of a plain pointwise operation only a number's type matters; of others its value may decide the shape."""
     return type(number) if hasattr(op.numpy, "direct") else (type(number), number)
 

@@ -10,7 +10,25 @@ from typing import Any
 
 from jitgrad.ops.aval import Aval
 
-__all__ = ["check_no_overlap"]
+__all__ = ["check_apart", "check_no_overlap"]
+
+
+_SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+    "location. Please clone() the tensor before performing the operation."
+)
+
+
+def check_apart(target: Any, *others: Any) -> None:
+    """RuntimeError if another operand *is* what is written, of operations that write elsewhere than where they read."""
+    aval, storage = target._aval, target._storage
+    for x in others:
+        if x is target:
+            raise RuntimeError(_SHARED)
+        if storage is None or getattr(x, "_storage", None) is not storage:
+            continue
+        if aval.numel and (x._aval.offset, x._aval.stride, x._aval.shape) == (aval.offset, aval.stride, aval.shape):
+            raise RuntimeError(_SHARED)
 
 
 def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
@@ -29,10 +47,7 @@ def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
         return
     for x in inputs:
         if x is not target and getattr(x, "_storage", None) is storage and _overlap_partly(aval, x._aval):
-            raise RuntimeError(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                "memory location. Please clone() the tensor before performing the operation."
-            )
+            raise RuntimeError(_SHARED)
 
 
 def _overlap_partly(a: Aval, b: Aval) -> bool:

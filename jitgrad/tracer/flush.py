@@ -11,8 +11,9 @@ from typing import Any
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
+from jitgrad.tracer.slots import has_node
 
-__all__ = ["FRESH", "PENDING", "VIEW", "build_end"]
+__all__ = ["FRESH", "PENDING", "VIEW", "assignments", "build_end"]
 
 # how a surviving handle gets its storage
 FRESH = 0  # a new one
@@ -27,23 +28,26 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
         slots: id of a storage -> its slot.
         defers: do not compile it yet, see Note [New graphs].
     """
-    assign = _assignments(alive)
+    assign = assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
-    roots = [h._vid for h in alive if h._requires_grad and not h.is_leaf]
+    roots = [h._vid for h in alive if h._requires_grad and has_node(h)]
     here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
     saved = backend.saved_vids(history, roots) if roots else set()
     in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW} | history.aliases
     outputs = tuple(sorted((survivors | (saved - in_place)) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
+    outputs += _unused_checks(history, outputs, writes)
     segment = _segment(history, outputs, writes)
     make = backend.defer_end if defers else backend.compile_end
     program = make(segment) if outputs or writes else None
     layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
-    layouts += [(vid, history.avals[owner]) for vid, owner in writes]
     layouts += [
         (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in (saved - in_place) & here
     ]
+    # last: a value that is written is found in the storage that it was written to, whoever else keeps it
+    layouts += [(vid, history.aval_of(owner)) for vid, owner in writes]
     named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how == PENDING]
+    named = [(owner, vid) for owner, vid in named if owner not in survivors]  # else it has memory of its own
     return EndEvent(
         program,
         assign,
@@ -59,7 +63,7 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
     )
 
 
-def _assignments(alive: list[Any]) -> tuple[int, ...]:
+def assignments(alive: list[Any]) -> tuple[int, ...]:
     """One per handle. Of the handles that share a storage without memory, the first that is no view fills it."""
     assign = []
     filled: set[int] = set()
@@ -81,6 +85,23 @@ def _assignments(alive: list[Any]) -> tuple[int, ...]:
 def _stored_aval(aval: Aval, how: int) -> Aval:
     """Fresh memory is row-major, whatever view of it the aval once described."""
     return aval if how == VIEW else make_aval(aval.shape, aval.dtype)
+
+
+def _unused_checks(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """Results that nobody uses, of the user's operations that may raise: eager execution raises there, used or not."""
+    wanted = set(outputs) | {vid for vid, _ in writes}
+    unused = []
+    for instr in reversed(history.instrs[history.start :]):
+        if wanted.isdisjoint(instr.outputs):
+            if not (instr.op.checks_values and instr.where and _has_integers(instr)):
+                continue
+            unused.append(instr.outputs[0])
+        wanted.update(v for v in instr.inputs if isinstance(v, int))
+    return tuple(reversed(unused))
+
+
+def _has_integers(instr: Instr) -> bool:
+    return any(a is not None and not a.dtype.is_floating_point for a in instr.input_avals)
 
 
 def _segment(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> Segment:

@@ -16,6 +16,7 @@ from jitgrad.tracer.trie import TrieNode
 
 __all__ = [
     "BackwardEvent",
+    "DataEvent",
     "EndEvent",
     "History",
     "InputEvent",
@@ -23,6 +24,7 @@ __all__ = [
     "LookEvent",
     "OpEvent",
     "OutsideEvent",
+    "ReleaseEvent",
     "UpdateEvent",
 ]
 
@@ -52,6 +54,8 @@ class OpEvent:
         writes: (owner id, value id): pending write to an existing storage.
         leaf_rebinds: (value id, input id): the value is now what this leaf holds.
         node_rebinds: (value id, older id): written outside the graph; the tensor still has the older value's Node.
+        unnoticed: (older id, value id): a write through ``.data``, whose version counter is its own: who saved the
+            older value will find the new one in its storage.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
         is_alias: another name for the value in an input's storage: it is there when the segment has ended.
@@ -66,12 +70,14 @@ class OpEvent:
     several: bool = False
     ends_segment: bool = False
     is_alias: bool = False
+    unnoticed: tuple[tuple[int, int], ...] = ()
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
+        history.unnoticed.update(self.unnoticed)
         if self.is_alias:
             history.aliases.update(self.instr.outputs)
-        history.overwrite(self.overwritten)
+        history.overwrite(self.overwritten, self.instr.op.name, self.instr.where)
         history.write(self.writes)
         history.leaves.update(self.leaf_rebinds)
         for vid, older in self.node_rebinds:
@@ -99,22 +105,56 @@ class UpdateEvent:
 
 @dataclass(slots=True, eq=False)
 class OutsideEvent:
-    """A write that was done eagerly. overwritten: the values whose storage it changed."""
+    """A write that was done eagerly.
+
+    Attributes:
+        overwritten: the values whose storage it changed.
+        name: of the operation; empty if it was none of jitgrad's.
+        where: the user's line.
+    """
 
     overwritten: tuple[int, ...]
+    name: str = ""
+    where: str = ""
 
     def replay(self, history: History) -> None:
-        history.overwrite(self.overwritten)
+        history.overwrite(self.overwritten, self.name, self.where)
 
 
 @dataclass(slots=True, eq=False)
-class LookEvent:
-    """Python hooked a value, or took its Node: gradients that pass there concern Python."""
+class DataEvent:
+    """A tensor looks at other memory from here on. vid: the value that it held."""
 
     vid: int
 
     def replay(self, history: History) -> None:
+        history.replaced.add(self.vid)
+
+
+@dataclass(slots=True, eq=False)
+class LookEvent:
+    """Python hooked a value, or took its Node: gradients that pass there concern Python.
+
+    Attributes:
+        vid: the value.
+        recipe: how the Nodes behind it are made; None if it was only hooked.
+    """
+
+    vid: int
+    recipe: Any = None
+
+    def replay(self, history: History) -> None:
         history.looked_at.add(self.vid)
+
+
+@dataclass(slots=True, eq=False)
+class ReleaseEvent:
+    """The engine has run over Nodes of the trace. released: outputs of instructions whose saved values are gone."""
+
+    released: frozenset[int]
+
+    def replay(self, history: History) -> None:
+        history.released |= self.released
 
 
 @dataclass(slots=True, eq=False)
@@ -209,11 +249,14 @@ class History:
         leaves: value id -> the input id of the leaf that holds the value.
         avals: of inputs and materialised values, with their layouts.
         overwritten: values that are no longer in their storage, views of such values included.
+        writers: of such values: the operation that was the first to write over it, and its line.
         released: see ``BackwardEvent.released``.
         writes: owner id -> value id, pending in the open segment.
         aliases: see ``OpEvent.is_alias``.
         moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
+        replaced: see ``DataEvent``.
+        unnoticed: see ``OpEvent.unnoticed``.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
     """
@@ -225,12 +268,15 @@ class History:
     leaves: dict[int, int] = field(default_factory=dict)
     avals: dict[int, Aval] = field(default_factory=dict)
     overwritten: set[int] = field(default_factory=set)
+    writers: dict[int, tuple[str, str]] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
     writes: dict[int, int] = field(default_factory=dict)
     write_log: list[tuple[int, int]] = field(default_factory=list)
     nodes_from: dict[int, int] = field(default_factory=dict)
     looked_at: set[int] = field(default_factory=set)
     moved: dict[int, int] = field(default_factory=dict)
+    replaced: set[int] = field(default_factory=set)
+    unnoticed: dict[int, int] = field(default_factory=dict)
     aliases: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
@@ -241,7 +287,7 @@ class History:
         self.writes.update(pairs)
         self.write_log.extend((vid, owner) for owner, vid in pairs)
 
-    def overwrite(self, vids: tuple[int, ...]) -> None:
+    def overwrite(self, vids: tuple[int, ...], name: str = "", where: str = "") -> None:
         """The storages of these values hold something else now."""
         if not vids:
             return
@@ -250,6 +296,19 @@ class History:
             if instr.op.is_view and instr.inputs[0] in gone:
                 gone.update(instr.outputs)
         self.overwritten |= gone
+        if name:
+            for vid in gone:
+                self.writers.setdefault(vid, (name, where))
+
+    def is_open(self, vid: int) -> bool:
+        """Whether a value is computed in the open segment."""
+        return any(vid in instr.outputs for instr in self.instrs[self.start :])
+
+    def as_saved(self, vid: int) -> int:
+        """What a Node that saved a value finds in its storage."""
+        while vid in self.unnoticed:
+            vid = self.unnoticed[vid]
+        return vid
 
     def canonical(self, owner: int) -> int:
         """The value id that a storage goes by: the one last written to it by a segment."""

@@ -6,19 +6,28 @@ Owns: ``Inputs``, the part of a recorder that stamps tensors from outside, and s
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
-from jitgrad.errors import JitgradError
+from jitgrad.devices import CPU
+from jitgrad.errors import ElsewhereError, JitgradError
 from jitgrad.ops.aval import Aval
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase
+from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference
 from jitgrad.tracer.history import InputEvent, OpEvent
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.slots import EXTERNAL, LEAF, PLAIN, Slot, input_kind
+from jitgrad.tracer.slots import EXTERNAL, HOOKED, LEAF, PLAIN, Slot, input_kind, looks_refused, twin_of
 
 __all__ = ["IN", "Inputs"]
 
-IN, _ALIAS = "<in>", "<alias>"
+IN, _ALIAS, _JOIN = "<in>", "<alias>", "<join>"
+
+
+def _key(tensor: Any, kind: int) -> tuple[Any, ...]:
+    """The event of a new input. Graphs must not save an inference tensor: what is recorded of one is a path apart."""
+    if inference_tensors and is_inference(tensor):
+        return (IN, tensor._aval, kind, "inference")
+    return (IN, tensor._aval, kind)
 
 
 class Inputs(RecorderState):
@@ -27,13 +36,21 @@ class Inputs(RecorderState):
     __slots__ = ()
 
     def enter(self, tensor: Any) -> int:
-        """Stamp a tensor that this call has not seen (under this stamp); returns its value id."""
+        """Stamp a tensor that this call has not seen (under this stamp); returns its value id.
+
+        Raises:
+            ElsewhereError: it is not on the CPU, or a view that differentiable operations refuse.
+        """
         storage = tensor._storage
+        if tensor._aval.device is not CPU:
+            raise ElsewhereError(f"a tensor on {tensor._aval.device} has no place in a trace")
         if storage is None:
             raise JitgradError("this tensor belongs to a compiled step that another thread is still recording")
         # the property, for a view: a write may have brought its base into the graph
         looks = tensor._base is not None and state.grad_enabled
         requires_grad = tensor.requires_grad if looks else tensor._requires_grad
+        if requires_grad and looks_refused(tensor):
+            raise ElsewhereError("a view whose base has changed, and which can have no new history")
         kind = input_kind(tensor) if requires_grad else PLAIN
         if kind == EXTERNAL:  # now, before the stamp of the call it came from is overwritten
             origin = (tensor.grad_fn, tensor._output_nr)
@@ -41,7 +58,7 @@ class Inputs(RecorderState):
         if slot is not None:
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
-            vid = self._input(tensor, storage, (IN, tensor._aval, kind), kind)
+            vid = self._input(tensor, storage, _key(tensor, kind), kind)
             self._slots[id(storage)] = Slot(storage, tensor, vid)
         if kind == EXTERNAL:
             self.outer[vid] = origin
@@ -70,17 +87,18 @@ class Inputs(RecorderState):
         else:
             if id(storage) in self._dirty:
                 self.flush()
-            vid = self._input(tensor, storage, (IN, tensor._aval, kind), kind)
+            vid = self._input(tensor, storage, _key(tensor, kind), kind)
         slot.add_older(tensor)
         return vid
 
     def _same_value(self, tensor: Any, known: Any, kind: int) -> int:
         """The value id for another handle on a known value. An id is a leaf's, or a node's, or nobody's: never two."""
         tensor._tid, vid = self.tid, known._vid
-        if kind == PLAIN and not known._requires_grad:
+        differs = bool(inference_tensors) and is_inference(tensor) is not is_inference(known)
+        if kind == PLAIN and not known._requires_grad and not differs:
             tensor._vid = vid
             return vid
-        key = (_ALIAS, vid, kind)
+        key = (_ALIAS, vid, kind, differs)
         node = self.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, kind, tensor._aval)
@@ -92,11 +110,76 @@ class Inputs(RecorderState):
         self.buffers[node.vid] = tensor._storage  # where later segments find the value
         return node.vid
 
-    def _alias_event(self, vid: int, kind: int, aval: Aval) -> OpEvent:
+    def _alias_event(self, vid: int, kind: int, aval: Aval, has_memory: bool = True) -> OpEvent:
         fresh = self.node.next_vid
         instr = self.backend.alias_instr(vid, fresh, aval)
-        rebinds = ((fresh, fresh),) if kind == LEAF else ()
-        return OpEvent(instr, (instr,), leaf_rebinds=rebinds, is_alias=True)
+        rebinds = ((fresh, fresh),) if kind in (LEAF, HOOKED) else ()
+        return OpEvent(instr, (instr,), leaf_rebinds=rebinds, is_alias=has_memory)
+
+    def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
+        """Give a tensor of the call a Node that Python made (a custom Function's): a graph of its own, as an input's.
+
+        The tensor gets a value id of its own: other handles on the value are not part of that graph.
+        """
+        if tensor._aval.device is not CPU:  # no value of the call: as in eager execution
+            tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, graph_node, output_nr
+            return
+        if tensor._tid != self.tid:
+            self.enter(tensor)
+        graph_node.sequence_nr = self.graph.order.number_now(self.node.next_vid)
+        self.join_graph(tensor, graph_node, output_nr)
+
+    def join_graph(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
+        """``join_outer`` for a tensor of this call and a Node that exists."""
+        fresh = self.renumber(tensor)
+        tensor._requires_grad, tensor._grad_fn, tensor._output_nr, tensor._graph = True, graph_node, output_nr, None
+        self.outer[fresh] = (graph_node, output_nr)
+
+    def renumber(self, tensor: Any) -> int:
+        """Give a tensor of this call a value id of its own: what the old one is in the graph no longer concerns it."""
+        vid, storage = tensor._vid, tensor._storage
+        has_memory = storage is not None and storage.addr != 0
+        key = (_JOIN, vid, has_memory)
+        node = self.node.children.get(key)
+        if node is None:
+            event = self._alias_event(vid, EXTERNAL, tensor._aval, has_memory)
+            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node.vid = event.instr.outputs[0]
+        self.node = node
+        tensor._vid = fresh = node.vid
+        if has_memory:
+            self.inputs[fresh], self.buffers[fresh] = tensor, storage
+        return fresh
+
+    def twin(self, tensor: Any) -> Any:
+        """A second handle on a value of the call and on its Node, which keeps nothing else of the call alive."""
+        is_here = tensor._aval.device is CPU
+        if is_here and tensor._tid != self.tid:
+            self.enter(tensor)
+        node = tensor.grad_fn
+        twin = twin_of(tensor)
+        twin._requires_grad, twin._grad_fn, twin._output_nr = tensor._requires_grad, node, tensor._output_nr
+        if is_here:
+            self.adopt(twin)
+        return twin
+
+    def adopt(self, handle: Any) -> None:
+        """A handle made elsewhere on a value of this call: the segment's end sees to its memory, if it has none yet.
+
+        A window on an input's storage counts: its value id is not known to have memory before a segment has ended.
+        """
+        if handle._vid not in self.buffers:
+            self.handles.append(handle)
+
+    def take_over(self, handle: Any) -> None:
+        """The user gets ``handle``, of another class, instead of a result of this call that it was copied from."""
+        self.handles.append(handle)
+        slot = self._slots.get(id(handle._storage))
+        if slot is not None and handle._storage is not None:
+            if slot.others is None:
+                slot.others = []
+                self._viewed.append(slot)
+            slot.others.append(ref(handle))
 
     def _ids(self, inputs: tuple[Any, ...]) -> tuple[list[Any], bool]:
         """(value ids, with numbers as (value, type); whether there are numbers). Inputs that are new are entered."""

@@ -12,12 +12,14 @@ import sys
 from typing import Any
 from weakref import ref
 
+from jitgrad.devices import CPU, Device
+from jitgrad.errors import ElsewhereError
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.state import state
+from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.flush import build_end
-from jitgrad.tracer.history import LeafEvent, LookEvent, OpEvent
+from jitgrad.tracer.flush import assignments, build_end
+from jitgrad.tracer.history import LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
@@ -25,9 +27,9 @@ from jitgrad.tracer.writes import Writes
 
 __all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
-_END, _LEAF, _HOOKS, _NODE, _DTYPE = (f"<{n}>" for n in ("end", "leaf", "hooks", "node", "dtype"))
+_END, _LEAF, _HOOKS, _NODE, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks node dtype released".split())
 SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
-DETACHED, TRACKED, UNTRACKED = range(3)  # TrieNode.window
+DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 _getrefcount = sys.getrefcount
 
 
@@ -55,13 +57,16 @@ class Recorder(Writes):
     def binary(self, op: Op, a: Any, b: Any) -> Any:
         """``a op b`` from an operator of Tensor: the shortest path of a hit."""
         tid = self.tid
-        ia = a._vid if a._tid == tid else self.enter(a)
-        if isinstance(b, TensorBase):
-            key: Any = (op, ia, b._vid if b._tid == tid else self.enter(b))
-        elif type(b) is float or type(b) is int:
-            key = (op, ia, (b if b and b == b else repr(b), type(b)))
-        else:
-            return self._odd_operand(op, a, b)
+        try:
+            ia = a._vid if a._tid == tid else self.enter(a)
+            if isinstance(b, TensorBase):
+                key: Any = (op, ia, b._vid if b._tid == tid else self.enter(b))
+            elif type(b) is float or type(b) is int:
+                key = (op, ia, (b if b and b == b else repr(b), type(b)))
+            else:
+                return self._odd_operand(op, a, b)
+        except ElsewhereError:
+            return self.backend.apply_elsewhere(op, a, b)
         node = self.node.children.get(key)
         if node is None or node.special:
             return self.apply(op, (a, b))
@@ -88,7 +93,10 @@ class Recorder(Writes):
         """``number op x`` from a reflected operator of Tensor."""
         if type(number) is not float and type(number) is not int:
             return self.apply(op, (number, x))
-        vid = x._vid if x._tid == self.tid else self.enter(x)
+        try:
+            vid = x._vid if x._tid == self.tid else self.enter(x)
+        except ElsewhereError:
+            return self.backend.apply_elsewhere(op, number, x)
         node = self.node.children.get((op, (number_key(number), type(number)), vid))
         if node is None or node.special:
             return self.apply(op, (number, x))
@@ -100,7 +108,10 @@ class Recorder(Writes):
         x = args[0]
         if op.num_inputs != 1 or not isinstance(x, TensorBase):
             return self._apply_general(op, args)
-        vid = x._vid if x._tid == self.tid else self.enter(x)
+        try:
+            vid = x._vid if x._tid == self.tid else self.enter(x)
+        except ElsewhereError:
+            return self.backend.apply_elsewhere(op, *args)
         params = args[1:]
         key = (op, vid, params)
         node = self.node.children.get(key)
@@ -118,7 +129,10 @@ class Recorder(Writes):
 
     def _apply_general(self, op: Op, args: tuple[Any, ...]) -> Any:
         inputs, params = self.backend.split_args(op, args)
-        ids, numeric = self._ids(inputs)
+        try:
+            ids, numeric = self._ids(inputs)
+        except ElsewhereError:
+            return self.backend.apply_elsewhere(op, *args)
         key = (op, ids[0], ids[1]) if op.num_inputs == 2 and not params else (op, tuple(ids), params)
         node = self.node.children.get(key)
         if node is None and numeric:
@@ -149,7 +163,7 @@ class Recorder(Writes):
         outs = []
         for nr, (vid, aval) in enumerate(zip(instr.outputs, instr.avals, strict=True)):
             out = self._handle(vid, aval, instr.requires_grad and aval.dtype.category == 2)
-            if nr:
+            if nr and out._requires_grad:
                 out._output_nr = nr
             if instr.op.is_view:
                 self._link_view(out, inputs[0])
@@ -181,8 +195,11 @@ class Recorder(Writes):
         out._vc = version
         window = self.node.window
         if window:  # detach() makes an alias that is nobody's view, and never joins the graph
-            out._base = source if source._base is None else source._base
-            out._view_version = version[0] if window == TRACKED else ~version[0]
+            base = source._base
+            out._base = source if base is None else base
+            out._view_version = version[0]
+            if base is not None or window != TRACKED:
+                out._creation_meta = self.backend.creation_meta_of(source, window == SEVERAL)
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
@@ -193,6 +210,8 @@ class Recorder(Writes):
 
     def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
+        if Device in map(type, params):  # its result is not on the CPU
+            return self.backend.apply_elsewhere(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
         self._live()
         operands, key, fresh_scalars, mark = self._numbers.operands(self, op, inputs, params, ids, key)
         instr, several = self._instr(op, inputs, params, operands)
@@ -208,7 +227,7 @@ class Recorder(Writes):
         plain = not (several or event.ends_segment)
         node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
         if op.is_view and op.vjps:
-            node.window = TRACKED if state.grad_enabled else UNTRACKED
+            node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         self.node = node
@@ -227,11 +246,16 @@ class Recorder(Writes):
         """A value of the trace becomes a leaf, or leaves the graph."""
         if tensor._tid != self.tid:
             return
+        if not requires_grad and not tensor.is_leaf:
+            self.renumber(tensor)  # ``detach_``: who used the value before still has its Node
+            return
         self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
         self.inputs[tensor._vid] = tensor
 
     def add_hooks(self, tensor: Any) -> None:
         """A value of the trace got a hook: from here on the path is another one."""
+        if tensor._aval.device is not CPU:
+            return
         if tensor._tid != self.tid:
             self.enter(tensor)
         self._mark((_HOOKS, tensor._vid), LookEvent(tensor._vid))
@@ -240,15 +264,27 @@ class Recorder(Writes):
         """Python wants to see a value: run what it depends on."""
         storage = tensor._storage
         if storage is None or not storage.addr:
-            if tensor._tid == self.tid:
+            # a window whose storage was written has lost its stamp, but the storage is still the trace's to fill
+            if tensor._tid == self.tid or (storage is not None and id(storage) in self._slots):
                 self.flush()
         elif id(storage) in self._dirty:
             self.flush()
 
     def grad_fn_of(self, tensor: Any) -> Any:
         """The Node of a value of this trace, built on demand. Python may hook it: the path is another one from here."""
-        self._mark((_NODE, tensor._vid), LookEvent(tensor._vid))
-        return self.graph.node_of(tensor)
+        vid, graph = tensor._vid, self.graph
+        if vid not in graph.nodes:
+            graph.build(vid, self._mark((_NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)
+        return graph.attach(tensor)
+
+    def saved_hooks_changed(self) -> None:
+        """Saved-tensor hooks came or went: while there are any, Nodes are made as operations are recorded."""
+        if state.saved_tensor_hooks:
+            switch_recorder(self.backend.node_making(self))
+
+    def mark_released(self, request_key: Any) -> None:
+        """The engine has run over Nodes of this trace: values saved by Nodes that are used up need not be kept."""
+        self._mark((_RELEASED, request_key), make=lambda: ReleaseEvent(self.graph.released()))
 
     def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
@@ -261,7 +297,9 @@ class Recorder(Writes):
     def flush(self, is_last: bool = False) -> None:
         """End the segment: run it, and give every handle that somebody still holds its storage."""
         alive = HOT.alive(self.handles)
-        key = (_END, *[h._vid for h in alive]) if alive else (_END,)
+        key: tuple[Any, ...] = (_END, *[h._vid for h in alive]) if alive else (_END,)
+        if self._viewed:  # which of the handles share a storage is not told by their values
+            key = (*key, assignments(alive))
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_end(key, alive)
@@ -271,14 +309,28 @@ class Recorder(Writes):
         self.node = node
         self.handles = []
         event = node.event
-        self.backend.run(self, event, alive, is_last)
-        if event.keeps_graph:
-            self.graph.keep(node, alive, event.saves)
+        try:
+            self.backend.run(self, event, alive, is_last)
+        except BaseException:
+            self._drop_lost_gradients()
+            raise
+        finally:
+            if event.keeps_graph:  # also of what was computed before an error
+                self.graph.keep(node, alive, event.saves)
+        if not is_last:
+            self.graph.note_versions(alive)  # Nodes that are made later must see writes to these
         self._dirty.clear()
         if self._viewed and not is_last:  # their views are windows on memory from here on
             for slot in self._viewed:
                 slot.settle()
             self._viewed.clear()
+
+    def _drop_lost_gradients(self) -> None:
+        """The segment raised: a backward after the operation that did so has not happened."""
+        for tensor in self.inputs.values():
+            grad = tensor._grad
+            if grad is not None and grad._tid == self.tid and (grad._storage is None or not grad._storage.addr):
+                tensor._grad = None
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()

@@ -1,6 +1,6 @@
 """Who looks at which storage.
 
-Owns: ``Slot`` and the kinds of inputs.
+Owns: ``Slot``, the kinds of inputs, and second handles on a value.
 
 # Note [Aliases in a trace]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -15,7 +15,21 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-__all__ = ["EXTERNAL", "HOOKED", "LEAF", "PLAIN", "Slot", "input_kind"]
+from jitgrad.ops.aval import Aval
+from jitgrad.tensor_base import new_tensor
+
+__all__ = [
+    "EXTERNAL",
+    "HOOKED",
+    "LEAF",
+    "PLAIN",
+    "Slot",
+    "fresh_handle",
+    "has_node",
+    "input_kind",
+    "looks_refused",
+    "twin_of",
+]
 
 PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
 
@@ -26,7 +40,31 @@ def input_kind(tensor: Any) -> int:
         return PLAIN
     if not tensor.is_leaf:
         return EXTERNAL
-    return HOOKED if tensor._hooks or tensor._post_accumulate_hooks else LEAF
+    if tensor._hooks or tensor._post_accumulate_hooks or _is_node_hooked(tensor):
+        return HOOKED
+    return LEAF
+
+
+def looks_refused(tensor: Any) -> bool:
+    """Whether a view's base was written, and how the view was made allows it no new Node: eager execution says so."""
+    return tensor._creation_meta is not None and tensor._view_version != tensor._vc[0]
+
+
+def has_node(tensor: Any) -> bool:
+    """``not is_leaf`` of a tensor that requires grad, without a look at what its base has become."""
+    return tensor._graph is not None or tensor._grad_fn is not None
+
+
+def _is_node_hooked(leaf: Any) -> bool:
+    """Whether the leaf's accumulator carries hooks of its own."""
+    if leaf._accumulator is None:
+        return False
+    node = leaf._accumulator()
+    if node is None:
+        leaf._accumulator = None  # it died with its graph: native hits need not ask again
+        return False
+    hooks = node.hooks
+    return hooks is not None and bool(hooks.pre or hooks.post)
 
 
 class Slot:
@@ -70,3 +108,19 @@ class Slot:
             if group:
                 handles += [h for h in [r() for r in group] if h is not None]
         return handles
+
+
+def fresh_handle(aval: Aval, storage: Any, tid: int = 0, vid: int = -1) -> Any:
+    """A handle outside any graph, stamped for a trace if there is one."""
+    handle = new_tensor(aval, storage)
+    handle._tid, handle._vid = tid, vid
+    return handle
+
+
+def twin_of(handle: Any) -> Any:
+    """A second handle on the value of a handle, outside any graph, under the same version counter."""
+    twin = fresh_handle(handle._aval, handle._storage, handle._tid, handle._vid)
+    twin._vc = handle._vc
+    if handle._base is not None and not handle._storage.addr:
+        twin._base = handle._base  # whose memory it will be a window on
+    return twin

@@ -6,24 +6,27 @@ Owns: ``Writes``, the part of a recorder that records writes, or sends them outs
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import ref
 
+from jitgrad.devices import CPU
+from jitgrad.errors import ElsewhereError
 from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, RuntimeScalar
-from jitgrad.tracer.history import History, OpEvent, OutsideEvent, UpdateEvent
+from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.inputs import Inputs
 from jitgrad.tracer.rules import user_line
-from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
 
 __all__ = ["Writes"]
 
-_WRITE, _UPDATE, _OUTSIDE = "<write>", "<update>", "<outside>"
+_WRITE, _UPDATE, _OUTSIDE, _DATA = "<write>", "<update>", "<outside>", "<data>"
 _getrefcount = sys.getrefcount
 
 
@@ -35,8 +38,11 @@ class Writes(Inputs):
     def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         inputs, params = self.backend.split_args(op, args)
-        ids, numeric = self._ids(inputs)
-        rebinds = self._rebinds(targets, inputs)
+        try:
+            ids, numeric = self._ids(inputs)
+            rebinds = self._rebinds(targets, inputs)
+        except ElsewhereError:
+            return self.backend.inplace_elsewhere(op, targets, inputs, params)
         if rebinds is None:
             return self._write_outside(op, targets, args)
         target_ids = tuple([t._vid for t in targets])
@@ -59,10 +65,12 @@ class Writes(Inputs):
             if target._tid != self.tid:
                 self.enter(target)
             storage = target._storage
+            if target._retains_grad and self._joins(inputs):
+                return None  # what retains the gradient goes along to the new Node
             if storage is None:
                 continue
-            if target._base is not None and self._joins(inputs):
-                return None  # the base joins the graph with its view
+            if target._base is not None and (self._joins(inputs) or has_node(target)):
+                return None  # the base joins the graph with its view, or the view gets another Node
             slot = self._slots.get(id(storage))
             if slot is None or (slot.others is None and slot.older is None):
                 continue
@@ -98,8 +106,10 @@ class Writes(Inputs):
                 if other._base is not target or other._vid in self.inputs:
                     return False
                 stale.append(other)
-            elif other._requires_grad and not other.is_leaf:
+            elif other._requires_grad and has_node(other):
                 return False
+            elif (other._requires_grad or target._requires_grad) and not target._storage.addr:
+                return False  # nothing but a value id leads to the new value, and they cannot share one
             elif other._requires_grad or target._requires_grad:
                 stale.append(
                     other
@@ -118,6 +128,7 @@ class Writes(Inputs):
             target._vc[0] += 1
             if joins:
                 target._requires_grad, target._graph, target._grad_fn = True, self.graph, None
+                target._hooks = None  # the old value's Node has them
             storage = target._storage
             if storage is not None:
                 self._dirty.add(id(storage))
@@ -136,6 +147,7 @@ class Writes(Inputs):
         key: Any,
     ) -> TrieNode:
         history = self._live()
+        self.backend.check_writable(targets, inputs)
         operands, key, fresh_scalars, mark = self._numbers.operands(
             self, op, inputs, params, ids, key, (_WRITE, tuple(t._vid for t in targets))
         )
@@ -143,17 +155,31 @@ class Writes(Inputs):
         instr, _ = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
         for target, aval in zip(targets, instr.avals, strict=True):
             self.backend.check_inplace(op, target, aval)
-            self.backend.check_writable_leaf(target)
             self.backend.check_no_overlap(target, inputs)
         instrs, final = self._as_targets(instr, targets)
         event = self._write_event(history, (*copied, *instrs), final, targets)
         event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
-        count = sum(len(i.outputs) for i in (*copied, *instrs))
+        if event.unnoticed:
+            self._add_views_afresh(history, event)
+        count = sum(len(i.outputs) for i in event.instrs)
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         return node
+
+    def _add_views_afresh(self, history: History, event: OpEvent) -> None:
+        """After a write through ``.data``: who saved a view of the old value will find the new one in it."""
+        now, made = dict(event.unnoticed), list(event.instrs)
+        fresh = self.node.next_vid + sum(len(i.outputs) for i in made)
+        for instr in history.instrs:
+            if instr.op.is_view and instr.inputs[0] in now:
+                outputs = tuple(range(fresh, fresh + len(instr.outputs)))
+                fresh += len(outputs)
+                source = now[instr.inputs[0]]
+                made.append(replace(instr, inputs=(source, *instr.inputs[1:]), outputs=outputs, requires_grad=False))
+                now.update(zip(instr.outputs, outputs, strict=True))
+        event.instrs, event.unnoticed = tuple(made), tuple(now.items())
 
     def _keep_target(
         self, op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], operands: tuple[Any, ...]
@@ -178,7 +204,11 @@ class Writes(Inputs):
     ) -> None:
         """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
         tid = self.tid
-        ids = tuple([x._vid if x._tid == tid else self.enter(x) for row in rows for x in row])
+        try:
+            ids = tuple([x._vid if x._tid == tid else self.enter(x) for row in rows for x in row])
+        except ElsewhereError:
+            self._update_elsewhere(op, rows, writes, numbers, params)
+            return
         targets = [row[i] for row in rows for i in writes]
         rebinds = self._rebinds(targets)
         if rebinds is None:
@@ -203,6 +233,17 @@ class Writes(Inputs):
         if node.event.ends_segment:
             self.flush()
 
+    def _update_elsewhere(
+        self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
+    ) -> None:
+        """Rows on other devices at once, each by itself; the others as one event."""
+        here = [row for row in rows if all(x._aval.device is CPU for x in row)]
+        for row in rows:
+            if not any(row is r for r in here):
+                self.backend.inplace_elsewhere(op, tuple(row[i] for i in writes), (*row, *numbers), params)
+        if here:
+            self.apply_update(op, here, writes, numbers, params)
+
     def _grow_update(
         self,
         op: Op,
@@ -218,12 +259,12 @@ class Writes(Inputs):
         events = []
         for row in rows:
             targets = tuple(row[i] for i in writes)
+            self.backend.check_writable(targets, row)
             operands = (*(x._vid for x in row), *slots)
             instr, _ = self._instr(op, (*row, *numbers), params, operands, vid)
             vid += len(instr.outputs)
             for target, aval in zip(targets, instr.avals, strict=True):
                 self.backend.check_inplace(op, target, aval)
-                self.backend.check_writable_leaf(target)
             events.append(self._write_event(history, (instr,), instr, targets))
         event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
         event.ends_segment = len(history.instrs) - history.start + len(rows) >= self.segment_limit
@@ -247,37 +288,99 @@ class Writes(Inputs):
             else tuple(
                 (vid, t._vid)
                 for t, vid in zip(targets, final.outputs, strict=True)
-                if t._requires_grad and not t.is_leaf
+                if t._requires_grad and has_node(t)
             )
         )
         overwritten = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
-        return OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
+        unnoticed = {
+            h._vid: vid
+            for target, vid in zip(targets, final.outputs, strict=True)
+            for h in (self._slots[id(target._storage)].live() if target._storage is not None else ())
+            if h._vc is not target._vc and h._aval is target._aval and h._vid not in overwritten
+        }
+        event = OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
+        event.unnoticed = tuple(unnoticed.items())
+        return event
+
+    def write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``apply_inplace``, done eagerly after the end of the segment."""
+        inputs, params = self.backend.split_args(op, args)
+        try:
+            self._ids((*inputs, *targets))
+        except ElsewhereError:
+            return self.backend.inplace_elsewhere(op, targets, inputs, params)
+        return self._write_outside(op, targets, args)
 
     def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """End the segment and write eagerly; what looked at the storage is looked at afresh."""
         self.flush()
+        self.backend.check_write(op, targets, args)
+        log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
+        self._do_outside(op.name, targets, lambda: self.backend.inplace_eagerly(op, targets, args))
+        return targets
+
+    def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
+        """``take(tensor, make, name)``: the tensor becomes a view of itself, see ``functions/inplace_views.py``."""
+        self.flush()
+        if tensor._aval.device is CPU:
+            # what raises, raises before the trace hears of it
+            self.backend.eagerly(make, fresh_handle(tensor._aval, tensor._storage))
+            self._do_outside(name, (tensor,), lambda: self.backend.eagerly(take, tensor, make, name))
+        else:
+            self.go_outside()
+            self.backend.eagerly(take, tensor, make, name)
+            self.come_inside()
+
+    def _do_outside(self, name: str, targets: tuple[Any, ...], write: Callable[[], None]) -> None:
+        """Have ``write`` change the targets, after the end of a segment, on the real memory."""
         bump("fallbacks")
         for target in targets:
             slot = self._slots.get(id(target._storage))
             for handle in slot.live() if slot is not None else ():
-                if handle._base is not None and handle._requires_grad:
-                    handle.grad_fn  # noqa: B018 - its Node as it was before the write
-        log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
+                if handle._requires_grad and not looks_refused(handle) and not handle.is_leaf:
+                    handle.grad_fn  # noqa: B018 - its Node as it was before the write: saved values have that version
         seen = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
-        self._mark((_OUTSIDE, op, seen), OutsideEvent(seen))
-        self.backend.inplace_eagerly(op, targets, args)
-        for target in targets:
+        for target in targets:  # before: what Nodes save of it afterwards must not look like the old value
             self.forget(target)
-        return targets
+        self.go_outside()
+        try:
+            write()
+        finally:
+            self.come_inside()
+        self._mark((_OUTSIDE, name, seen), make=lambda: OutsideEvent(seen, name, user_line()))
+
+    def note_write(self, tensor: Any) -> None:
+        """Python has written a tensor behind the recorder's back, and says so: its values are looked at afresh."""
+        if tensor._aval.device is not CPU:
+            return
+        # a write through ``.data`` has taken the stamp off, but the ids it had are still in some Node
+        seen = [tensor._vid] if tensor._graph is self.graph else []
+        seen += [vid for vid, known in self.inputs.items() if known._vc is tensor._vc]
+        self.flush()
+        if tensor._tid != self.tid:
+            tensor._vid = -1  # of another trace
+        overwritten = tuple(dict.fromkeys([*seen, *self._seen_values(tensor)]))
+        self._mark((_OUTSIDE, None, overwritten), OutsideEvent(overwritten))
+        self.forget(tensor)
+
+    def go_outside(self) -> None:
+        """Nodes made eagerly from now on come after everything recorded so far."""
+        self.graph.order.go_outside(self.node.next_vid)
+
+    def come_inside(self) -> None:
+        """What is recorded from now on comes after the Nodes made eagerly."""
+        self.graph.order.come_inside(self.node.next_vid)
 
     def leave(self) -> dict[int, tuple[Any, int]]:
         """Recording stops for a while; what is remembered tells ``come_back`` which storages were written meanwhile."""
         self.flush()
+        self.go_outside()
         known = [h for slot in self._slots.values() for h in slot.live()]
         return {id(h): (h, h._vc[0]) for h in known}
 
     def come_back(self, versions: dict[int, tuple[Any, int]]) -> None:
         """Recording goes on: values that were written have to be looked at afresh."""
+        self.come_inside()
         written = [h for h, version in versions.values() if h._vc[0] != version]
         if written:
             seen = tuple(dict.fromkeys(v for h in written for v in self._seen_values(h)))
@@ -295,6 +398,8 @@ class Writes(Inputs):
             return [tensor._vid]
         home = slot.home() if type(slot.home) is ref else slot.home
         seen = [tensor._vid, *(h._vid for h in slot.live() if h._vc is tensor._vc)]
+        # after a write through ``.data`` a tensor has another id, but who saved it knows the old one
+        seen += [vid for vid, known in self.inputs.items() if known._vc is tensor._vc]
         return [slot.owner, *seen] if home is None or home._vc is tensor._vc else seen
 
     def owner_of(self, tensor: Any, vid: int) -> int:
@@ -303,10 +408,21 @@ class Writes(Inputs):
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(tensor), vid)
-        if slot.owner not in self.buffers:
+        if id(storage) not in self._dirty and self.buffers.get(vid) is storage and not self._live().is_open(vid):
+            # the id that the write reads: by another one, codegen would not see that they share memory
+            slot.owner = vid
+        if self.buffers.get(slot.owner) is not storage:
             # hits move a handle's value id on, with or without a slot: look for the id that has the memory
-            slot.owner = next((v for v, known in self.buffers.items() if known is storage), slot.owner)
+            # (by its address: a saved value's second handle may have a storage object of its own)
+            memory = storage.addr
+            slot.owner = next((v for v, s in self.buffers.items() if s is storage or s.addr == memory != 0), slot.owner)
         return self._live().canonical(slot.owner)
+
+    def replace_data(self, tensor: Any) -> None:
+        """``tensor.data = ...``: Nodes save their inputs themselves, so they will see the new data, as in PyTorch."""
+        if tensor._tid == self.tid:
+            self._mark((_DATA, tensor._vid), DataEvent(tensor._vid))
+            self.inputs[tensor._vid] = tensor
 
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""

@@ -1,12 +1,14 @@
-"""Random programs of views, writes, reuse, hooks and second derivatives, on torch and on jitgrad eager.
+"""Random programs of views, writes, reuse, hooks and second derivatives, on torch and on jitgrad, eager and compiled.
 
-A failure names its seed; ``python tests/autograd/test_fuzz_graph.py 20000`` runs that many programs by hand.
+A failure names its seed; ``python tests/autograd/test_fuzz_graph.py 20000`` runs that many programs by hand, with
+``compiled`` behind it as compiled steps.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,24 @@ import numpy as np
 import pytest
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    sys.path[:0] = [str(Path(__file__).parents[k]) for k in range(3)]
 
+from modes import MODES, Mode
 from parity import J, assert_same, plain, torch
 
 UNARY = ("sin", "tanh", "exp", "sigmoid", "neg", "square", "clone", "relu", "abs")
-STEPS = ("unary", "binary", "view", "view", "write", "write", "hook", "retain", "detach", "quiet")
+STEPS = (
+    "unary", "binary", "view", "view", "several", "write", "write", "write_places", "hook", "retain", "detach", "quiet",
+    "quiet_view", "write_through",
+)  # fmt: skip
 UNARY_INPLACE = ("sin_", "tanh_", "sigmoid_", "neg_", "relu_")
 
 
 class Program:
     """One random program: every choice depends on the seed and on shapes only, so both libraries take the same."""
 
-    def __init__(self, lib: Any, seed: int) -> None:
-        self.lib, self.rng = lib, random.Random(seed)
+    def __init__(self, lib: Any, seed: int, is_eager: bool = True) -> None:
+        self.lib, self.rng, self.is_eager = lib, random.Random(seed), is_eager
         self.values = np.random.default_rng(seed)
         self.log: list[Any] = []
         self.leaves = [self.tensor((3, 4)), self.tensor((4,)), self.tensor((3, 1))]
@@ -100,6 +106,41 @@ class Program:
             if not isinstance(other, float):
                 x.copy_(other)
 
+    def several(self) -> Any:
+        """One of several views: it must not be written."""
+        x = self.pick()
+        if not x.ndim:
+            return None
+        parts = x.unbind(0) if self.rng.random() < 0.5 else x.chunk(2, -1)
+        return self.rng.choice(parts)
+
+    def write_places(self) -> None:
+        x, kind = self.pick(), self.rng.randrange(4)
+        if not x.ndim or 0 in x.stride():
+            return  # some of these PyTorch does to expanded tensors, some not
+        at = self.lib.tensor([self.rng.randrange(x.shape[0])])
+        if kind == 0:
+            x.index_fill_(0, at, 0.5)
+        elif kind == 1:
+            x[at] = 0.7
+        elif kind == 2:
+            x.masked_fill_(self.lib.tensor(self.rng.random() < 0.5), 0.3)
+        else:
+            x.index_add_(0, at, self.lib.ones(1, *x.shape[1:], dtype=self.lib.float64))
+
+    def quiet_view(self) -> Any:
+        """A view made in no_grad mode, which is ambiguous once anything is written."""
+        if not self.is_eager:
+            return None  # what is computed from it requires grad, to no effect; in a trace it does not
+        x = self.pick()
+        with self.lib.no_grad():
+            return x.view(-1) if x.is_contiguous() else x.unsqueeze(0)
+
+    def write_through(self) -> None:
+        """A write that the graph does not see."""
+        if self.rng.random() < 0.3:
+            self.pick().detach().mul_(0.9)
+
     def hook(self) -> None:
         x, place = self.pick(), len(self.log)
         if not x.requires_grad or x.grad_fn is None:
@@ -121,6 +162,14 @@ class Program:
             with self.lib.no_grad():
                 x.mul_(0.9)
 
+    @staticmethod
+    def fact(look: Callable[[], Any]) -> Any:
+        """What it returns; of an exception, the name."""
+        try:
+            return look()
+        except RuntimeError as error:
+            return type(error).__name__
+
     def run(self) -> list[Any]:
         for _ in range(self.rng.randint(3, 14)):
             self.step()
@@ -135,8 +184,9 @@ class Program:
             loss.backward()
         except Exception as error:
             self.log.append(("backward", type(error).__name__))
-        facts = [(x.requires_grad, x.is_leaf, x._version) for x in self.pool]
-        grads = [x.grad if x.is_leaf or x.retains_grad else None for x in self.pool]
+        facts = [(x.requires_grad, self.fact(lambda x=x: x.is_leaf), x._version) for x in self.pool]
+        keep = [self.fact(lambda x=x: x.is_leaf or x.retains_grad) is True for x in self.pool]
+        grads = [x.grad if kept else None for x, kept in zip(self.pool, keep, strict=True)]
         return [list(self.log), facts, plain(grads), plain(self.pool)]
 
 
@@ -145,12 +195,14 @@ def normal(value: Any) -> Any:
     return [normal(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def check(seed: int) -> None:
-    expected, got = Program(torch, seed).run(), Program(J, seed).run()
-    try:
-        assert_same(normal(got), normal(expected))
-    except AssertionError as error:
-        raise AssertionError(f"seed {seed}: {error}") from None
+def check(seed: int, mode: Mode = MODES["eager"]) -> None:
+    expected = Program(torch, seed, not mode.is_compiled).run()
+    run = mode.wrap(lambda: Program(J, seed, not mode.is_compiled).run())
+    for call in range(2 if mode.is_compiled else 1):
+        try:
+            assert_same(normal(run()), normal(expected))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, {mode.name}, call {call}: {error}") from None
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -160,11 +212,19 @@ def test_random_programs(block: int) -> None:
         check(seed)
 
 
+@pytest.mark.parametrize("block", range(2))
+def test_random_programs_compiled(block: int) -> None:
+    """The whole program is one compiled step, the second call of which finds everything."""
+    torch.set_grad_enabled(True)
+    for seed in range(block * 60, block * 60 + 60):
+        check(seed, MODES["warm"])
+
+
 if __name__ == "__main__":
     count, failures = int(sys.argv[1]), 0
     for number in range(count):
         try:
-            check(number)
+            check(number, MODES["warm" if "compiled" in sys.argv else "eager"])
         except AssertionError as failure:
             failures += 1
             if failures <= 5:

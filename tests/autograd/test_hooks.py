@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from parity import J, attempt, const, leaf, same
 
@@ -185,3 +187,172 @@ def test_double_backward_through_hooks():
         return g, gg
 
     same(program)
+
+
+def _hooks_of_a_view_that_is_written(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    x.register_hook(lambda g: log.append(("leaf", g)))
+    h = x * 1
+    h.register_hook(lambda g: log.append(("base", g)))
+    v = h[0]
+    v.register_hook(lambda g: log.append(("view", g)))
+    v.retain_grad()
+    v.mul_(5)
+    (h.sum() + v).backward()
+    return v.grad, x.grad
+
+
+def _hooks_of_a_view_whose_base_is_written(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    h = x * 1
+    v = h[0]
+    v.register_hook(lambda g: log.append(("view", g)))
+    v.retain_grad()
+    h.mul_(5)
+    (h.sum() + v).backward()
+    return v.grad, x.grad
+
+
+def _hooks_removed_after_the_write(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    h = x * 2
+    handle = h.register_hook(lambda g: log.append("before"))
+    h.mul_(3)
+    handle.remove()
+    h.sum().backward()
+    return x.grad
+
+
+def _hooks_of_a_leaf_that_stops_requiring_grad(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    x.register_hook(lambda g: log.append(g))
+    x.requires_grad_(False)
+    x.requires_grad_(True)
+    (x * 2).sum().backward()
+    with lib.no_grad():
+        x.mul_(2)
+    (x * 2).sum().backward()
+    return x.grad
+
+
+def _hooks_of_one_output_of_several(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    a, b = lib.unbind(x)
+    a.register_hook(lambda g: log.append(("a", g)))
+    b.register_hook(lambda g: log.append(("b", g)))
+    b.retain_grad()
+    a.backward()
+    return b.grad, x.grad
+
+
+def _node_hooks_changed_while_running(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    h = x * 2
+    node, handles = h.grad_fn, []
+
+    def first(grad_inputs, grad_outputs):
+        log.append(1)
+        handles[0].remove()
+        node.register_hook(lambda a, b: log.append("new"))
+
+    handles += [node.register_hook(first), node.register_hook(lambda a, b: log.append(2))]
+    y = (h * h).sum()
+    y.backward(retain_graph=True)
+    log.append("|")
+    y.backward()
+    return x.grad
+
+
+def _capture_of_a_node_that_also_runs(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    h = x * 2
+    h.register_hook(lambda g: (log.append("h"), g * 3)[1])
+    h.retain_grad()
+    h.grad_fn.register_prehook(lambda gs: log.append("node pre"))
+    x.register_hook(lambda g: (log.append("x"), g + 1)[1])
+    post_accumulate(lib, x, lambda t: log.append("post accumulate"))
+    return lib.autograd.grad((h * h).sum(), [x, h]), h.grad, x.grad
+
+
+def _capture_of_a_node_that_does_not_run(lib, log):
+    x = leaf(lib, [1.0, 2.0])
+    h = x * 2
+    h.register_hook(lambda g: (log.append("h"), g * 3)[1])
+    h.grad_fn.register_prehook(lambda gs: log.append("node pre"))
+    return lib.autograd.grad((h * h).sum(), [h])
+
+
+def _wrong_results(lib, log):
+    def run(register):
+        x = leaf(lib, [1.0, 2.0])
+        h = x * 2
+        register(x, h)
+        h.sum().backward()
+        return x.grad
+
+    registrations = [
+        lambda x, h: h.register_hook(lambda g: g.float()),
+        lambda x, h: h.register_hook(lambda g: False),
+        lambda x, h: h.register_hook(3),
+        lambda x, h: h.grad_fn.register_prehook(lambda gs: gs[0]),
+        lambda x, h: h.grad_fn.register_prehook(lambda gs: [gs[0]]),
+        lambda x, h: h.grad_fn.register_prehook(lambda gs: (None,)),
+        lambda x, h: h.grad_fn.register_hook(lambda gi, go: (gi[0],)),
+        lambda x, h: h.grad_fn.register_hook(lambda gi, go: (gi[0], gi[0])),
+        lambda x, h: h.grad_fn.register_hook(lambda gi, go: (None, None)),
+        lambda x, h: h.grad_fn.register_hook(lambda gi, go: "ab"),
+        lambda x, h: post_accumulate(lib, x, lambda t: 3),
+        lambda x, h: post_accumulate(lib, x, lambda t: t * 2),
+    ]
+    results = [attempt(lambda register=register: run(register)) for register in registrations]
+    log += [str(r).replace("jitgrad.", "torch.") for r in results if isinstance(r, Exception)]
+    return results
+
+
+PROGRAMS = [
+    _hooks_of_a_view_that_is_written,
+    _hooks_of_a_view_whose_base_is_written,
+    _hooks_removed_after_the_write,
+    _hooks_of_a_leaf_that_stops_requiring_grad,
+    _hooks_of_one_output_of_several,
+    _node_hooks_changed_while_running,
+    _capture_of_a_node_that_also_runs,
+    _capture_of_a_node_that_does_not_run,
+    _wrong_results,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_and_their_order(program):
+    def run(lib):
+        log = []
+        return program(lib, log), log
+
+    same(run)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_and_their_order_in_a_compiled_step(program, mode):
+    def run(lib):
+        def step():
+            log = []
+            return program(lib, log), log
+
+        return step() if lib is not J else mode.run(step, is_steady=False)
+
+    same(run)
+
+
+def test_handles_are_pickled_with_their_hooks_and_alone():
+    x = leaf(J, [1.0])
+    handle = x.register_hook(print)
+    alone = pickle.loads(pickle.dumps(handle))
+    assert alone.id == handle.id
+    alone.remove()
+    with_hooks, hooks = pickle.loads(pickle.dumps((handle, x._hooks)))
+    assert hooks == {handle.id: print}
+    with_hooks.remove()
+    assert hooks == {}
+    assert x._hooks == {handle.id: print}
+    later = x.register_hook(print)
+    assert later.id > handle.id

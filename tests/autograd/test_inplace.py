@@ -67,7 +67,7 @@ def test_the_message_names_the_value():
     with pytest.raises(RuntimeError) as error:
         y.sum().backward()
     text = str(error.value)
-    assert "[jitgrad.DoubleTensor [2]], which is output 0 of ExpBackward0, is at version 1; expected version 0" in text
+    assert "[jitgrad.DoubleTensor [2]], which is output 0 of Exp, is at version 1; expected version 0" in text
 
 
 def test_in_place_on_leaves():

@@ -41,3 +41,38 @@ def test_a_number_subclass_a_zero_and_nan_are_told_apart() -> None:
         assert scale(x, Half(0.5)).tolist() == [0.5, -1.0]
         assert scale(x, True).tolist() == [1.0, -2.0]
         assert all(v != v for v in scale(x, float("nan")).tolist())
+
+_FIRST_CALLS = """
+import sys, threading
+import jitgrad
+sys.setswitchinterval(1e-5)
+
+@jitgrad.compile
+def step(n):
+    x = jitgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x
+    for _ in range(n):
+        y = (y * 1.01).sin() + x
+    y.sum().backward()
+    return x.grad
+
+want = [step.fn(n).tolist() for n in range(4)]
+errors = []
+
+def work(first):
+    try:
+        for k in range(100):
+            got = step((first + k) % 4).tolist()
+            assert all(abs(a - b) < 1e-4 for a, b in zip(got, want[(first + k) % 4])), (got, want)
+    except BaseException as error:
+        errors.append(repr(error)[:200])
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+sys.exit("; ".join(errors) or 0)
+"""
+
+
+def test_threads_that_compile_first_at_the_same_time() -> None:
+    run = subprocess.run([sys.executable, "-c", _FIRST_CALLS], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]

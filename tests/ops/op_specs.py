@@ -257,6 +257,16 @@ def _views() -> dict[str, list[Sample]]:
         "diagonal_backward": [Sample((f(2, 2),), ((2, 4, 3), 1, 1, 2)), Sample((f(2, 3),), ((4, 3, 2), -1, 0, 1))],
         "unfold_backward": [Sample((f(2, 3, 3, 3),), ((2, 7, 3), 1, 3, 2))],
         "as_strided_backward": [Sample((f(3, 3),), (make_aval((12,), float64), (3, 3), (2, 1), 1))],
+        "as_strided_again": [Sample((f(12),), (make_aval((12,), float64), (3, 3), (2, 1), 1))],
+        "unsafe_split": [Sample((x,), (3, 2), lambda t, x: x.unsafe_split(3, 2))],
+        "select_scatter": [Sample((x, f(x.shape[0], x.shape[2])), (1, -1), lambda t, x, s: x.select_scatter(s, 1, -1))],
+        "slice_scatter": [
+            Sample((f(5, 3), f(2, 3)), (0, 1, None, 2), lambda t, x, s: x.slice_scatter(s, 0, 1, None, 2)),
+            Sample((f(3, 5), f(3, 1)), (1, -1, None, 1), lambda t, x, s: x.slice_scatter(s, 1, -1)),
+        ],
+        "diagonal_scatter": [Sample((f(4, 3), f(2)), (1, 0, 1), lambda t, x, s: x.diagonal_scatter(s, 1))],
+        # no reference: PyTorch 2.13 sends the wrong gradient to the input
+        "as_strided_scatter": [Sample((f(12), f(2, 3)), ((2, 3), (1, 3), 2))],
     }
 
 
@@ -327,6 +337,45 @@ def _indexing() -> dict[str, list[Sample]]:
         "tril": [Sample((f(3, 4),), (1,), lambda t, x: x.tril(1))],
         "triu": [Sample((f(2, 3, 4),), (-1,), lambda t, x: x.triu(-1))],
     }
+    flat = np.array([[1, -1], [4, 7]])
+    specs |= {
+        "index_add": [
+            Sample((f(3, 4), np.array([2, 0, 2]), f(3, 4)), (0,), lambda t, x, i, s: x.index_add(0, i, s)),
+            Sample((f(3, 4), np.array([1]), f(3, 1)), (-1,), lambda t, x, i, s: x.index_add(-1, i, s)),
+            Sample((f(4), np.array([1, 1]), f(2)), (0,), lambda t, x, i, s: x.index_add(0, i, s)),
+        ],
+        "index_copy": [
+            Sample((f(3, 4), np.array([2, 0]), f(2, 4)), (0,), lambda t, x, i, s: x.index_copy(0, i, s)),
+            Sample((f(3, 4), np.array([1]), f(3, 1)), (-1,), lambda t, x, i, s: x.index_copy(-1, i, s)),
+        ],
+        "index_fill": [
+            Sample((f(3, 4), np.array([2, -3]), 1.5), (0,), lambda t, x, i, v: x.index_fill(0, i, v)),
+            Sample((f(3, 4), np.array([1, 1]), f()), (1,), lambda t, x, i, v: x.index_fill(1, i, v)),
+        ],
+        "scatter": [
+            Sample((f(3, 4), np.array([[0, 2], [1, 0]]), f(2, 2)), (1,), lambda t, x, i, s: x.scatter(1, i, s)),
+            Sample((f(3, 4), np.array([[0, 2]]), 0.5), (0,), lambda t, x, i, s: x.scatter(0, i, s)),
+        ],
+        "scatter_reduce": [
+            Sample(
+                (f(3, 4), np.array([[0, 2], [0, 1]]), f(2, 2)),
+                (0, reduce, include_self),
+                lambda t, x, i, s, r=reduce, own=include_self: x.scatter_reduce(0, i, s, r, include_self=own),
+            )
+            for reduce in ("sum", "prod", "mean", "amax", "amin")
+            for include_self in (True, False)
+        ],
+        "masked_scatter": [
+            Sample((f(3, 4), mask(3, 4), f(12)), (), lambda t, x, m, s: x.masked_scatter(m, s)),
+            Sample((f(3, 4), mask(4), f(3, 5)), (), lambda t, x, m, s: x.masked_scatter(m, s)),
+        ],
+        "masked_scatter_backward": [Sample((f(3, 4), mask(3, 4)), ((5, 3),))],
+        "take": [Sample((f(3, 4), flat), (), lambda t, x, i: x.take(i))],
+        "put": [
+            Sample((f(3, 4), flat, f(2, 2)), (False,), lambda t, x, i, s: x.put(i, s)),
+            Sample((f(3, 4), np.array([5, 5, -7]), f(3)), (True,), lambda t, x, i, s: x.put(i, s, True)),
+        ],
+    }
     put = lambda t, x, v, *i: x.index_put(i, v)  # noqa: E731
     add = lambda t, x, v, *i: x.index_put(i, v, accumulate=True)  # noqa: E731
     unique = (np.array([0, 2, 3]), np.array([[4], [1]]))
@@ -355,6 +404,7 @@ def _creation() -> dict[str, list[Sample]]:
         "linspace": [Sample((), (-1.0, 2.0, 7, float64), lambda t: t.linspace(-1, 2, 7, dtype=t.float64))],
         "eye": [Sample((), (3, 4, float32), lambda t: t.eye(3, 4))],
         "clone": [Sample((x,), (), lambda t, x: x.clone())],
+        "zero": [Sample((x,), (), lambda t, x: x.clone().zero_())],
         "_to_copy": [
             Sample((x,), (int64,), lambda t, x: x.to(t.int64)),
             Sample((x,), (float32,), lambda t, x: x.to(t.float32)),

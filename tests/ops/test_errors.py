@@ -63,6 +63,17 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "narrow": (lambda t, F: t.ones(3).narrow(0, 2, 2), "exceeds dimension size (3)"),
     "split": (lambda t, F: t.ones(3).split([1, 1]), "split_sizes to sum exactly to 3"),
     "unflatten": (lambda t, F: t.ones(4).unflatten(0, (3, -1)), ""),
+    "target-integers": (
+        lambda t, F: F.cross_entropy(t.ones(3), t.tensor([0, 1, 2])),
+        "Expected floating point type for target with class probabilities, got Long",
+    ),
+    "target-bools": (lambda t, F: F.cross_entropy(t.ones(2, 3), t.ones(2, 3) > 0), "class probabilities, got Bool"),
+    "target-vector": (lambda t, F: F.cross_entropy(t.ones(3), t.tensor([0, 1])), "1D target must have size 1"),
+    "target-floats": (lambda t, F: F.cross_entropy(t.ones(2, 3), t.ones(2)), "to be Long or Byte, but got Float"),
+    "target-ignored": (
+        lambda t, F: F.cross_entropy(t.ones(2, 3), t.ones(2, 3), ignore_index=1),
+        "ignore_index is not supported for floating point target",
+    ),
     "target-range": (lambda t, F: F.cross_entropy(t.ones(2, 3), t.tensor([0, 3])), "Target 3 is out of bounds."),
     "target-batch": (
         lambda t, F: F.nll_loss(t.ones(2, 3), t.tensor([0])),
@@ -82,7 +93,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "dropout": (lambda t, F: F.dropout(t.ones(3), 1.5), "dropout probability has to be between 0 and 1"),
     "glu": (lambda t, F: F.glu(t.ones(3)), "Halving dimension must be even"),
     "ragged": (lambda t, F: t.tensor([[1, 2], [3]]), "expected sequence"),
-    "full-negative": (lambda t, F: t.zeros(-1), "Dimension size must be non-negative"),
+    "full-negative": (lambda t, F: t.ones(2, -1), "Trying to create tensor with negative dimension -1: [2, -1]"),
     "arange-step": (lambda t, F: t.arange(0, 3, 0), "step must be nonzero"),
     "arange-sign": (lambda t, F: t.arange(0, 3, -1), "inconsistent with step sign"),
     "inplace-shape": (lambda t, F: t.ones(3).add_(t.ones(2, 3)), "doesn't match the broadcast shape [2, 3]"),

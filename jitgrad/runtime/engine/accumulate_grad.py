@@ -18,8 +18,10 @@ import threading
 import weakref
 from typing import Any
 
+from jitgrad.ops.aval import devices_in_use
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
+from jitgrad.runtime.engine.node_hooks import HookDict
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
@@ -47,6 +49,8 @@ class AccumulateGrad(Node):
         self.topological_nr = 0
         self.hooks = None
         self._lock = threading.Lock()
+        if devices_in_use:
+            self.note_stream()
         if variable._hooks is not None:
             self.ensure_hooks().tensor_pre.append((0, variable._hooks))
 
@@ -59,20 +63,33 @@ class AccumulateGrad(Node):
         if new_grad is None:
             return ()
         variable = self.variable
+        if not variable._requires_grad:
+            return ()  # no longer: it was detached in place, or told to stop
         with self._lock:
             old = variable._grad
             if old is None:
                 is_ours = sys.getrefcount(new_grad) == _LOCAL_ONLY and _owns_storage(new_grad)
                 variable._grad = new_grad if is_ours and not state.grad_enabled else new_grad.clone()
-            elif state.grad_enabled:
+            elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
                 variable._grad = old + new_grad
             else:
                 old.add_(new_grad)
         hooks = variable._post_accumulate_hooks
         if hooks:
-            for fn in tuple(hooks.values()):
-                fn(variable)
+            _run_post_accumulate_hooks(hooks, variable)
         return ()
+
+
+def _run_post_accumulate_hooks(hooks: HookDict, variable: Any) -> None:
+    """PyTorch notices what a hook returns when all have run, each with what the one before returned."""
+    argument = variable
+    for fn in tuple(hooks.values()):
+        result = fn(argument)
+        if result is not None and not isinstance(result, TensorBase):
+            raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+        argument = argument if result is None else result
+    if argument is not variable:
+        raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def _references_of_a_local() -> int:
@@ -86,6 +103,8 @@ _LOCAL_ONLY = _references_of_a_local()
 
 def _owns_storage(grad: TensorBase) -> bool:
     """Whether the tensor is laid out row-major in a storage that nothing else refers to, NumPy included."""
+    if grad.is_sparse:
+        return False
     aval = grad._aval
     storage = grad._storage
     if storage is None or not aval.is_contiguous or aval.offset or grad._base is not None:

@@ -18,26 +18,33 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from jitgrad.grad_mode import is_inference_mode_enabled
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.strided import STRIDED_SELECT
 from jitgrad.runtime.engine.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.anomaly import store_stack
+from jitgrad.runtime.engine.creation_meta import CreationMeta, view_refusal
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph_task import current
 from jitgrad.runtime.engine.node import Node, call_node
 from jitgrad.runtime.engine.op_node import OpNode, make_op_node
 from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariable
 from jitgrad.runtime.engine.validate import fit
-from jitgrad.state import state
-from jitgrad.tensor_base import new_tensor
+from jitgrad.state import anomaly, state
+from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = [
     "CopySlices",
-    "check_view_writable",
+    "SavedSlice",
+    "check_writable",
+    "creation_meta_of",
     "current_grad_fn",
+    "is_in_graph",
     "rebase_history",
     "view_requires_grad",
-    "view_version",
 ]
+
 
 class CopySlices(Node):
     """The history of a base after a write to one of its views.
@@ -62,10 +69,12 @@ class CopySlices(Node):
             # what fn computes is decided by where its gradients go: see Note [Exec info]
             fn.next_edges = self.next_edges
         if isinstance(fn, OpNode) and fn.saved:
-            fn.saved = tuple(_SavedSlice(x, self) if _is_output(x) else x for x in fn.saved)
+            fn.saved = tuple(SavedSlice(x, self) if _is_output(x) else x for x in fn.saved)
         self.fn: Node | None = fn
         self.view = view
         self.output_nr = output_nr
+        if anomaly.enabled:
+            store_stack(self, current.node)
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.fn is None:
@@ -90,7 +99,7 @@ class CopySlices(Node):
         self.fn = None
 
 
-class _SavedSlice(SavedVariable):
+class SavedSlice(SavedVariable):
     """A saved output that was written into a view: its history is the slice of the base, not the wrapped operation."""
 
     __slots__ = ("_copy_slices",)
@@ -129,7 +138,6 @@ def rebase_history(tensor: Any, node: Node, output_nr: int = 0) -> None:
         base, gradient_edge(base), tensor._aval, node, Edge(tensor._grad_fn, tensor._output_nr), output_nr
     )
     _set_history(base, copy_slices, 0)
-    tensor._hooks = None
     tensor._requires_grad = True
     _regenerate(tensor)
 
@@ -152,57 +160,88 @@ def _move_retain_grad(tensor: Any, node: Node, output_nr: int) -> None:
             node.ensure_hooks().retains_grad[output_nr] = retain
 
 
+def is_in_graph(x: Any) -> bool:
+    """Whether ``x`` is a tensor that requires grad; of a view, the base may have joined the graph since it was made."""
+    return isinstance(x, TensorBase) and (x._requires_grad or (x._base is not None and view_requires_grad(x)))
+
+
 def view_requires_grad(tensor: Any) -> bool:
-    """Whether a view is part of the graph now: a write may have brought its base into one."""
-    known = tensor._view_version
-    if known is not None and known < 0 and not state.grad_enabled:
-        return tensor._requires_grad  # made and used in no_grad mode: nothing is ambiguous
-    if tensor._base is not None and not tensor._requires_grad and current_grad_fn(tensor) is not None:
-        tensor._requires_grad = True
-    return tensor._requires_grad
+    """Whether a view requires grad: if its base does, it does.
+
+    As in PyTorch this holds of a view made in no_grad mode too, which has no history: no gradient leaves it.
+    """
+    if tensor._requires_grad or tensor._view_version is None or not tensor._base._requires_grad:
+        return bool(tensor._requires_grad)
+    if tensor._creation_meta is None and tensor._view_version != tensor._vc[0]:
+        _regenerate(tensor)  # a write has brought the base into a graph, and the view with it
+    return True
 
 
 def current_grad_fn(tensor: Any) -> Node | None:
-    """The ``grad_fn`` of a tensor as it is now; see Note [In-place on views]."""
+    """The ``grad_fn`` of a tensor as it is now; see Note [In-place on views].
+
+    Raises:
+        RuntimeError: the base was written, and how the view was made does not allow it a new history.
+    """
     base = tensor._base
     known = tensor._view_version
-    if base is None or known is None or known == tensor._vc[0] or known == ~tensor._vc[0]:
+    if base is None or known is None or known == tensor._vc[0]:
         return tensor._grad_fn
     if tensor._grad_fn is None and not base._requires_grad:
         return None
-    if known < 0:
-        raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
+    if tensor._creation_meta is not None:
+        raise RuntimeError(view_refusal(tensor._creation_meta, tensor._grad_fn, tensor._output_nr, is_indirect=True))
     return _regenerate(tensor)
 
 
-def view_version(source: Any) -> int:
-    """What a new view of ``source`` keeps as ``_view_version``: the version, inverted for a view made in no_grad mode.
+def creation_meta_of(source: Any, is_several: bool) -> CreationMeta | None:
+    """The ``_creation_meta`` of a view of ``source`` that is made now, one of ``is_several`` or alone."""
+    if not state.grad_enabled:
+        return CreationMeta.INFERENCE_MODE if is_inference_mode_enabled() else CreationMeta.NO_GRAD_MODE
+    if is_several:
+        return CreationMeta.MULTI_OUTPUT_NODE
+    return source._creation_meta if source._base is not None else None
 
-    A view outside the graph (``detach``) has None.
+
+def check_writable(targets: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
+    """PyTorch's refusals of an in-place operation that the graph would have to know of (its ``check_inplace``).
+
+    Returns:
+        Whether it has to: grad mode is on, and some tensor requires grad.
+
+    Raises:
+        RuntimeError: a target is a leaf that requires grad, a view of one, or a view that must not be written.
     """
-    version: int = source._vc[0]
-    return version if state.grad_enabled else ~version
-
-
-def check_view_writable(tensor: Any) -> None:
-    """RuntimeError for a view made in no_grad mode: whether its base should notice the write is ambiguous."""
-    known = tensor._view_version
-    if known is not None and known < 0:
-        raise RuntimeError(_NO_GRAD_VIEW.format("is being modified inplace"))
-
-
-_NO_GRAD_VIEW = (
-    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and "
-    "error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both "
-    "inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace "
-    "to be tracked)."
-)
+    if not state.grad_enabled:
+        return False
+    for x in (*inputs, *targets):
+        if isinstance(x, TensorBase) and (x._requires_grad or (x._base is not None and view_requires_grad(x))):
+            break
+    else:
+        return False
+    for target in targets:
+        base = target._base
+        if base is not None and target._view_version is not None:
+            if target._creation_meta is not None:
+                # a Node that a trace has not made yet is made here: the text names it
+                node = target.grad_fn if target._view_version == target._vc[0] else target._grad_fn
+                nr = target._output_nr
+                raise RuntimeError(view_refusal(target._creation_meta, node, nr, is_indirect=False))
+            if base.is_leaf and target.requires_grad:
+                raise RuntimeError(
+                    "a view of a leaf Variable that requires grad is being used in an in-place operation."
+                )
+        if target.requires_grad and target.is_leaf:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    return True
 
 
 def _regenerate(tensor: Any) -> Node:
-    """Give a view a ``grad_fn`` that reads its base as it is now."""
+    """Give a view a ``grad_fn`` that reads its base as it is now; hooks stay with the old one."""
     node = _read_slice(tensor._base, tensor)
     _move_retain_grad(tensor, node, 0)
+    tensor._hooks = None
+    tensor._requires_grad = True
     tensor._grad_fn = node
     tensor._output_nr = 0
     tensor._view_version = tensor._vc[0]

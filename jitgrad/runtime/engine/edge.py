@@ -23,6 +23,11 @@ class Edge(NamedTuple):
     node: Node | None
     input_nr: int
 
+    @property
+    def output_nr(self) -> int:
+        """``input_nr``, from the side of the forward: which output of its operation the gradient belongs to."""
+        return self.input_nr
+
     def is_valid(self) -> bool:
         return self.node is not None
 

@@ -1,6 +1,6 @@
 """``GraphTask``: the state of one backward call.
 
-Owns: dependencies, exec_info, captures, and the thread's current task and node.
+Owns: dependencies, exec_info, captures, completion, and what a thread is executing.
 Must not know: how nodes are run.
 
 # Note [Exec info]
@@ -14,20 +14,32 @@ Must not know: how nodes are run.
 
 from __future__ import annotations
 
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jitgrad.runtime.engine import anomaly, trace
+from jitgrad.runtime.engine.arrivals import Arrivals
 from jitgrad.runtime.engine.edge import Edge
+from jitgrad.runtime.engine.future import Future
 from jitgrad.runtime.engine.input_buffer import InputBuffer
 from jitgrad.runtime.engine.node import Node
 from jitgrad.runtime.engine.ready_queue import ReadyQueue
+from jitgrad.runtime.engine.thread_locals import ThreadLocalState, ThreadLocalStateGuard
+from jitgrad.state import anomaly as anomaly_mode
 
 __all__ = [
+    "CPU_DEVICE",
+    "NO_DEVICE",
     "Capture",
     "ExecInfo",
+    "GradCaptureHook",
     "GraphTask",
+    "GraphTaskGuard",
+    "NodeGuard",
     "compute_dependencies",
     "compute_min_topological_nr",
     "current",
@@ -35,17 +47,28 @@ __all__ = [
     "current_node",
 ]
 
+CPU_DEVICE = -1
+"""``worker_device`` of a thread that runs the CPU's nodes of its own backward."""
+
+NO_DEVICE = -2
+"""``worker_device`` of a thread outside every backward."""
+
+_next_task_id = itertools.count().__next__
+
+GradCaptureHook = Callable[[Any], Any]
+"""Called with a captured gradient (None = undefined); what it returns replaces that."""
+
 
 class Capture(NamedTuple):
     """Gradient ``input_idx`` of a node is result ``output_idx`` of the call.
 
     Attributes:
-        hooks: each replaces the captured value, in order.
+        hooks: called in order, each with what the one before returned.
     """
 
     input_idx: int
     output_idx: int
-    hooks: list[Callable[[Any], Any]]
+    hooks: list[GradCaptureHook]
 
 
 @dataclass(slots=True, eq=False)
@@ -59,37 +82,109 @@ class ExecInfo:
         return self.needed or bool(self.captures)
 
 
-@dataclass(slots=True, eq=False)
 class GraphTask:
     """State of one backward call; the engine itself keeps none.
 
-    Attributes:
+    Args:
         keep_graph: saved values survive the call.
         grad_mode: operations inside backward join a graph (``create_graph``).
-        cpu_ready_queue: the calling thread's queue.
         reentrant_depth: how many backward calls this one is inside of.
+        cpu_ready_queue: where its nodes on the CPU wait.
+        exit_on_error: return at the first error, instead of letting queued work drain.
+
+    Attributes:
+        id: no other call of the process has it.
+        root: where it starts.
+        base: the weak reference that its node tasks hold.
+        mutex: protects what several threads change: ``dependencies``, ``not_ready``, ``captured_vars``, ``has_error``,
+            ``leaf_streams``.
+        arrivals: the order in which inputs take their gradients, Note [Order of arrival]; None = as they come.
         dependencies: gradients still to arrive, per node.
         not_ready: what has arrived so far at nodes that wait for more.
         exec_info: empty = run everything; see Note [Exec info].
-        captured_vars: results of ``grad()``.
+        captured_vars: results of ``grad()``; none once they are returned.
         outstanding_tasks: pushed and not finished.
-        final_callbacks: run when all is done.
+        final_callbacks: run when all is done; ``final_callbacks_lock`` protects them.
         has_error: set by the first error; no node runs after it.
-        owner: the device whose thread called; reentrant calls are owned by the worker they are on.
+        future_result: the captured gradients, or the first error.
+        owner: ``worker_device`` of the thread that called.
+        thread_locals: the settings of that thread; None while the graph stays on it.
+        recorder: that thread's, while a thread of the pool works for it.
+        is_alone: only the calling thread runs its nodes; see ``run_alone.py``.
+        leaf_streams: streams on which leaves received gradients.
+        caller_streams: the calling thread's, which wait for those.
+        can_checkpoint_outside: no call that this one is inside of is restricted to some inputs.
     """
 
-    keep_graph: bool
-    grad_mode: bool
-    cpu_ready_queue: ReadyQueue
-    reentrant_depth: int = 0
-    dependencies: dict[Node, int] = field(default_factory=dict)
-    not_ready: dict[Node, InputBuffer] = field(default_factory=dict)
-    exec_info: dict[Node, ExecInfo] = field(default_factory=dict)
-    captured_vars: list[Any] = field(default_factory=list)
-    outstanding_tasks: int = 0
-    final_callbacks: list[Callable[[], None]] = field(default_factory=list)
-    has_error: bool = False
-    owner: str = "cpu"
+    __slots__ = (
+        "__weakref__",
+        "_is_finishing",
+        "arrivals",
+        "base",
+        "caller_streams",
+        "can_checkpoint_outside",
+        "captured_vars",
+        "cpu_ready_queue",
+        "dependencies",
+        "error",
+        "exec_info",
+        "exit_on_error",
+        "final_callbacks",
+        "final_callbacks_lock",
+        "future_result",
+        "grad_mode",
+        "has_error",
+        "id",
+        "is_alone",
+        "keep_graph",
+        "leaf_streams",
+        "mutex",
+        "not_ready",
+        "outstanding_tasks",
+        "owner",
+        "recorder",
+        "reentrant_depth",
+        "root",
+        "thread_locals",
+    )
+
+    def __init__(
+        self,
+        keep_graph: bool,
+        grad_mode: bool,
+        reentrant_depth: int,
+        cpu_ready_queue: ReadyQueue,
+        exit_on_error: bool = False,
+    ) -> None:
+        self.keep_graph = keep_graph
+        self.grad_mode = grad_mode
+        self.reentrant_depth = reentrant_depth
+        self.cpu_ready_queue = cpu_ready_queue
+        self.exit_on_error = exit_on_error
+        self.id = _next_task_id()
+        self.root: Node | None = None
+        self.base = weakref.ref(self)
+        self.mutex = threading.Lock()
+        self.arrivals: Arrivals | None = None
+        self.dependencies: dict[Node, int] = {}
+        self.not_ready: dict[Node, InputBuffer] = {}
+        self.exec_info: dict[Node, ExecInfo] = {}
+        self.captured_vars: list[Any] = []
+        self.outstanding_tasks = 0
+        self.final_callbacks: list[Callable[[], None]] = []
+        self.final_callbacks_lock = threading.Lock()
+        self.has_error = False
+        self.error: BaseException | None = None
+        self.future_result = Future()
+        self.owner = NO_DEVICE
+        self.thread_locals: ThreadLocalState | None = None
+        self.recorder: Any = None
+        self.is_alone = False
+        self.leaf_streams: list[Any] = []
+        self.caller_streams: tuple[Any, ...] = ()
+        outer = current.graph_task
+        self.can_checkpoint_outside = outer is None or outer.can_checkpoint()
+        self._is_finishing = False
 
     def init_to_execute(self, root: Node, outputs: Sequence[Edge], accumulate_grad: bool) -> None:
         """Fill ``exec_info`` for the paths from ``root`` to ``outputs``.
@@ -115,18 +210,104 @@ class GraphTask:
         """Whether a gradient sent to ``node`` has any use."""
         return not self.exec_info or node in self.exec_info
 
-    def capture(self, info: ExecInfo, inputs: list[Any]) -> None:
-        """Take the gradients that ``grad()`` asked for."""
+    def can_checkpoint(self) -> bool:
+        """Whether a reentrant checkpoint would reach every leaf: no input was chosen, here and outside."""
+        return self.can_checkpoint_outside and not self.exec_info
+
+    def capture(self, node: Node, info: ExecInfo, inputs: list[Any]) -> None:
+        """Take the gradients that ``grad()`` asked for. Hooks run outside the mutex: they may do anything."""
         for capture in info.captures:
             value = inputs[capture.input_idx]
             for hook in capture.hooks:
                 value = hook(value)
-            self.captured_vars[capture.output_idx] = value
+            with self.mutex:
+                self.captured_vars[capture.output_idx] = value
+            if trace.is_active():
+                trace.emit("capture", node, count=capture.output_idx, depth=self.reentrant_depth)
 
-    def take_captured_vars(self) -> list[Any]:
-        """The results; the task keeps none."""
-        captured, self.captured_vars = self.captured_vars, []
-        return captured
+    def start_one(self) -> None:
+        """Count a task that is being pushed."""
+        with self.mutex:
+            self.outstanding_tasks += 1
+
+    def finish_one(self) -> bool:
+        """Count a task that has ended; returns whether that completes the graph task."""
+        with self.mutex:
+            self.outstanding_tasks -= 1
+            return self.completed()
+
+    def completed(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        return self.outstanding_tasks == 0 or (self.exit_on_error and self.has_error)
+
+    def set_exception(self, error: BaseException, node: Node | None) -> None:
+        """Take an error of ``node``: the first one wins, and no node runs after it."""
+        if self.set_exception_without_signal(error, node) and self.exit_on_error:
+            self.future_result.set_error_if_needed(error)
+
+    def set_exception_without_signal(self, error: BaseException, node: Node | None) -> bool:
+        """``set_exception`` that leaves ``future_result`` to the caller; returns whether it was the first error."""
+        with self.mutex:
+            if self.has_error:
+                return False
+            self.has_error = True
+            self.error = error
+            if trace.is_active():
+                trace.emit("error", node, depth=self.reentrant_depth, detail=repr(error))
+        if node is not None and anomaly_mode.enabled:
+            anomaly.report(node, error)
+        return True
+
+    def mark_as_completed_and_run_post_processing(self) -> None:
+        """Post-process, then complete ``future_result``; a second thread that comes here waits for the first."""
+        with self.mutex:
+            is_first, self._is_finishing = not self._is_finishing, True
+        future = self.future_result
+        if not is_first:
+            future.wait()
+            return
+        if self.error is not None:
+            future.set_error_if_needed(self.error)
+            return
+        try:
+            self._exec_post_processing()
+        except BaseException as error:  # it belongs to the caller, whoever finished
+            self.set_exception_without_signal(error, None)
+            future.set_error_if_needed(error)
+            return
+        with self.mutex:
+            captured, self.captured_vars = self.captured_vars, []
+        future.mark_completed(captured)
+
+    def _exec_post_processing(self) -> None:
+        """Wait for the leaves' streams, then run the final callbacks, in order of registration."""
+        if self.not_ready:
+            raise RuntimeError("could not compute gradients for some functions")
+        for stream in self.leaf_streams:
+            for caller in self.caller_streams:
+                if caller is not stream:
+                    if trace.is_active():
+                        trace.emit("sync", device=caller.device, detail=f"{caller} waits for the leaves of {stream}")
+                    caller.wait_stream(stream)
+        if not self.final_callbacks:
+            return
+        with GraphTaskGuard(self):
+            if self.thread_locals is None:
+                self._run_final_callbacks()
+            else:
+                with ThreadLocalStateGuard(self.thread_locals):
+                    self._run_final_callbacks()
+
+    def _run_final_callbacks(self) -> None:
+        """A callback may queue another."""
+        done = 0
+        while True:
+            with self.final_callbacks_lock:
+                if done == len(self.final_callbacks):
+                    return
+                callback = self.final_callbacks[done]
+            callback()
+            done += 1
 
 
 def _topological_nr(node: Node) -> int:
@@ -164,17 +345,52 @@ class _Current(threading.local):
     Attributes:
         graph_task: the innermost backward call, or None.
         node: the node being run, or None.
-        ready_queue: the queue of the outermost call on this thread, or None.
-        inline_depth: backward calls on this thread's stack.
+        worker_device: the device whose nodes this thread runs: a number, ``CPU_DEVICE`` inside a backward call, else
+            ``NO_DEVICE``.
+        local_ready_queue: where its work comes from; None before its first backward.
+        current_depth: reentrant calls on this thread's stack.
     """
 
     graph_task: GraphTask | None = None
     node: Node | None = None
-    ready_queue: ReadyQueue | None = None
-    inline_depth: int = 0
+    worker_device: int = NO_DEVICE
+    local_ready_queue: ReadyQueue | None = None
+    current_depth: int = 0
 
 
 current = _Current()
+
+
+class GraphTaskGuard:
+    """``with``: this thread is in that backward call."""
+
+    __slots__ = ("_before", "_task")
+
+    def __init__(self, graph_task: GraphTask | None) -> None:
+        self._task = graph_task
+
+    def __enter__(self) -> None:
+        self._before = current.graph_task
+        current.graph_task = self._task
+
+    def __exit__(self, *exc_info: object) -> None:
+        current.graph_task = self._before
+
+
+class NodeGuard:
+    """``with``: this thread is running that node."""
+
+    __slots__ = ("_before", "_node")
+
+    def __init__(self, node: Node | None) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        self._before = current.node
+        current.node = self._node
+
+    def __exit__(self, *exc_info: object) -> None:
+        current.node = self._before
 
 
 def current_graph_task() -> GraphTask | None:

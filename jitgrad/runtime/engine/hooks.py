@@ -24,7 +24,7 @@ def register_tensor_hook(tensor: Any, fn: Callable[[Any], Any]) -> RemovableHand
     Raises:
         RuntimeError: the tensor does not require grad.
     """
-    if not tensor._requires_grad:
+    if not tensor.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if tensor._hooks is None:
         tensor._hooks = HookDict()
@@ -45,7 +45,7 @@ def register_post_accumulate_grad_hook(tensor: Any, fn: Callable[[Any], None]) -
     Raises:
         RuntimeError: the tensor is no leaf that requires grad.
     """
-    if not tensor._requires_grad:
+    if not tensor.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not tensor.is_leaf:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
@@ -60,7 +60,7 @@ def retain_grad(tensor: Any) -> None:
     Raises:
         RuntimeError: the tensor does not require grad.
     """
-    if not tensor._requires_grad:
+    if not tensor.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if tensor.is_leaf or tensor._retains_grad:
         return

@@ -1,6 +1,6 @@
 """``InputBuffer``: the gradients that have arrived at a node.
 
-Owns: accumulation of several gradients into one slot.
+Owns: accumulation of several gradients into one slot, and on which stream it happens.
 Must not know: nodes, the graph task.
 
 # Note [Accumulating in place]
@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.devices import CPU, Device
+from jitgrad.runtime.engine import trace
+from jitgrad.runtime.stream import Stream, default_stream, use_stream
 from jitgrad.state import state
 
-__all__ = ["InputBuffer"]
+__all__ = ["InputBuffer", "accumulate", "accumulate_stream"]
 
 
 class InputBuffer(list[Any]):
@@ -35,15 +38,91 @@ class InputBuffer(list[Any]):
         super().__init__((None,) * num_inputs)
         self.owned = 0
 
-    def add(self, position: int, gradient: Any) -> None:
-        """Merge a gradient into a slot; an undefined one changes nothing."""
+    def add(
+        self,
+        position: int,
+        gradient: Any,
+        producer_stream: Stream | None = None,
+        consumer_stream: Stream | None = None,
+    ) -> None:
+        """Merge a gradient into a slot; an undefined one changes nothing.
+
+        Args:
+            position: the slot.
+            gradient: a tensor, or None.
+            producer_stream: where the node that made it runs; None = on the CPU.
+            consumer_stream: where the node that takes it will run.
+        """
+        try:
+            old = self[position]
+        except IndexError:
+            raise AssertionError(f"position {position} of a node with {len(self)} inputs") from None
         if gradient is None:
             return
-        old = self[position]
+        device = gradient._aval.device
+        stream = None if device is CPU else accumulate_stream(device, producer_stream, consumer_stream)
         if old is None:
             self[position] = gradient
-        elif self.owned >> position & 1 and not state.grad_enabled and state.recorder is None:
-            old.add_(gradient)
+            return
+        may_write = self.owned >> position & 1 and not state.grad_enabled and state.recorder is None
+        if stream is None:
+            total = accumulate(old, gradient, bool(may_write))
         else:
-            self[position] = old + gradient
-            self.owned |= 1 << position
+            with use_stream(stream):
+                total = accumulate(old, gradient, bool(may_write))
+        self[position] = total
+        self.owned |= 1 << position
+
+    def device(self) -> Device:
+        """Where the node has to run: the device of the first gradient that is not on the CPU, else the CPU."""
+        for gradient in self:
+            if gradient is not None and gradient._aval.device is not CPU:
+                found: Device = gradient._aval.device
+                return found
+        return CPU
+
+    def variables(self) -> list[Any]:
+        """The gradients, moved out: the buffer is empty afterwards."""
+        gradients = list(self)
+        self.clear()
+        self.owned = 0
+        return gradients
+
+
+def accumulate(old: Any, new: Any, may_write: bool) -> Any:
+    """``old + new``: sparse if both are, else dense.
+
+    Args:
+        may_write: nobody else knows ``old``: the sum may be written into it, unless a sparse one becomes dense.
+    """
+    return old.add_(new) if may_write and (new.is_sparse or not old.is_sparse) else old + new
+
+
+def accumulate_stream(device: Device, producer: Stream | None, consumer: Stream | None) -> Stream | None:
+    """The stream to accumulate a gradient on, after making it wait for what it must.
+
+    PyTorch's five cases (``InputBuffer::add``), by where the gradient is:
+
+    1. not on a device with streams: no stream, nothing to wait for;
+    2. on the device of producer and consumer: the consumer's stream, which waits for the producer's if it is another;
+    3. on the consumer's device only: the consumer's stream, which waits for that device's default stream;
+    4. on the producer's device only: that device's default stream, which waits for the producer's;
+    5. on neither: its own device's default stream; nothing to wait for.
+    """
+    if not device.is_virtual:
+        return None
+    on_producer = producer is not None and producer.device is device
+    on_consumer = consumer is not None and consumer.device is device
+    waits_for: Stream | None
+    if on_consumer:
+        assert consumer is not None
+        stream, waits_for = consumer, producer if on_producer else default_stream(device)
+    elif on_producer:
+        stream, waits_for = default_stream(device), producer
+    else:
+        stream, waits_for = default_stream(device), None
+    if waits_for is not None and waits_for is not stream:
+        if trace.is_active():
+            trace.emit("sync", device=device, detail=f"{stream} waits for {waits_for}")
+        stream.wait_event(waits_for.record_event())
+    return stream

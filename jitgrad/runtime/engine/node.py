@@ -19,11 +19,26 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.ops.aval import Aval
+from jitgrad.devices import CPU, Device
+from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.node_hooks import NodeHooks, RemovableHandle
+from jitgrad.runtime.engine.node_hooks import HookDict, NodeHooks, RemovableHandle
+from jitgrad.runtime.stream import Stream, current_stream
 
-__all__ = ["ACCUMULATE_GRAD_SEQUENCE_NR", "GraphRoot", "Identity", "Node", "next_sequence_nr", "topological_nr_above"]
+__all__ = [
+    "ACCUMULATE_GRAD_SEQUENCE_NR",
+    "GraphRoot",
+    "Identity",
+    "Node",
+    "call_node",
+    "device_of",
+    "name_of",
+    "next_sequence_nr",
+    "share_sequence",
+    "skip_sequence_nrs",
+    "stream_of",
+    "topological_nr_above",
+]
 
 ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1
 """Leaves go first whenever they are ready: it frees their gradients early."""
@@ -44,6 +59,20 @@ def next_sequence_nr() -> int:
     return _sequence.take()
 
 
+def share_sequence(take: Callable[[], int] | None = None) -> Callable[[], int]:
+    """This thread's series, which another thread may take over; with ``take``, this thread goes on with that one."""
+    before = _sequence.take
+    if take is not None:
+        _sequence.take = take
+    return before
+
+
+def skip_sequence_nrs(least: int) -> None:
+    """Let the next number be at least ``least``, for Nodes that were numbered by other means meanwhile."""
+    upcoming = _sequence.take()
+    _sequence.take = itertools.count(max(upcoming, least)).__next__
+
+
 def topological_nr_above(edges: Sequence[Edge]) -> int:
     """The length of the longest path to a leaf, for a node with these edges."""
     longest = -1
@@ -62,13 +91,27 @@ class Node:
         topological_nr: the longest path from here to a leaf; lets a search for some inputs stop early.
         input_metadata: the aval of each forward output, that is of each gradient coming in.
         hooks: None until the first hook.
+        _stream: of the forward; never set on the CPU.
     """
 
-    __slots__ = ("__weakref__", "_metadata", "hooks", "input_metadata", "next_edges", "sequence_nr", "topological_nr")
+    __slots__ = (
+        "__weakref__",
+        "_metadata",
+        "_stream",
+        "hooks",
+        "input_metadata",
+        "next_edges",
+        "sequence_nr",
+        "topological_nr",
+    )
+
+    refuses_detached = False
+    """Whether a saved input must still have the history it had; see ``SavedVariable.unpack``."""
 
     next_edges: tuple[Edge, ...]
     input_metadata: tuple[Aval, ...]
     hooks: NodeHooks | None
+    _stream: Stream
 
     def __init__(self, next_edges: tuple[Edge, ...] = (), input_metadata: tuple[Aval, ...] = ()) -> None:
         self.next_edges = next_edges
@@ -76,6 +119,29 @@ class Node:
         self.sequence_nr = next_sequence_nr()
         self.topological_nr = topological_nr_above(next_edges)
         self.hooks = None
+        if devices_in_use:
+            self.note_stream()
+
+    def note_stream(self) -> None:
+        """Remember the stream that the forward runs on, for ``stream()``."""
+        for aval in self.input_metadata:
+            if aval.device.is_virtual:
+                self._stream = current_stream(aval.device)
+                return
+
+    def device(self) -> Device:
+        """Where the node runs: the device of the first gradient coming in that is not on the CPU, else the CPU."""
+        for aval in self.input_metadata:
+            if aval.device is not CPU:
+                return aval.device
+        return CPU
+
+    def stream(self) -> Stream | None:
+        """The stream of the forward, on which the node is to run; None for a node without gradients on a device."""
+        try:
+            return self._stream
+        except AttributeError:
+            return None
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         """The gradients for ``next_edges``; None = undefined.
@@ -101,6 +167,26 @@ class Node:
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """``next_edges`` as plain pairs."""
         return tuple((node, nr) for node, nr in self.next_edges)
+
+    @property
+    def requires_grad(self) -> bool:
+        """A node is only made of what does."""
+        return True
+
+    def _sequence_nr(self) -> int:
+        """``sequence_nr``, as PyTorch spells it."""
+        return self.sequence_nr
+
+    @property
+    def _input_metadata(self) -> tuple[Aval, ...]:
+        """Shape, dtype and device of each gradient coming in."""
+        return self.input_metadata
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        """Run the hooks of one of the outputs, ``tensor``, when its gradient comes in."""
+        if tensor._hooks is None:
+            tensor._hooks = HookDict()
+        self.ensure_hooks().tensor_pre.append((tensor._output_nr, tensor._hooks))
 
     @property
     def num_inputs(self) -> int:
@@ -130,7 +216,22 @@ class Node:
         return self.ensure_hooks().pre.add(fn)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{name_of(self)} object at {id(self):#x}>"
+
+
+def name_of(node: Node) -> str:
+    """``node.name()``, whatever the user of a custom function keeps under ``ctx.name``."""
+    return type(node).name(node)
+
+
+def device_of(node: Node) -> Device:
+    """``node.device()``, whatever the user of a custom function keeps under ``ctx.device``."""
+    return type(node).device(node)
+
+
+def stream_of(node: Node) -> Stream | None:
+    """``node.stream()``, whatever the user of a custom function keeps under ``ctx.stream``."""
+    return type(node).stream(node)
 
 
 def call_node(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
@@ -150,15 +251,21 @@ def call_node(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
 class GraphRoot(Node):
     """The source of a backward with several roots: its edges are the roots, its result is the seed gradients.
 
+    Its ``stream()`` is the one that is current, where the seeds are, when it is made.
+
     Attributes:
-        seeds: one gradient per root.
+        seeds: one gradient per root; None = undefined.
     """
 
     __slots__ = ("seeds",)
 
     def __init__(self, roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> None:
-        super().__init__(roots)
+        super().__init__(roots, tuple([seed._aval for seed in seeds if seed is not None]))
         self.seeds = seeds
+
+    def device(self) -> Device:
+        """The CPU: it only hands on what is there."""
+        return CPU
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         return self.seeds

@@ -13,36 +13,56 @@ Must not know: the engine, operations.
 
 from __future__ import annotations
 
-import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.formatting import type_name
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["HookDict", "NodeHooks", "RemovableHandle"]
+__all__ = ["HookDict", "MultiHandle", "NodeHooks", "RemovableHandle"]
 
-_next_id = itertools.count().__next__
+_id_lock = threading.Lock()
 
 
 class RemovableHandle:
     """Takes a hook out again, by ``remove()`` or at the end of a ``with`` block.
 
+    A handle pickles with its dictionary, and without one it becomes a handle on nothing.
+
     Attributes:
         id: unique among all hooks.
     """
 
-    __slots__ = ("_hooks", "id")
+    id: int
+    next_id = 0
 
-    def __init__(self, hooks: HookDict) -> None:
-        self._hooks = weakref.ref(hooks)
-        self.id = _next_id()
+    def __init__(self, hooks_dict: HookDict, *, extra_dict: Any = None) -> None:
+        """``extra_dict``: a dictionary, or a list of them, from which the id goes as well."""
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        with _id_lock:
+            self.id = RemovableHandle.next_id
+            RemovableHandle.next_id += 1
+        extra = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extra)
 
     def remove(self) -> None:
         """Remove the hook; again is harmless."""
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = reference()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> Any:
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
+
+    def __setstate__(self, state: Any) -> None:
+        hooks, self.id, extra = state
+        self.hooks_dict_ref = weakref.ref(HookDict() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extra if d is not None)
+        with _id_lock:
+            RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -51,15 +71,36 @@ class RemovableHandle:
         self.remove()
 
 
-class HookDict(dict[int, Callable[..., Any]]):
+class MultiHandle(RemovableHandle):
+    """Removes several hooks at once."""
+
+    def __init__(self, handles: tuple[RemovableHandle, ...]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def __getstate__(self) -> Any:
+        return self.handles
+
+    def __setstate__(self, state: Any) -> None:
+        self.handles = state
+
+
+class HookDict(dict[int, Any]):
     """Hooks in order of registration, by handle id."""
 
     __slots__ = ("__weakref__",)
 
-    def add(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Append a hook."""
+    def add(self, fn: Any, *, prepend: bool = False) -> RemovableHandle:
+        """Append a hook, or put it before all others."""
         handle = RemovableHandle(self)
+        later = dict(self) if prepend else {}
+        if later:
+            self.clear()
         self[handle.id] = fn
+        self.update(later)
         return handle
 
 
@@ -114,16 +155,23 @@ def _name_of(fn: Callable[..., Any]) -> str:
 
 
 def _check_single_result(fn: Callable[..., Any], original: Any, result: Any) -> None:
-    """What PyTorch requires of a replaced gradient: a tensor of the same shape."""
+    """What PyTorch requires of a replaced gradient: a tensor of the same type and shape, where there was one."""
     if not isinstance(result, TensorBase):
         raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
-    if original is not None and result._aval.shape != original._aval.shape:
+    if original is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    was, got = original._aval, result._aval
+    if was.dtype is not got.dtype or was.device is not got.device:
+        raise RuntimeError(
+            f"hook '{_name_of(fn)}' has changed the type of value (was {type_name(was)} got {type_name(got)})"
+        )
+    if was.shape != got.shape:
         raise RuntimeError(f"hook '{_name_of(fn)}' has changed the size of value")
 
 
 def _checked_results(fn: Callable[..., Any], originals: Any, results: Any) -> tuple[Any, ...]:
-    if not isinstance(results, (tuple, list)):
-        results = (results,)
+    if not isinstance(results, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(results).__name__}'")
     if len(results) != len(originals):
         raise RuntimeError(
             f"hook '{_name_of(fn)}' has returned an incorrect number of values "
@@ -132,4 +180,4 @@ def _checked_results(fn: Callable[..., Any], originals: Any, results: Any) -> tu
     for original, result in zip(originals, results, strict=True):
         if result is not None:
             _check_single_result(fn, original, result)
-    return tuple(results)
+    return results

@@ -11,14 +11,17 @@ from typing import Any, NamedTuple
 
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.anomaly import store_stack
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph_task import current
 from jitgrad.runtime.engine.node import Node, next_sequence_nr
-from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedVariable
-from jitgrad.state import state
+from jitgrad.runtime.engine.overwrites import Place, caught, place_now
+from jitgrad.runtime.engine.saved_names import saved_parameter, saved_parameters, saved_tensors, shows_sizes
+from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
+from jitgrad.state import anomaly, state
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["BackwardPlan", "OpNode", "backward_plan", "build_node", "make_op_node", "saved_inputs"]
+__all__ = ["BackwardPlan", "OpNode", "assemble", "backward_plan", "build_node", "make_op_node", "saved_inputs"]
 
 
 class BackwardPlan(NamedTuple):
@@ -28,11 +31,13 @@ class BackwardPlan(NamedTuple):
         inputs: positions of the inputs to save.
         outputs: numbers of the outputs to save; they follow the inputs.
         rules: (edge, rule, positions among the saved) of each gradient.
+        only: (edge, rule), if there is only one and it takes what is saved in that order; else None.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     rules: tuple[tuple[int, Any, tuple[int, ...]], ...]
+    only: tuple[int, Any] | None
 
 
 _PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
@@ -59,7 +64,8 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     outputs = tuple(sorted({_output_number(key) for key in keys if isinstance(key, str)}))
     place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
-    return BackwardPlan(inputs, outputs, rules)
+    is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
+    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None)
 
 
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
@@ -80,16 +86,25 @@ class OpNode(Node):
         context: what its rules may know without saving.
         plan: which values are saved, and which rules run.
         saved: ``SavedVariable``s and plain numbers, in the plan's order; None once released.
+        place: where in the user's code it was made, if that was caught; see Note [Both lines].
     """
 
-    __slots__ = ("context", "op", "plan", "saved")
+    __slots__ = ("context", "op", "place", "plan", "saved")
+
+    refuses_detached = True
 
     op: Op
     context: RuleContext
     plan: BackwardPlan
     saved: tuple[Any, ...] | None
+    place: Place | None
 
     def name(self) -> str:
+        names = self.op.node_names
+        if names:
+            for position, aval in enumerate(self.context.avals):
+                if aval is None and position in names:
+                    return names[position]
         return self.op.node_name
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
@@ -102,22 +117,26 @@ class OpNode(Node):
             g = tuple(grad_outputs)
             is_defined = any(x is not None for x in g)
         edges = self.next_edges
-        grad_inputs: list[Any] = [None] * len(edges)
         if not is_defined:
-            return tuple(grad_inputs)
+            return (None,) * len(edges)
         if self.op.num_inputs < 0:
             return tuple(self._apply_list_rule(g))
-        values = self.unpack_saved() if self.saved else None
+        saved = self.unpack_saved() if self.saved else ()
+        plan = self.plan
+        if plan.only is not None:
+            # a node with one rule runs only if that gradient is wanted
+            edge, rule = plan.only
+            grad = rule(self.context, g, *saved)
+            if len(edges) == 1:
+                return (grad,)
+            return tuple([grad if i == edge else None for i in range(len(edges))])
         task = current.graph_task
         wanted = task.exec_info if task is not None else None
         context = self.context
-        for edge, rule, picks in self.plan.rules:
-            if wanted and edges[edge][0] not in wanted:
-                continue
-            if values is None:
-                grad_inputs[edge] = rule(context, g)
-            else:
-                grad_inputs[edge] = rule(context, g, *[values[i] for i in picks])
+        grad_inputs: list[Any] = [None] * len(edges)
+        for edge, rule, picks in plan.rules:
+            if not wanted or edges[edge][0] in wanted:
+                grad_inputs[edge] = rule(context, g, *[saved[i] for i in picks])
         return tuple(grad_inputs)
 
     def _apply_list_rule(self, g: Any) -> Any:
@@ -131,7 +150,10 @@ class OpNode(Node):
         if self.saved is None:
             raise RuntimeError(RELEASED_MESSAGE)
         with_history = state.grad_enabled
-        return [x.unpack(self, with_history) if isinstance(x, SavedVariable) else x for x in self.saved]
+        values = []
+        for x in self.saved:
+            values.append(x.unpack(self, with_history) if isinstance(x, SavedVariable) else x)
+        return values
 
     def saved_tensor(self, key: int | str) -> Any:
         """The value saved for input ``key`` or output ``"out"``, with its history.
@@ -146,19 +168,42 @@ class OpNode(Node):
         return value.unpack(self, True) if isinstance(value, SavedVariable) else value
 
     def __getattr__(self, name: str) -> Any:
-        """``_saved_self``, ``_saved_other``, ``_saved_result``: PyTorch's names of saved values."""
-        key = _SAVED_NAMES.get(name)
-        if key is not None and key in _places(self.plan.inputs, self.plan.outputs):
-            return self.saved_tensor(key)
+        """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
+
+        Raises:
+            AttributeError: an operation of this kind has no such thing.
+            RuntimeError: as ``saved_tensor``.
+        """
+        op, is_raw = self.op, name.startswith("_raw_saved_")
+        key = saved_tensors(op).get(name.removeprefix("_raw"))
+        if key is not None:
+            return self._raw_saved(key) if is_raw else self._saved_or_none(key)
+        if not is_raw:
+            if saved_parameters(op).get(name, len(self.context.params)) < len(self.context.params):
+                return saved_parameter(op, name, self.context.params)
+            if name == "_saved_self_sym_sizes" and shows_sizes(op) and self.context.avals[0] is not None:
+                return self.context.avals[0].shape
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
+
+    def __dir__(self) -> list[str]:
+        tensors = list(saved_tensors(self.op))
+        return [*super().__dir__(), *tensors, *[f"_raw{x}" for x in tensors], *saved_parameters(self.op)]
+
+    def _saved_or_none(self, key: int | str) -> Any:
+        """A saved value; None if no gradient that this node computes needs it."""
+        if key not in _places(self.plan.inputs, self.plan.outputs):
+            return None
+        return self.saved_tensor(key)
+
+    def _raw_saved(self, key: int | str) -> SavedTensor:
+        position = _places(self.plan.inputs, self.plan.outputs).get(key, -1)
+        return SavedTensor(self, "saved", position)
 
     def release_variables(self) -> None:
         # a node that saved nothing can run again: so does PyTorch's
         if self.saved:
             self.saved = None
 
-
-_SAVED_NAMES: dict[str, int | str] = {"_saved_self": 0, "_saved_other": 1, "_saved_result": "out"}
 
 _new_edge = tuple.__new__
 
@@ -168,7 +213,7 @@ def _edge_of(tensor: Any) -> Edge:
     node = tensor._grad_fn
     if node is None:
         accumulator = tensor._accumulator
-        if accumulator is not None:
+        if accumulator is not None and tensor._base is None:
             node = accumulator()
             if node is not None:
                 return _new_edge(Edge, (node, 0))
@@ -203,19 +248,29 @@ def build_node(
     op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
 ) -> OpNode:
     """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
-    node = OpNode.__new__(OpNode)
     edges = []
-    topological_nr = -1
     for tensor, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
-        if needed:
-            edge = _edge_of(tensor)
-            edges.append(edge)
-            below = edge[0].topological_nr  # type: ignore[union-attr]  # what needs a gradient has a valid edge
-            if below > topological_nr:
-                topological_nr = below
-        else:
-            edges.append(INVALID_EDGE)
-    node.next_edges = tuple(edges)
+        edges.append(_edge_of(tensor) if needed else INVALID_EDGE)
+    saved = [SavedVariable(x) if isinstance(x := inputs[i], TensorBase) else x for i in plan.inputs]
+    for number in plan.outputs:
+        saved.append(SavedVariable(outputs[number], number))
+    node = assemble(op, plan, context, tuple(edges), tuple(saved))
+    if caught.left and saved:
+        caught.left -= 1
+        node.place = place_now(4)  # the user's frame is no nearer
+    return node
+
+
+def assemble(
+    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[Edge, ...], saved: tuple[Any, ...]
+) -> OpNode:
+    """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
+    node = OpNode.__new__(OpNode)
+    topological_nr = -1
+    for below, _ in next_edges:
+        if below is not None and below.topological_nr > topological_nr:
+            topological_nr = below.topological_nr
+    node.next_edges = next_edges
     node.topological_nr = topological_nr + 1
     node.sequence_nr = next_sequence_nr()
     node.hooks = None
@@ -223,8 +278,7 @@ def build_node(
     node.op = op
     node.plan = plan
     node.context = context
-    saved = [SavedVariable(x) if isinstance(x := inputs[i], TensorBase) else x for i in plan.inputs]
-    for number in plan.outputs:
-        saved.append(SavedVariable(outputs[number], number))
-    node.saved = tuple(saved)
+    node.saved = saved
+    if anomaly.enabled:
+        store_stack(node, current.node)
     return node

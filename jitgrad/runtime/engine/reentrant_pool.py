@@ -1,43 +1,84 @@
 """Threads for backward calls that are nested too deep for one stack.
 
-Owns: ``ReentrantPool`` and the depth at which it takes over.
-Must not know: what it runs.
+Owns: ``ThreadPoolShared``: the graph tasks that wait for a thread, and the threads.
+Must not know: how a graph task is run.
 """
 
 from __future__ import annotations
 
-import os
+import threading
+import weakref
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["MAX_DEPTH", "pool"]
+from jitgrad.runtime.engine import trace
+
+if TYPE_CHECKING:
+    from jitgrad.runtime.engine.graph_task import GraphTask
+
+__all__ = ["MAX_DEPTH", "ThreadPoolShared"]
 
 MAX_DEPTH = 60
 """Nested calls on one thread (PyTorch's figure); each takes about ten Python frames, of the thousand there are."""
 
 
-class ReentrantPool:
-    """Runs a call on another thread while the caller waits.
+class ThreadPoolShared:
+    """Threads that run graph tasks while those who called them wait.
 
-    A thread is started only when none is idle. Each holds one level of the nesting, so there is no bound but the
-    nesting's own.
+    A thread is created only when none is idle; each holds one stretch of the nesting, so there is no bound but the
+    nesting's own. Idle threads stay, for the next nesting as deep, until ``stop``.
+
+    Args:
+        run: called on a thread of the pool with a graph task; must not raise.
+
+    Attributes:
+        num_workers: idle threads.
+        graphtasks_queue: weak references; None sends one thread home.
+        threads: all of them.
     """
 
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
+    def __init__(self, run: Callable[[GraphTask], None]) -> None:
+        self._run = run
+        self.num_workers = 0
+        self.graphtasks_queue: deque[weakref.ref[GraphTask] | None] = deque()
+        self.work = threading.Condition()
+        self.threads: list[threading.Thread] = []
 
-    def run(self, call: Callable[[], Any]) -> Any:
-        """The result of ``call()``; its exception is raised here."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(max_workers=10_000, thread_name_prefix="jitgrad-reentrant")
-        return self._executor.submit(call).result()
+    def add_task(self, graph_task: GraphTask) -> None:
+        """Have a thread run ``graph_task``, which the caller keeps alive; returns at once."""
+        with self.work:
+            create_thread = self.num_workers <= len(self.graphtasks_queue)
+            self.graphtasks_queue.append(graph_task.base)
+            if create_thread:
+                name = f"jitgrad-reentrant-{len(self.threads)}"
+                thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                self.threads.append(thread)
+                thread.start()
+                trace.emit("thread", detail=name)
+            self.work.notify()
 
-    def forget(self) -> None:
-        """After a fork: the threads are the parent's."""
-        self._executor = None
+    def stop(self, timeout: float) -> None:
+        """Send idle threads home, and wait ``timeout`` seconds at most for each."""
+        with self.work:
+            threads, self.threads = self.threads, []
+            self.graphtasks_queue.extend([None] * len(threads))
+            self.work.notify_all()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout)
 
-
-pool = ReentrantPool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.forget)
+    def _serve(self) -> None:
+        while True:
+            with self.work:
+                self.num_workers += 1
+                while not self.graphtasks_queue:
+                    self.work.wait()
+                self.num_workers -= 1
+                base = self.graphtasks_queue.popleft()
+            if base is None:
+                return
+            task = base()
+            if task is not None:
+                self._run(task)
+            del task

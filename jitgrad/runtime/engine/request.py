@@ -10,15 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jitgrad.ops.dispatch_hook import call
+import numpy as np
+
+from jitgrad.devices import CPU
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.dispatch_hook import filled
+from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.engine.accumulate_grad import existing_accumulator, gradient_edge
 from jitgrad.runtime.engine.edge import Edge
 from jitgrad.runtime.engine.engine import engine
 from jitgrad.runtime.engine.hooks import retain_grad
 from jitgrad.runtime.engine.node import Identity
-from jitgrad.tensor_base import TensorBase
+from jitgrad.state import modes_in_use, state
+from jitgrad.tensor_base import TensorBase, new_tensor
 
-__all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads"]
+__all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads", "output_edge"]
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +75,7 @@ def execute_request(request: BackwardRequest) -> tuple[Any, ...]:
     inputs = request.input_tensors()
     seeds = make_grads(request.roots, request.grads)
     roots = _root_edges(request.roots)
-    outputs = [_output_edge(x, request.accumulate) for x in inputs]
+    outputs = [output_edge(x, request.accumulate) for x in inputs]
     captured = engine.execute(roots, seeds, request.keep_graph, request.create_graph, request.accumulate, outputs)
     if not request.accumulate and not request.allow_unused:
         check_used(captured)
@@ -82,16 +88,17 @@ def check_request(request: BackwardRequest) -> None:
     make_grads(request.roots, request.grads)
     _root_edges(request.roots)
     for x in inputs:
-        _output_edge(x, request.accumulate)
+        output_edge(x, request.accumulate)
 
 
 def check_used(grads: Sequence[Any]) -> None:
     """RuntimeError if an input of ``grad()`` got nothing."""
-    if any(g is None for g in grads):
-        raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. "
-            "Set allow_unused=True if this is the desired behavior."
-        )
+    for i, g in enumerate(grads):
+        if g is None:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
 
 
 def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -129,7 +136,14 @@ def _implicit_seed(root: Any) -> Any:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if not root._aval.dtype.is_floating_point:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
-    return call("full", 1.0, root._aval.shape, root._aval.dtype)
+    aval = root._aval
+    if state.recorder is not None or modes_in_use or aval.device is not CPU:
+        return filled(1.0, aval)
+    # the same, by hand: nearly every eager backward begins with it
+    array = np.ones(aval.shape, aval.dtype.np)
+    seed = new_tensor(make_aval(aval.shape, aval.dtype), Storage.from_array(array), array)
+    seed._vc, seed._requires_grad, seed._base = [0], False, None
+    return seed
 
 
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:
@@ -142,14 +156,14 @@ def _root_edges(roots: Sequence[Any]) -> list[Edge]:
     return edges
 
 
-def _output_edge(tensor: Any, accumulate: bool) -> Edge:
+def output_edge(tensor: Any, accumulate: bool) -> Edge:
     """Where the gradient of an input passes.
 
     A leaf without an accumulator is in no graph: nothing will arrive at the ``Identity`` that stands for it.
     """
     if isinstance(tensor, Edge):
         return tensor
-    if not tensor._requires_grad:
+    if not tensor.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     node = tensor.grad_fn
     if node is not None:

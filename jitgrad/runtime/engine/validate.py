@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.aval import Aval
-from jitgrad.runtime.engine.node import Node
+from jitgrad.runtime.engine.edge import Edge
+from jitgrad.runtime.engine.node import Node, name_of
 
-__all__ = ["check_count", "fit", "is_expandable_to", "sum_to_shape"]
+__all__ = ["check_count", "fit", "fit_seed", "is_expandable_to", "sum_to_shape"]
 
 
 def is_expandable_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -32,29 +33,42 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
     return grad.reshape(shape) if lead else grad
 
 
+def fit_seed(index: int, edge: Edge, seed: Any) -> Any:
+    """Gradient ``index`` that a backward begins with, with the shape and dtype of its root; None = undefined."""
+    node, input_nr = edge
+    if seed is None or node is None or seed._aval is node.input_metadata[input_nr]:
+        return seed
+    return _fit("", index, seed, node.input_metadata[input_nr])
+
+
 def fit(node: Node, index: int, grad: Any, expected: Aval) -> Any:
-    """Gradient ``index`` of ``node``, with the shape and dtype of the tensor it belongs to.
+    """Gradient ``index`` of ``node``, with the shape, dtype and device of the tensor it belongs to.
 
     Raises:
-        RuntimeError: the shape cannot be summed to the expected one, or the dtype is no floating type.
+        RuntimeError: the shape cannot be summed to the expected one, or it has dimensions and is on another device.
     """
+    return _fit(f"Function {name_of(node)} returned an ", index, grad, expected)
+
+
+def _fit(where: str, index: int, grad: Any, expected: Aval) -> Any:
     aval = getattr(grad, "_aval", None)
     if aval is None:
         raise TypeError(f"expected Variable or None (got {type(grad).__name__})")
     if aval.shape != expected.shape:
         if not is_expandable_to(expected.shape, aval.shape):
             raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {index} - got {list(aval.shape)} "
+                f"{where}invalid gradient at index {index} - got {list(aval.shape)} "
                 f"but expected shape compatible with {list(expected.shape)}"
             )
         grad = sum_to_shape(grad, expected.shape)
     if aval.dtype is not expected.dtype:
-        if not aval.dtype.is_floating_point:
-            raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {index} - "
-                f"expected floating point, got {aval.dtype}"
-            )
         grad = grad.to(expected.dtype)
+    if aval.device is not expected.device:
+        if expected.shape:
+            raise RuntimeError(
+                f"{where}invalid gradient at index {index} - expected device {expected.device} but got {aval.device}"
+            )
+        grad = grad.to(expected.device)
     return grad
 
 
@@ -62,6 +76,6 @@ def check_count(node: Node, num_grads: int, num_edges: int) -> None:
     """RuntimeError unless a node returned one gradient per edge."""
     if num_grads != num_edges:
         raise RuntimeError(
-            f"Function {node.name()} returned an invalid number of gradients - expected {num_edges}, "
+            f"Function {name_of(node)} returned an invalid number of gradients - expected {num_edges}, "
             f"but got {num_grads}"
         )

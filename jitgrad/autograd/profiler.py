@@ -1,0 +1,452 @@
+"""The profiler: named ranges of operations, kernels, backward nodes and the user's own code.
+
+Owns: ``profile``, ``record_function``, ``emit_ranges``, and what can be asked of the events.
+Must not know: what the functions that it times do.
+In: a ``with`` block. Out: events with times, as tables and as a trace for chrome://tracing.
+
+# Note [Profiling points]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# Nothing looks whether a profiler is active: while one is, a few functions are replaced, in the modules that call them,
+# by ones that also take the time (``_points``). For eager execution that is below everything that other parts of
+# jitgrad put in place for good, Note [Native hits] and Note [Overrides], so every operation is seen, however it comes.
+# Operations of a compiled step are recorded, not run: its ranges are the segments and their native steps, whose kernels
+# run in one native call and are listed, not timed one by one, and the operations that have no kernel. The engine's
+# short loop for the CPU looks at nothing, so it takes the full one while there is a profiler.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jitgrad.compiled import backend as backend_module
+from jitgrad.compiled import run as run_module
+from jitgrad.runtime import eager as eager_module
+from jitgrad.runtime.engine import engine as engine_module
+from jitgrad.runtime.engine.trace import count_profilers
+from jitgrad.tensor_base import TensorBase
+
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "ProfilerActivity",
+    "emit_ranges",
+    "profile",
+    "record_function",
+]
+
+_clock = time.perf_counter_ns
+_MAX_KERNELS_IN_A_NAME, _MAX_NAME_WIDTH = 3, 55
+
+
+class ProfilerActivity(enum.Enum):
+    """What to profile; there is one thing."""
+
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionEvent:
+    """One range.
+
+    Attributes:
+        name: of the operation, the node, the kernels, or as given to ``record_function``.
+        category: ``"op"``, ``"node"``, ``"segment"``, ``"kernel"``, ``"compile"`` or ``"user"``.
+        start_ns: when it began, by ``time.perf_counter_ns``.
+        duration_ns: how long it took.
+        self_ns: of that, not in other ranges inside it.
+        thread: the thread's identity.
+        depth: how many ranges it is inside of, on its thread.
+        input_shapes: of tensor arguments; empty unless asked for.
+        kernels: names of the kernels that a native step launched.
+    """
+
+    name: str
+    category: str
+    start_ns: int
+    duration_ns: int
+    self_ns: int
+    thread: int
+    depth: int
+    input_shapes: tuple[Any, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds."""
+        return self.duration_ns / 1000
+
+    cpu_time_total = cpu_time
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds outside the ranges inside it."""
+        return self.self_ns / 1000
+
+
+@dataclass(slots=True)
+class FunctionEventAvg:
+    """The ranges of one name (and shapes, if grouped by them) taken together.
+
+    Attributes:
+        key: the name.
+        count: how many.
+        cpu_time_total: microseconds, of all.
+        self_cpu_time_total: of that, not in other ranges inside them.
+        input_shapes: of the first.
+    """
+
+    key: str
+    count: int = 0
+    cpu_time_total: float = 0.0
+    self_cpu_time_total: float = 0.0
+    input_shapes: tuple[Any, ...] = ()
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds, the mean."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    def add(self, event: FunctionEvent) -> None:
+        """Count one more."""
+        self.count += 1
+        self.cpu_time_total += event.cpu_time
+        self.self_cpu_time_total += event.self_cpu_time_total
+
+
+class EventList(list[Any]):
+    """Events, or averages of them."""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds."""
+        return float(sum(event.self_cpu_time_total for event in self))
+
+    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+        """One ``FunctionEventAvg`` per name (and shapes), in order of the first event."""
+        found: dict[Any, FunctionEventAvg] = {}
+        for event in self:
+            key = (event.name, event.input_shapes if group_by_input_shape else ())
+            found.setdefault(key, FunctionEventAvg(event.name, input_shapes=event.input_shapes)).add(event)
+        return EventList(found.values())
+
+    def total_average(self) -> FunctionEventAvg:
+        """Everything taken together."""
+        total = FunctionEventAvg("Total")
+        for event in self:
+            total.add(event)
+        return total
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
+        """Averages, as text.
+
+        Args:
+            sort_by: ``"count"``, ``"cpu_time"``, ``"cpu_time_total"`` or ``"self_cpu_time_total"``, largest first;
+                None: in order of the first event.
+            row_limit: at most so many rows.
+
+        Raises:
+            ValueError: no such column.
+        """
+        rows = self if not self or isinstance(self[0], FunctionEventAvg) else self.key_averages()
+        if sort_by is not None:
+            if sort_by not in ("count", "cpu_time", "cpu_time_total", "self_cpu_time_total"):
+                raise ValueError(f"cannot sort by {sort_by!r}")
+            rows = EventList(sorted(rows, key=lambda row: getattr(row, sort_by), reverse=True))
+        total = rows.self_cpu_time_total
+        lines: list[tuple[str, ...]] = [("Name", "Self CPU %", "Self CPU", "CPU total", "CPU time avg", "# of Calls")]
+        for row in rows[:row_limit]:
+            share = 100 * row.self_cpu_time_total / total if total else 0.0
+            times = (_time(t) for t in (row.self_cpu_time_total, row.cpu_time_total, row.cpu_time))
+            lines.append((_short(row.key), f"{share:.2f}%", *times, str(row.count)))
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        bar = "  ".join("-" * width for width in widths)
+        text = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines]
+        return "\n".join([bar, text[0], bar, *text[1:], bar, f"Self CPU time total: {_time(total)}"])
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """Write the events for chrome://tracing or https://ui.perfetto.dev."""
+        events = [
+            {
+                "ph": "X",
+                "name": event.name,
+                "cat": event.category,
+                "ts": event.start_ns / 1000,
+                "dur": event.duration_ns / 1000,
+                "pid": os.getpid(),
+                "tid": event.thread,
+                "args": {"Input Dims": event.input_shapes, "kernels": event.kernels},
+            }
+            for event in self
+        ]
+        with open(path, "w") as file:
+            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_WIDTH else name[: _MAX_NAME_WIDTH - 3] + "..."
+
+
+def _time(microseconds: float) -> str:
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.3f}s"
+    return f"{microseconds / 1000:.3f}ms" if microseconds >= 1000 else f"{microseconds:.3f}us"
+
+
+class _Stack(threading.local):
+    """Per thread: for each range that is open, the time spent in ranges inside it."""
+
+    def __init__(self) -> None:
+        self.inside: list[int] = []
+
+
+class _Session:
+    """What is replaced while somebody watches, and who is told.
+
+    Attributes:
+        begin: called with each range's name.
+        end: called at its end with (name, category, arguments, start, duration, time in ranges inside, depth).
+    """
+
+    def __init__(self, begin: Callable[[str], None] | None, end: Callable[..., None]) -> None:
+        self.begin, self.end = begin, end
+        self._stack = _Stack()
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def open(self) -> None:
+        global _session
+        with _lock:
+            if _session is not None:
+                raise RuntimeError("Profiler is already enabled: only one may be active at a time")
+            _session = self
+        count_profilers(1)
+        try:
+            for owner, attribute, category, name_of in _points():
+                function = vars(owner)[attribute]
+                self._before.append((owner, attribute, function))
+                setattr(owner, attribute, self._timed(function, category, name_of))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        global _session
+        while self._before:
+            setattr(*self._before.pop())
+        count_profilers(-1)
+        with _lock:
+            _session = None
+
+    def enter(self, name: str) -> int:
+        """Begin a range on this thread; returns when."""
+        self._stack.inside.append(0)
+        if self.begin is not None:
+            self.begin(name)
+        return _clock()
+
+    def leave(self, name: str, category: str, args: tuple[Any, ...], start: int) -> None:
+        """End the thread's innermost range."""
+        duration = _clock() - start
+        inside = self._stack.inside
+        covered = inside.pop()
+        if inside:
+            inside[-1] += duration
+        self.end(name, category, args, start, duration, covered, len(inside))
+
+    def _timed(self, function: Any, category: str, name_of: Callable[..., str]) -> Any:
+        is_static = isinstance(function, staticmethod)
+        call = function.__func__ if is_static else function
+
+        @functools.wraps(call)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            name = name_of(*args)
+            start = self.enter(name)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.leave(name, category, args, start)
+
+        return staticmethod(timed) if is_static else timed
+
+
+_session: _Session | None = None
+_lock = threading.Lock()
+
+
+def _callers_of_eager() -> Iterator[Any]:
+    """Every module that may have the functions of ``runtime.eager`` among its names.
+
+    They come from ``sys.modules``, because a package's attribute need not be its module: ``jitgrad.tensor`` is a
+    function. What is imported while a profiler is active takes the functions from where they are defined, unchanged.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("jitgrad.") and module is not eager_module:
+            yield module
+
+
+def _points() -> Iterator[tuple[Any, str, str, Callable[..., str]]]:
+    """(who calls it, by which name, category, the range's name from the arguments); see Note [Profiling points]."""
+    for module in _callers_of_eager():
+        for name, suffix in (("apply_eager", ""), ("apply_inplace_eager", "_")):
+            if name in vars(module):
+                yield module, name, "op", lambda op, *rest, suffix=suffix: op.name + suffix
+    yield run_module, "compute", "op", lambda instr, *rest: instr.op.name
+    yield engine_module, "evaluate_function", "node", lambda task, node, *rest: node.name()
+    backend = type(backend_module.backend)
+    yield backend, "run", "segment", lambda *args: "segment"
+    yield backend, "compile_end", "compile", lambda *args: "compile"
+    yield run_module, "_run_native", "kernel", lambda loaded, step, *rest: _kernel_names(step)
+
+
+def _kernels(step: Any) -> tuple[str, ...]:
+    return tuple(launch.name for stage in step.step.stages for launch in stage)
+
+
+def _kernel_names(step: Any) -> str:
+    names = _kernels(step)
+    more = f"+{len(names) - _MAX_KERNELS_IN_A_NAME} more" if len(names) > _MAX_KERNELS_IN_A_NAME else ""
+    return "kernels " + ", ".join([*names[:_MAX_KERNELS_IN_A_NAME], *filter(None, [more])])
+
+
+class profile:
+    """``with profile() as prof: ...``, then ``prof.key_averages().table()`` or ``prof.export_chrome_trace(path)``.
+
+    Of the whole process, one at a time. Costs nothing while none is active, and about a microsecond per range. Of an
+    operation on a virtual device the range is what the caller's thread does: putting it into the queue.
+
+    Args:
+        enabled: False: do nothing.
+        record_shapes: keep the shapes of operations' arguments.
+        activities: accepted for PyTorch's sake.
+
+    Raises:
+        RuntimeError: from ``with``: another one is active.
+    """
+
+    def __init__(self, enabled: bool = True, *, record_shapes: bool = False, activities: Any = None) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+        self._events: list[FunctionEvent] = []
+        self._session: _Session | None = None
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """As at the beginning of the block."""
+        if self.enabled:
+            session = _Session(None, self._add)
+            session.open()
+            self._session = session
+
+    def stop(self) -> None:
+        """As at its end."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _add(
+        self, name: str, category: str, args: tuple[Any, ...], start: int, duration: int, covered: int, depth: int
+    ) -> None:
+        shapes = _shapes(args) if self.record_shapes and category == "op" else ()
+        kernels = _kernels(args[1]) if category == "kernel" else ()
+        thread = threading.get_ident()
+        event = FunctionEvent(name, category, start, duration, duration - covered, thread, depth, shapes, kernels)
+        self._events.append(event)
+
+    @property
+    def function_events(self) -> EventList:
+        """Every range, in order of its beginning."""
+        return EventList(sorted(self._events, key=lambda event: (event.start_ns, event.depth)))
+
+    def events(self) -> EventList:
+        """``function_events``."""
+        return self.function_events
+
+    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+        """See ``EventList.key_averages``."""
+        return self.function_events.key_averages(group_by_input_shape)
+
+    def total_average(self) -> FunctionEventAvg:
+        """See ``EventList.total_average``."""
+        return self.function_events.total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds in all ranges."""
+        return self.function_events.self_cpu_time_total
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
+        """See ``EventList.table``."""
+        return self.key_averages().table(sort_by, row_limit)
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """See ``EventList.export_chrome_trace``."""
+        self.function_events.export_chrome_trace(path)
+
+    def __repr__(self) -> str:
+        return self.table() if self._events else "<profile without events>"
+
+
+def _shapes(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    inputs = next((arg for arg in args if isinstance(arg, tuple)), ())
+    return tuple(x.shape if isinstance(x, TensorBase) else () for x in inputs)
+
+
+class record_function:
+    """A range of one's own: ``with record_function("load"): ...``, or ``@record_function("load")``.
+
+    Does nothing unless a profiler is active.
+
+    Args:
+        name: of the range.
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._open: list[tuple[_Session | None, int]] = []
+
+    def __enter__(self) -> record_function:
+        session = _session
+        self._open.append((session, session.enter(self.name) if session is not None else 0))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        session, start = self._open.pop()
+        if session is not None:
+            session.leave(self.name, "user", (), start)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+@contextmanager
+def emit_ranges(push: Callable[[str], Any], pop: Callable[[], Any]) -> Iterator[None]:
+    """Tell another profiler: ``push(name)`` and ``pop()`` at the ends of every range, on its thread.
+
+    ``torch.autograd.profiler.emit_nvtx`` for any tool: ``emit_ranges(nvtx.push_range, nvtx.pop_range)``.
+    """
+    session = _Session(push, lambda *event: pop())
+    session.open()
+    try:
+        yield
+    finally:
+        session.close()

@@ -1,0 +1,102 @@
+"""Copies as Python makes them: ``copy.copy``, ``copy.deepcopy``, ``pickle``.
+
+Owns: what of a tensor is copied, and what copies share.
+Must not know: files (``serialization.py``).
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from jitgrad.devices import CPU, META
+from jitgrad.functions.creation import clone, from_array_copy
+from jitgrad.functions.devices import moved
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.buffer import Storage
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["deep_copy", "reduce", "shallow_copy"]
+
+
+def _leaf(cls: type, aval: Aval, storage: Any, requires_grad: bool) -> Any:
+    """A leaf of any class over a storage."""
+    out: Any = TensorBase.__new__(cls)
+    out._aval, out._storage, out._requires_grad = aval, storage, requires_grad
+    return out
+
+
+def _attributes(tensor: Any) -> dict[str, Any]:
+    """What a subclass whose objects have a dictionary keeps there."""
+    return tensor.__dict__ if type(tensor).__dictoffset__ else {}
+
+
+def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+    """A leaf of the same class and layout with its own memory, gradient and attributes; hooks stay behind.
+
+    What shares memory shares it again if it is copied together.
+
+    Raises:
+        RuntimeError: the tensor is no leaf.
+    """
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
+        )
+    self._sync()
+    aval, storage = self._aval, self._storage
+    if aval.device is CPU:
+        twin = memo.get(id(storage))
+        if twin is None:
+            twin = memo[id(storage)] = _storage_copy(storage)
+    elif aval.device is not META:
+        dense = clone(self.detach())
+        aval, twin = dense._aval, dense._storage
+    else:
+        twin = storage
+    out = memo[id(self)] = _leaf(type(self), aval, twin, self._requires_grad)
+    if self._grad is not None:
+        out._grad = copy.deepcopy(self._grad, memo)
+    if kept := _attributes(self):
+        out.__dict__.update(copy.deepcopy(kept, memo))
+    return out
+
+
+def _storage_copy(storage: Any) -> Storage:
+    twin = Storage(storage.nbytes or 1)
+    ctypes.memmove(twin.addr, storage.addr, storage.nbytes)
+    return twin
+
+
+def shallow_copy(self: Any) -> Any:
+    """A leaf of the same class over the same memory."""
+    self._sync()
+    out = _leaf(type(self), self._aval, self._storage, self.requires_grad)
+    if kept := _attributes(self):
+        out.__dict__.update(kept)
+    return out
+
+
+def reduce(self: Any) -> Any:
+    """What ``pickle`` keeps: class, values, layout, device, ``requires_grad`` and attributes; no gradient, no graph."""
+    self._sync()
+    aval, storage = self._aval, self._storage
+    parts: tuple[Any, ...]
+    if aval.device is META:
+        parts = (None, aval)
+    elif aval.device is CPU and storage.nbytes == aval.nbytes:  # all of the memory, in whatever order
+        parts = (storage.array(make_aval((aval.numel,), aval.dtype)).copy(), aval)
+    else:
+        dense = np.array(self.detach().numpy(force=True), order="C")
+        parts = (dense, make_aval(aval.shape, aval.dtype).on(aval.device))
+    return (_rebuild, (type(self), *parts, self.requires_grad), _attributes(self) or None)
+
+
+def _rebuild(cls: type, array: Any, aval: Aval, requires_grad: bool) -> Any:
+    if array is None:
+        return _leaf(cls, aval, moved(from_array_copy(np.empty(0)), META)._storage, requires_grad)
+    made = moved(from_array_copy(array), aval.device)
+    return _leaf(cls, aval, made._storage, requires_grad)

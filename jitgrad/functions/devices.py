@@ -1,0 +1,183 @@
+"""Moving tensors between devices.
+
+Owns: ``to``, ``cpu``, ``vcpu``, and what a ``device=`` argument means.
+Must not know: how a copy is made.
+
+The CPU is everybody's default and costs nothing: only a call that names another device comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jitgrad.devices import CPU, META
+from jitgrad.dispatch import apply
+from jitgrad.dtypes import DType, bool_
+from jitgrad.ops.table import OPS, Op
+from jitgrad.runtime.device import canonical
+from jitgrad.runtime.stream import Stream, virtual
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
+
+__all__ = [
+    "cpu",
+    "get_device",
+    "index_beside",
+    "is_cpu",
+    "is_meta",
+    "is_vcpu",
+    "made_on",
+    "moved",
+    "numpy_elsewhere",
+    "placed",
+    "record_stream",
+    "to",
+    "to_bool",
+    "to_target",
+    "type_as",
+    "vcpu",
+]
+
+_CLONE, _CAST = OPS["clone"], OPS["_to_copy"]
+
+
+def made_on(device: Any, op: Op, *args: Any) -> Any:
+    """What an operation without tensor operands makes, on ``device`` (None = the default device)."""
+    if device is None:
+        device = state.default_device
+        if device is None:
+            return apply(op, *args)
+    place = canonical(device)
+    return apply(op, *args) if place is CPU else apply(op, *args, place)
+
+
+def placed(tensor: Any, device: Any) -> Any:
+    """A new tensor of the host's, on ``device`` (None = the default device)."""
+    return moved(tensor, state.default_device if device is None else device)
+
+
+def moved(tensor: Any, device: Any) -> Any:
+    """The tensor on ``device`` (None = where it is), in the graph; itself if it is there already."""
+    if device is None:
+        return tensor
+    place = canonical(device)
+    return tensor if place is tensor._aval.device else apply(_CAST, tensor, tensor._aval.dtype, place)
+
+
+def to(
+    input: Any,
+    *args: Any,
+    dtype: DType | None = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    **_: Any,
+) -> Any:
+    """Convert to a dtype or device; the tensor itself if nothing changes and ``copy`` is False.
+
+    Forms: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)`` (its dtype and device), and keywords.
+    Differentiable: the gradient goes back to the dtype and device of the input.
+
+    Args:
+        non_blocking: accepted; the host waits only when it reads.
+        copy: make a copy in any case.
+
+    Raises:
+        RuntimeError: there is no such device.
+        NotImplementedError: from ``meta`` to anywhere else.
+    """
+    dtype, device = to_target(args, dtype, device)
+    aval = input._aval
+    wanted = aval.dtype if dtype is None else dtype
+    if device is None or device is aval.device or (device := canonical(device)) is aval.device:
+        if wanted is aval.dtype:
+            return apply(_CLONE, input) if copy else input
+        return apply(_CAST, input, wanted)
+    return apply(_CAST, input, wanted, device)
+
+
+def to_target(args: Sequence[Any], dtype: DType | None, device: Any) -> tuple[DType | None, Any]:
+    """(dtype, device) that ``to(*args, dtype=, device=)`` asks for; None = unchanged."""
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif isinstance(arg, TensorBase):
+            dtype, device = arg._aval.dtype, arg._aval.device
+        elif not isinstance(arg, bool):  # positional non_blocking and copy
+            device = arg
+    return dtype, device
+
+
+def cpu(input: Any) -> Any:
+    """The tensor on the CPU; itself if it is there. Waits for the value."""
+    return moved(input, CPU)
+
+
+def vcpu(input: Any, device: Any = None) -> Any:
+    """The tensor on a virtual device, by number or name (None = the current one), as ``Tensor.cuda``."""
+    return moved(input, virtual(device))
+
+
+def get_device(input: Any) -> int:
+    """The number of the tensor's virtual device; -1 on the CPU."""
+    index = input._aval.device.index
+    return -1 if index is None else index
+
+
+def record_stream(input: Any, stream: Stream) -> None:
+    """Nothing to do: queued work holds its memory. As ``torch.Tensor.record_stream``, for code that calls it."""
+
+
+def is_cpu(input: Any) -> bool:
+    """Whether the tensor is on the CPU."""
+    return input._aval.device is CPU
+
+
+def is_meta(input: Any) -> bool:
+    """Whether the tensor has a shape and no data."""
+    return input._aval.device is META
+
+
+def is_vcpu(input: Any) -> bool:
+    """Whether the tensor is on a virtual device."""
+    found: bool = input._aval.device.is_virtual
+    return found
+
+
+def to_bool(input: Any) -> Any:
+    """Whether each element is nonzero (``x.bool()``)."""
+    return to(input, bool_)
+
+
+def type_as(input: Any, other: Any) -> Any:
+    """Convert to another tensor's dtype and device."""
+    return to(input, other)
+
+
+def index_beside(tensor: Any, index: Any) -> Any:
+    """An index tensor where the indexed tensor is; one on the CPU may index any.
+
+    Raises:
+        RuntimeError: the index is on another device.
+    """
+    device, own = tensor._aval.device, index._aval.device
+    if own is not CPU:
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor ({device})"
+        )
+    return moved(index, device)
+
+
+def numpy_elsewhere(tensor: Any, force: bool) -> Any:
+    """``tensor.numpy()`` of a tensor that is not on the CPU: only by force, as a copy.
+
+    Raises:
+        TypeError: without ``force``.
+    """
+    if not force:
+        raise TypeError(
+            f"can't convert {tensor._aval.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            "host memory first."
+        )
+    return cpu(tensor.detach()).numpy()

@@ -1,0 +1,173 @@
+"""A tensor that goes on as another: ``detach_``, ``.data``, ``set_``, ``resize_``, ``swap_tensors``.
+
+Owns: what each of them keeps of the old tensor - identity, version, graph - and which uses it refuses.
+Must not know: how operations run. A trace is told: memory changes hands outside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from jitgrad.devices import META
+from jitgrad.dispatch import apply
+from jitgrad.functions.devices import made_on
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.shapes import numel
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.engine.accumulate_grad import existing_accumulator
+from jitgrad.runtime.engine.copy_slices import check_writable
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["REPLACING_METHODS", "swap_tensors"]
+
+_DETACH = OPS["detach"]
+_SLOTS = tuple(name for name in TensorBase.__slots__ if name != "__weakref__")
+
+
+def detach_(self: Any) -> Any:
+    """Take this tensor out of its graph, in place. RuntimeError for views."""
+    if self._base is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
+            "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
+            "detach_() cannot be called on these gradients. To fix this error, please refer to the "
+            "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
+        )
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.set_requires_grad(self, False)
+    self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
+    return self
+
+
+def _get_data(self: Any) -> Any:
+    """The same storage outside the graph, with a version counter of its own."""
+    out = apply(_DETACH, self)
+    out._vc = [0]
+    return out
+
+
+def _set_data(self: Any, value: Any) -> None:
+    if not isinstance(value, TensorBase):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if self._requires_grad and not value._aval.dtype.is_floating_point:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+    if value._aval.dtype is not self._aval.dtype or value._aval.device is not self._aval.device:
+        self._accumulator = None  # what is accumulated from here on is of another kind
+    self._sync()
+    if state.recorder is not None:
+        state.recorder.replace_data(self)
+    _adopt_memory(self, value)
+
+
+def _adopt_memory(self: Any, value: Any) -> None:
+    """Look at another tensor's storage through its layout; version counter, graph and views stay as they are."""
+    self._sync()
+    value._sync()
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.forget(self)
+    self._aval, self._storage, self._array = value._aval, value._storage, None
+
+
+def set_(self: Any, source: Any = None) -> Any:
+    """Look at the memory of ``source`` from now on, through its layout; at none without one.
+
+    Raises:
+        RuntimeError: the tensor is part of a graph that is being recorded, or the dtypes or devices differ.
+    """
+    if source is None:
+        source = made_on(self._aval.device, OPS["full"], 0, (0,), self._aval.dtype)
+    check_writable((self,), (self,))
+    if state.grad_enabled and (self.requires_grad or source.requires_grad):
+        raise RuntimeError("the derivative for 'set_' is not implemented")
+    if source._aval.dtype is not self._aval.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source._aval.dtype!r} to a tensor of {self._aval.dtype!r}")
+    if source._aval.device is not self._aval.device:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{self._aval.device}" to a storage on different '
+            f'device "{source._aval.device}".  This is no longer allowed; the devices must match.'
+        )
+    _adopt_memory(self, source)
+    self._vc[0] += 1
+    return self
+
+
+def resize_(self: Any, *sizes: Any) -> Any:
+    """Another row-major shape over the same memory; more elements than it has room for get fresh memory, zero-filled.
+
+    Raises:
+        RuntimeError: the tensor requires grad, or would have to grow while others look at its memory.
+    """
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    self._sync()
+    old, storage = self._aval, self._storage
+    if old.device.is_virtual:
+        storage.wait()  # work that is queued holds it
+    aval = make_aval(shape, old.dtype, None, old.offset).on(old.device)
+    if (old.offset + numel(shape)) * old.dtype.itemsize > storage.nbytes:
+        if self._base is not None or sys.getrefcount(storage) > _ALONE + (self._array is not None):
+            raise RuntimeError("resize_: memory that other tensors look at cannot grow; clone() the tensor first")
+        storage = _grown(self, aval)
+        aval = make_aval(shape, old.dtype).on(old.device)
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.forget(self)
+    self._aval, self._storage, self._array = aval, storage, None
+    self._vc[0] += 1
+    return self
+
+
+_ALONE = 3
+"""References to a storage that one tensor has: the tensor's, a local variable's, ``getrefcount``'s own."""
+
+
+def _grown(self: Any, aval: Any) -> Storage:
+    larger = made_on(aval.device, OPS["full"], 0, (aval.numel,), aval.dtype)
+    larger._sync()
+    if aval.device is META:
+        return larger._storage
+    kept = self._ndarray().reshape(-1)
+    larger._ndarray()[: kept.size] = kept
+    storage: Storage = larger._storage
+    return storage
+
+
+def swap_tensors(t1: Any, t2: Any) -> None:
+    """Exchange two tensors: each object becomes what the other was, ``.grad`` and graph included.
+
+    Raises:
+        RuntimeError: a graph holds on to one of them as a leaf.
+    """
+    if type(t1) is not type(t2) and not (isinstance(t1, TensorBase) and isinstance(t2, TensorBase)):
+        raise TypeError(f"swap_tensors() takes two tensors, not {type(t1).__name__} and {type(t2).__name__}")
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        if existing_accumulator(tensor) is not None:
+            raise RuntimeError(f"Cannot swap {name} because a graph holds on to it: its gradient would go astray")
+        tensor._sync()
+    recorder = state.recorder
+    if recorder is not None:
+        recorder.flush()
+        recorder.forget(t1)
+        recorder.forget(t2)
+    for slot in _SLOTS:
+        first, second = getattr(t1, slot), getattr(t2, slot)
+        setattr(t1, slot, second)
+        setattr(t2, slot, first)
+    if type(t1) is not type(t2):
+        t1.__class__, t2.__class__ = type(t2), type(t1)
+    elif type(t1).__dictoffset__:
+        t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+
+
+REPLACING_METHODS: dict[str, Any] = {
+    "detach_": detach_,
+    "data": property(_get_data, _set_data, doc=_get_data.__doc__),
+    "set_": set_,
+    "resize_": resize_,
+}

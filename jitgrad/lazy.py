@@ -1,0 +1,50 @@
+"""Parts of the package that are imported when they are first used.
+
+Owns: ``LazyModule``, ``late_names``.
+Must not know: which parts.
+
+# Note [Lazy modules]
+# ~~~~~~~~~~~~~~~~~~~
+# ``import jitgrad`` is part of every start of every script, so what most scripts never touch - transforms, gradcheck,
+# files, the profiler - is not imported by it. A package lists such names for ``late_names``; code that needs such a
+# module now and then holds a ``LazyModule``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["LazyModule", "late_names"]
+
+
+class LazyModule:
+    """Stands for a module; looking up the first name imports it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:
+    """A lookup for a package's ``__getattr__``.
+
+    Args:
+        namespace: the package's ``globals()``; names that were found are kept there.
+        places: name -> the module it is (a name of one part after the package's own), or is found in.
+
+    Returns:
+        A function of a name that raises KeyError for names not in ``places``.
+    """
+
+    def find(name: str) -> Any:
+        place = places[name]
+        module = importlib.import_module(place)
+        found = module if place == f"{namespace['__name__']}.{name}" else getattr(module, name)
+        namespace[name] = found
+        return found
+
+    return find

@@ -1,0 +1,32 @@
+"""Running an operation's NumPy rule.
+
+Owns: ``run_numpy``: the rule's results, made exactly what the avals say.
+Must not know: tensors, devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.quiet import run_quietly
+
+__all__ = ["run_numpy"]
+
+
+def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
+    """The NumPy rule's arrays, made exactly what the avals say."""
+    assert op.numpy is not None
+    raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
+    results = raw if isinstance(raw, tuple | list) else (raw,)
+    return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
+
+
+def _exactly(result: Any, aval: Aval) -> Any:
+    """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
+    array = np.asarray(result, dtype=aval.dtype.np, order="C")
+    return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))

@@ -1,0 +1,1 @@
+"""Levels: interpreters of operations that stand on one another, see Note [Levels]."""

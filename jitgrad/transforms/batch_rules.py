@@ -1,0 +1,355 @@
+"""Batching rules: one example's operation, done for the whole batch at once.
+
+Owns: ``RULES``. What has no rule here, or whose rule returns None, is looped over by ``batch.BatchLevel``.
+Must not know: levels.
+In: whole batches ([batch, *shape]) and tensors that all examples share. Out: whole batches; shapes and dtypes are put
+right by the caller where they differ from the examples' by extents of 1 or by promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.dtypes import int64
+from jitgrad.functions import matmul
+from jitgrad.ops.dispatch_hook import apply, call
+from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.shapes import numel, wrap_dim, wrap_dims
+from jitgrad.ops.table import OPS, Op
+
+__all__ = ["RULES", "BatchUse"]
+
+
+class BatchUse:
+    """One use of an operation inside ``vmap``.
+
+    Attributes:
+        op, params: what is applied.
+        size: of the batch.
+        values: the inputs: whole batches, shared tensors, numbers.
+        batched: which inputs are whole batches.
+        shapes: of the inputs, as one example sees them; None for numbers.
+        outs: avals of the results, as one example sees them.
+    """
+
+    __slots__ = ("batched", "level", "op", "outs", "params", "shapes", "size", "values")
+
+    def __init__(self, level: Any, op: Op, inputs: Any, params: Any, outs: Any) -> None:
+        self.level = level
+        self.op = op
+        self.params = params
+        self.outs = outs
+        self.size = level.size
+        self.batched = tuple([level.concerns(x) for x in inputs])
+        self.shapes: Any = tuple([x._aval.shape if hasattr(x, "_aval") else None for x in inputs])
+        self.values = tuple([x._physical if b else x for x, b in zip(inputs, self.batched, strict=True)])
+
+    def apply(self, inputs: Any, params: Any = None) -> Any:
+        """The operation on other inputs, or with other parameters."""
+        params = self.params if params is None else params
+        return apply(self.op, *((list(inputs),) if self.op.num_inputs < 0 else inputs), *params)
+
+    def whole(self, i: int) -> Any:
+        """Input ``i`` as a batch, whether it is one or not."""
+        return self.values[i] if self.batched[i] else self.level.expanded(self.values[i])
+
+    def rank(self, i: int = 0) -> int:
+        return len(self.shapes[i])
+
+    def aligned(self, i: int, rank: int) -> Any:
+        """Input ``i`` with the batch in front of ``rank`` dimensions, so that broadcasting lines up."""
+        x = self.values[i]
+        missing = rank - self.rank(i) if self.batched[i] else 0
+        return x.reshape((self.size, *(1,) * missing, *self.shapes[i])) if missing else x
+
+
+Rule = Callable[[BatchUse], Any]
+
+
+def _pointwise(use: BatchUse) -> Any:
+    rank = len(use.outs[0].shape)
+    return use.apply([use.aligned(i, rank) for i in range(len(use.values))])
+
+
+def _masked_fill(use: BatchUse) -> Any:
+    """As ``where``, which takes a value per example."""
+    rank = len(use.outs[0].shape)
+    return call("where", use.aligned(1, rank), use.aligned(2, rank), use.aligned(0, rank))
+
+
+def _into_first(use: BatchUse) -> Any:
+    """Pointwise, and the first input has the result's shape: it must be a batch."""
+    rank = use.rank()
+    return use.apply([use.whole(0), *(use.aligned(i, rank) for i in range(1, len(use.values)))])
+
+
+def _with_dim(*positions: int, extra: int = 0) -> Rule:
+    """A movement along dimensions: those parameters count from the first dimension of one example."""
+
+    def rule(use: BatchUse) -> Any:
+        params = list(use.params)
+        for at in positions:
+            dims = params[at]
+            rank = use.rank() + extra
+            shift = [wrap_dim(d, rank) + 1 for d in ((dims,) if isinstance(dims, int) else dims)]
+            params[at] = shift[0] if isinstance(dims, int) else tuple(shift)
+        return use.apply([use.whole(i) for i in range(len(use.values))], params)
+
+    return rule
+
+
+def _needs_dims(rule: Rule) -> Rule:
+    """0-d examples take dimension 0 as well, which a batch of them does not have."""
+    return lambda use: rule(use) if use.rank() else None
+
+
+def _same(use: BatchUse) -> Any:
+    """Dimensions are counted from the last, or not at all."""
+    return use.apply([use.whole(0), *use.values[1:]])
+
+
+def _reshape(use: BatchUse) -> Any:
+    return use.values[0].reshape((use.size, *use.outs[0].shape))
+
+
+def _expand(use: BatchUse) -> Any:
+    return call("expand", use.aligned(0, len(use.outs[0].shape)), (use.size, *use.outs[0].shape))
+
+
+def _permute(use: BatchUse) -> Any:
+    return use.apply(use.values, ((0, *(wrap_dim(d, use.rank()) + 1 for d in use.params[0])),))
+
+
+def _t(use: BatchUse) -> Any:
+    return call("transpose", use.values[0], 1, 2) if use.rank() == 2 else use.values[0]
+
+
+def _repeat(use: BatchUse) -> Any:
+    return use.apply((use.aligned(0, len(use.params[0])),), ((1, *use.params[0]),))
+
+
+def _pad(use: BatchUse) -> Any:
+    lo, hi, value = use.params
+    return use.apply(use.values, ((0, *lo), (0, *hi), value))
+
+
+def _zeros_around(dim_positions: tuple[int, ...]) -> Rule:
+    """The derivative of a view: params[0] is the shape, and some of the others are dimensions."""
+
+    def rule(use: BatchUse) -> Any:
+        params = list(use.params)
+        rank = len(params[0])
+        for at in dim_positions:
+            params[at] = wrap_dim(params[at], rank) + 1
+        params[0] = (use.size, *params[0])
+        return use.apply(use.values, params)
+
+    return rule
+
+
+def _reduction(position: int) -> Rule:
+    """params[position] says which dimensions of one example go; the next one, if any, whether they stay as 1."""
+
+    def rule(use: BatchUse) -> Any:
+        params = list(use.params) or [None, False]
+        x, rank, dims = use.values[0], use.rank(), params[position]
+        everything = dims is None or dims == () or not rank
+        if everything:
+            x = x.reshape((use.size, numel(use.shapes[0])))
+            axes: tuple[int, ...] = (1,)
+            if position + 1 < len(params) and isinstance(params[position + 1], bool):
+                params[position + 1] = False
+        else:
+            axes = tuple(d + 1 for d in wrap_dims(dims, rank))
+        params[position] = axes if len(axes) > 1 else axes[0]
+        return use.apply((x,), params)
+
+    return rule
+
+
+def _variance(use: BatchUse) -> Any:
+    """(dim, correction, keepdim)."""
+    dims, correction, keepdim = use.params
+    if dims is None or dims == () or not use.rank():
+        x = use.values[0].reshape((use.size, numel(use.shapes[0])))
+        return use.apply((x,), (1, correction, False))
+    return use.apply(use.values, (tuple(d + 1 for d in wrap_dims(dims, use.rank())), correction, keepdim))
+
+
+def _along(use: BatchUse) -> Any:
+    """Along one dimension, which stays: softmax, cumsum."""
+    x = use.values[0] if use.rank() else use.values[0].reshape((use.size, 1))
+    return use.apply((x,), (wrap_dim(use.params[0], use.rank()) + 1, *use.params[1:]))
+
+
+# --- products ---
+
+
+def _mm(use: BatchUse) -> Any:
+    return matmul(*use.values)
+
+
+def _bmm(use: BatchUse) -> Any:
+    return matmul(use.whole(0), use.whole(1)) if all(use.batched) else matmul(*use.values)
+
+
+def _mv(use: BatchUse) -> Any:
+    return matmul(use.values[0], use.values[1].unsqueeze(-1)).squeeze(-1)
+
+
+def _dot(use: BatchUse) -> Any:
+    return (use.values[0] * use.values[1]).sum(-1)
+
+
+def _linear(use: BatchUse) -> Any:
+    out = matmul(use.values[0], use.values[1].transpose(-1, -2))
+    return out if len(use.values) == 2 else out + use.aligned(2, 2)
+
+
+def _addmm(use: BatchUse) -> Any:
+    beta, alpha = use.params
+    product = matmul(use.values[1], use.values[2])
+    bias = use.aligned(0, 2)
+    return (bias if beta == 1 else bias * beta) + (product if alpha == 1 else product * alpha)
+
+
+# --- images: [batch, N, C, H, W] is [batch * N, C, H, W] ---
+
+
+def _folded(x: Any) -> Any:
+    return x.reshape((x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def _conv2d(use: BatchUse) -> Any:
+    if use.batched[1]:
+        return None
+    out = use.apply((_folded(use.values[0]), use.values[1]))
+    return out.reshape((use.size, *use.outs[0].shape))
+
+
+def _pool(use: BatchUse) -> Any:
+    outs = use.apply((_folded(use.values[0]),))
+    return [y.reshape((use.size, *use.outs[0].shape)) for y in (outs if isinstance(outs, tuple) else (outs,))]
+
+
+# --- gathering ---
+
+
+def _gather(use: BatchUse) -> Any:
+    if not use.rank():
+        return None
+    inputs = [use.whole(i) for i in range(len(use.values))]
+    return use.apply(inputs, (wrap_dim(use.params[0], use.rank()) + 1, *use.params[1:]))
+
+
+def _index_select(use: BatchUse) -> Any:
+    if use.batched[1] or not use.rank():
+        return None
+    return use.apply(use.values, (wrap_dim(use.params[0], use.rank()) + 1,))
+
+
+def _embedding(use: BatchUse) -> Any:
+    return None if use.batched[0] else use.apply(use.values)
+
+
+def _index(use: BatchUse) -> Any:
+    """One more index counts the examples; the dimensions of the indices come out in front and are put in place."""
+    (x, *_), dims = use.values, use.params[0]
+    count = len(dims)
+    if count == MAX_INDICES or not use.batched[0]:
+        return None
+    at = max(use.rank(i) for i in range(1, count + 1))
+    rows = call("arange", 0, use.size, 1, int64).reshape((use.size, *(1,) * at))
+    indices = [use.aligned(i, at) for i in range(1, count + 1)]
+    out = call(f"index{count + 1}", x, rows, *indices, (0, *(d + 1 for d in dims)))
+    if dims[-1] - dims[0] != count - 1 or not dims[0]:
+        return out
+    # one example has the dims before the indices' first
+    before, rank = dims[0], len(out.shape)
+    return out.permute((0, *range(at + 1, at + 1 + before), *range(1, at + 1), *range(at + 1 + before, rank)))
+
+
+# --- losses, normalisation ---
+
+
+def _loss(use: BatchUse) -> Any:
+    reduction, *rest = use.params
+    rank = max(use.rank(0), use.rank(1))
+    each = use.apply([use.aligned(i, rank) for i in range(2)], ("none", *rest))
+    if reduction == "none":
+        return each
+    rows = each.reshape((use.size, each._aval.numel // use.size if use.size else 0))
+    return rows.sum(1) if reduction == "sum" else rows.mean(1)
+
+
+def _nll(use: BatchUse) -> Any:
+    """[batch, N, C] is [batch * N, C]; what is averaged over is counted for each example."""
+    reduction, ignore_index = use.params
+    x, target = use.whole(0), use.whole(1)
+    each, _ = use.apply((_folded(x), target.reshape((-1,))), ("none", ignore_index))
+    each = each.reshape(target._aval.shape)
+    total = call("ne", target, ignore_index).to(x._aval.dtype).sum(1)
+    if reduction == "none":
+        return each, call("zeros_like", total)
+    return (each.sum(1) if reduction == "sum" else each.sum(1) / total), total
+
+
+def _layer_norm(use: BatchUse) -> Any:
+    outs = call("native_layer_norm_plain", use.whole(0), *use.params)
+    if len(use.values) == 1:
+        return outs
+    rank = use.rank()
+    return (outs[0] * use.aligned(1, rank) + use.aligned(2, rank), *outs[1:])
+
+
+_POINTWISE = """
+exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
+floor ceil trunc round sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh gelu silu
+softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc remainder
+fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
+eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
+isinf isfinite clone zero _to_copy zeros_like ones_like alias detach
+"""
+
+_KINDS: tuple[tuple[str, Rule], ...] = (
+    (_POINTWISE, _pointwise),
+    ("copy", _into_first),
+    ("masked_fill", _masked_fill),
+    ("view unsafe_view squeeze unsqueeze", _reshape),
+    ("expand", _expand),
+    ("permute", _permute),
+    ("t", _t),
+    ("transpose", _needs_dims(_with_dim(0, 1))),
+    ("select slice unbind unfold flip cat", _needs_dims(_with_dim(0))),
+    ("split split_with_sizes unsafe_split roll", _needs_dims(_with_dim(1))),
+    ("stack", _with_dim(0, extra=1)),
+    ("diagonal", _with_dim(1, 2)),
+    ("tril triu one_hot", _same),
+    ("repeat", _repeat),
+    ("constant_pad", _pad),
+    ("slice_backward unfold_backward", _zeros_around((1,))),
+    ("diagonal_backward", _zeros_around((2, 3))),
+    ("sum sum_dim mean mean_dim prod prod_dim amax amin max min logsumexp any all count_nonzero", _reduction(0)),
+    ("argmax argmin max_dim min_dim", _reduction(0)),
+    ("linalg_vector_norm", _reduction(1)),
+    ("var std", _variance),
+    ("_softmax _log_softmax cumsum", _along),
+    ("mm", _mm),
+    ("bmm", _bmm),
+    ("mv", _mv),
+    ("dot", _dot),
+    ("linear linear_nobias", _linear),
+    ("addmm", _addmm),
+    ("conv2d", _conv2d),
+    ("max_pool2d avg_pool2d", _pool),
+    ("gather scatter_add scatter_reduce", _gather),
+    ("index_select", _index_select),
+    ("embedding", _embedding),
+    (" ".join(f"index{k}" for k in range(1, MAX_INDICES + 1)), _index),
+    ("mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits", _loss),
+    ("nll_loss", _nll),
+    ("native_layer_norm native_layer_norm_plain", _layer_norm),
+)
+
+RULES: dict[Op, Rule] = {OPS[name]: rule for names, rule in _KINDS for name in names.split()}

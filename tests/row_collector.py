@@ -1,0 +1,31 @@
+"""A pytest plugin: which rows of ``rows.md`` the collected tests cover, and in which modes; prints them as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from modes import MODES
+
+PREFIX = "rows: "
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Print ``{row: {mode or "reason": [tests or reasons]}}`` on one line."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for item in session.items:
+        for mark in item.iter_markers("row"):
+            for row in mark.args:
+                _add(found.setdefault(row, {}), item, mark.kwargs.get("eager_only"))
+    print(PREFIX + json.dumps(found))
+
+
+def _add(row: dict[str, list[str]], item: pytest.Item, reason: str | None) -> None:
+    if reason is not None:
+        row.setdefault("reason", []).append(reason)
+        row.setdefault("eager", []).append(item.nodeid)
+        return
+    parameters = getattr(item, "callspec", None)
+    mode = parameters.params.get("mode") if parameters is not None else None
+    # a test without the fixture runs eagerly, whatever it does inside
+    row.setdefault(mode if mode in MODES else "eager", []).append(item.nodeid)

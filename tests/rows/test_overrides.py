@@ -1,0 +1,279 @@
+"""``__torch_function__``: subclasses that see the calls they take part in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+from modes import Mode
+
+import jitgrad
+from jitgrad import nn, overrides
+from jitgrad.autograd import backward, grad
+from jitgrad.nn import functional as F
+
+CALLS: list[str] = []
+
+
+class Logged(jitgrad.Tensor):
+    """Notes what is called, and lets it happen."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        CALLS.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Answering(jitgrad.Tensor):
+    """Answers some functions itself."""
+
+    HANDLED: dict[Any, Any] = {}  # noqa: RUF012 (filled below, as people do)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        handler = cls.HANDLED.get(func)
+        return NotImplemented if handler is None else handler(*args, **(kwargs or {}))
+
+
+Answering.HANDLED.update({jitgrad.add: lambda *a, **k: ("add", a, k), grad: lambda *a, **k: ("grad", a, k)})
+
+
+def _logged(*shape: int) -> Logged:
+    return jitgrad.ones(*shape).as_subclass(Logged)
+
+
+@pytest.fixture(autouse=True)
+def _forget_calls() -> None:
+    CALLS.clear()
+
+
+@pytest.mark.row("C8")
+def test_a_subclass_intercepts_grad(mode: Mode) -> None:
+    """In every position, through ``grad`` and ``backward`` in both spellings; then the real thing happens."""
+
+    def step():
+        CALLS.clear()
+        x = _logged(2).requires_grad_()
+        plain = jitgrad.ones(2, requires_grad=True)
+        loss = (x * plain).sum()
+        CALLS.clear()
+        (first,) = grad(loss, plain, retain_graph=True)
+        (second,) = jitgrad.autograd.grad((plain * 3).sum() + loss, [plain], retain_graph=True)
+        loss.backward(retain_graph=True)
+        backward(loss)
+        return list(CALLS), first, second, plain.grad
+
+    calls, first, second, accumulated = mode.run(step)
+    assert [c for c in calls if c in ("grad", "backward")] == ["grad", "grad", "backward", "backward"]
+    assert first.tolist() == [1, 1]
+    assert second.tolist() == [4, 4]
+    assert accumulated.tolist() == [2, 2]
+
+
+@pytest.mark.row("C8")
+def test_an_answer_instead_of_a_gradient(mode: Mode) -> None:
+    def step():
+        x = jitgrad.ones(2).as_subclass(Answering)
+        kind, args, options = grad(x, [x], create_graph=True)
+        with pytest.raises(TypeError, match=r"no implementation found for 'jitgrad\.autograd\.backward'"):
+            backward(x)
+        return kind, args[0] is x, args[1][0] is x, options["create_graph"], options["allow_unused"]
+
+    assert mode.run(step) == ("grad", True, True, True, None)
+
+
+@pytest.mark.row("C8")
+def test_functions_methods_and_operators_are_intercepted(mode: Mode) -> None:
+    def step():
+        x, t = _logged(2, 2), jitgrad.full((2, 2), 3.0)
+        CALLS.clear()
+        results = [x + t, t + x, 1 - x, x * 2, x @ t, -x, x == t, x[0], jitgrad.mul(t, x), t.mul(x), x.sum()]
+        results += [jitgrad.cat([t, x]), F.relu(x), nn.Linear(2, 2)(x), nn.Parameter(t) + x, t.clone().add_(x)]
+        return list(CALLS), [type(r) is Logged for r in results], results[0] + results[8]
+
+    calls, are_logged, total = mode.run(step, is_steady=False)  # nn.Linear draws new weights
+    expected = "add add __rsub__ mul matmul neg __eq__ __getitem__ mul mul sum cat relu linear add add_ add".split()
+    assert [c for c in calls if c != "uniform_"] == expected[: len(calls)]
+    assert all(are_logged)
+    assert total.tolist() == [[7, 7], [7, 7]]
+
+
+@pytest.mark.row("C8")
+def test_results_belong_to_the_graph(mode: Mode) -> None:
+    def step():
+        leaf = jitgrad.tensor([1.0, 2.0], requires_grad=True)
+        x = leaf.as_subclass(Logged)
+        y = (x * x).sin()
+        view = y[0]
+        view += 1
+        y.sum().backward()
+        return type(y), x.grad_fn.name(), y.detach(), leaf.grad
+
+    kind, name, value, gradient = mode.run(step)
+    assert kind is Logged
+    assert name == "AliasBackward0"
+    assert value.tolist() == pytest.approx([1.84147, -0.756802], rel=1e-5)
+    assert gradient.tolist() == pytest.approx([1.0806046, -2.6145744], rel=1e-5)
+
+
+def test_values_live_on_in_later_segments(mode: Mode) -> None:
+    def step(x):
+        part = x.as_subclass(Logged)
+        view, double = part[1:], part * 2
+        assert double.sum().item() == 12.0  # ends a segment
+        total = view + double[1:]
+        double += 1
+        view += 1
+        assert (view + double[1:]).sum().item() == 19.0
+        return type(total), total, view * double[1:], x
+
+    kind, total, product, x = mode.run(step, lambda: (jitgrad.tensor([1.0, 2.0, 3.0]),))
+    assert kind is Logged
+    assert total.tolist() == [6, 9]
+    assert product.tolist() == [15, 28]
+    assert x.tolist() == [1, 3, 4]
+
+
+def test_a_subclass_shares_memory_and_version() -> None:
+    t = jitgrad.ones(2)
+    x = t.as_subclass(Logged)
+    assert isinstance(x, Logged)
+    x.add_(1)
+    assert t.tolist() == [2, 2]
+    assert t._version == x._version == 1
+    with pytest.raises(TypeError, match="must be a subclass of Tensor"):
+        t.as_subclass(int)
+
+
+def test_handlers_find_functions_registered_before_and_after() -> None:
+    x = jitgrad.ones(2).as_subclass(Answering)
+    for call in (lambda: jitgrad.add(x, 1), lambda: x.add(1), lambda: x + 1, lambda: jitgrad.ones(2).add(x)):
+        assert call()[0] == "add"
+    assert jitgrad.Tensor.add is jitgrad.add
+    with pytest.raises(TypeError, match=r"no implementation found for 'jitgrad\.mul'"):
+        jitgrad.mul(x, x)
+
+
+def test_other_doors(mode: Mode) -> None:
+    """Properties that are tensors, leaves, custom functions, gradcheck."""
+
+    def step():
+        x = jitgrad.tensor([[1.0, 2.0]], dtype=jitgrad.float64).as_subclass(Logged).requires_grad_()
+        kinds = [type(t) for t in (x.T, x.mT, x.data, x.detach(), x.requires_grad_())]
+        assert jitgrad.autograd.gradcheck(lambda a: a.sin(), x)
+        assert x.to_sparse().is_sparse
+        leaf = jitgrad.ones(2, requires_grad=True)
+        same = Logged.__torch_function__(lambda: leaf, (Logged,))
+        (same * 2).sum().backward()
+        return kinds, leaf.grad
+
+    kinds, grad = mode.run(step)
+    assert kinds == [Logged] * 5
+    assert grad.tolist() == [2, 2]
+
+
+def test_subclasses_go_before_their_bases() -> None:
+    asked = []
+
+    class First(jitgrad.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append((cls.__name__, [t.__name__ for t in types]))
+            return NotImplemented
+
+    class Second(First):
+        pass
+
+    a, b = jitgrad.ones(1).as_subclass(First), jitgrad.ones(1).as_subclass(Second)
+    with pytest.raises(TypeError, match="no implementation found"):
+        jitgrad.add(a, b)
+    assert asked == [("Second", ["Second", "First"]), ("First", ["Second", "First"])]
+
+
+def test_a_method_of_the_subclass_is_its_own() -> None:
+    class Own(jitgrad.Tensor):
+        def sum(self):
+            return "mine"
+
+    x = jitgrad.ones(2).as_subclass(Own)
+    assert x.sum() == "mine"
+    assert type(x.mean()) is Own  # the default keeps the class
+
+
+def test_turned_off() -> None:
+    x = _logged(2)
+    CALLS.clear()
+    with overrides.DisableTorchFunctionSubclass():
+        assert type(x + 1) is jitgrad.Tensor
+        assert not overrides.has_torch_function_unary(x)
+    assert not CALLS
+    assert overrides.has_torch_function((1, x))
+    assert overrides.has_torch_function_variadic(1, x)
+    assert not overrides.has_torch_function([jitgrad.ones(1), nn.Parameter(jitgrad.ones(1))])
+    assert overrides.is_tensor_like(x)
+    assert not overrides.is_tensor_like(1)
+
+
+def test_what_can_be_overridden() -> None:
+    table = overrides.get_overridable_functions()
+    assert jitgrad.cat in table[jitgrad.functions]
+    assert jitgrad.Tensor.backward in table[jitgrad.Tensor]
+
+
+def test_nothing_is_replaced_before_there_is_a_subclass() -> None:
+    program = """
+        import types
+        import jitgrad
+        from jitgrad import nn, overrides
+        assert not overrides.override_classes
+        assert type(jitgrad.add) is type(jitgrad.Tensor.mul) is types.FunctionType
+        before = jitgrad.add
+        class Mine(jitgrad.Tensor):
+            pass
+        assert type(jitgrad.add) is not types.FunctionType
+        assert jitgrad.add == before and hash(jitgrad.add) == hash(before)
+        assert {before: 1}[jitgrad.add] == {jitgrad.add: 1}[before] == 1
+        assert jitgrad.add.__name__ == "add" and jitgrad.add.__doc__
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
+
+
+_PROGRAMS = {
+    "operators": lambda lib, x, t: [x + 1, 1 + x, t + x, x - 1, x * t, x / 2, x**2, x @ x, -x, x < t, x[0], x % 2],
+    "functions": lambda lib, x, t: [lib.add(t, x), lib.cat([t, x]), lib.sin(x), lib.where(x > t, x, t), lib.mm(x, t)],
+    "methods": lambda lib, x, t: [x.sum(), t.add(x), x.t(), x.clone(), x.max(0), x.reshape(4), x.unbind(0), x.add_(t)],
+    "layers": lambda lib, x, t: [lib.nn.functional.relu(x), lib.nn.functional.mse_loss(x, t)],
+    "values": lambda lib, x, t: [x.sum().item(), len(x), bool(x[0, 0]), float(x[0, 0]), x.dim(), x.numel()],
+    "gradients": lambda lib, x, t: lib.autograd.grad((x * 2).sum(), x),
+    "backward": lambda lib, x, t: [(x * t).sum().backward(), lib.autograd.backward((x * t).sum()), x.grad],
+}
+
+
+@pytest.mark.parametrize("name", list(_PROGRAMS))
+def test_what_torch_intercepts(name: str) -> None:
+    """The same calls in the same order, and the same results are of the subclass."""
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    seen = []
+    for lib in (jitgrad, torch):
+        calls: list[str] = []
+
+        class Noted(lib.Tensor):  # type: ignore[name-defined, misc]
+            noted = calls
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                cls.noted.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x = lib.tensor([[1.0, 2.0], [3.0, 4.0]]).as_subclass(Noted)
+        if name in ("gradients", "backward"):
+            x.requires_grad_()
+        calls.clear()
+        results = _PROGRAMS[name](lib, x, lib.tensor([[2.0, 2.0], [2.0, 2.0]]))
+        flat = [r for result in results for r in (result if isinstance(result, tuple) else (result,))]
+        named = [c for c in calls if c not in ("__get__", "__set__")]  # attributes are not intercepted here
+        seen.append((named, [isinstance(r, Noted) for r in flat]))
+    assert seen[0] == seen[1]

@@ -1,0 +1,49 @@
+"""Every row of ``rows.md`` has a test in every mode, or says why only eager execution makes sense."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from modes import MODES
+from row_collector import PREFIX
+
+_TESTS = Path(__file__).parent
+_ROWS = re.findall(r"^\|([A-E]\d+)\|", (_TESTS / "rows.md").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def covered() -> dict[str, dict[str, list[str]]]:
+    """Row -> mode -> tests, by a collection of the whole suite."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "row_collector", str(_TESTS)]
+    paths = [str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    run = subprocess.run(command, capture_output=True, text=True, env=env, cwd=_TESTS.parent, check=False)
+    lines = [line for line in run.stdout.splitlines() if line.startswith(PREFIX)]
+    assert lines, run.stdout[-2000:] + run.stderr[-2000:]
+    found: dict[str, dict[str, list[str]]] = json.loads(lines[0].removeprefix(PREFIX))
+    return found
+
+
+def test_the_table_is_whole() -> None:
+    assert len(_ROWS) == len(set(_ROWS)) == 138
+
+
+@pytest.mark.parametrize("row", _ROWS)
+def test_row_has_tests(row: str, covered: dict[str, dict[str, list[str]]]) -> None:
+    tests = covered.get(row, {})
+    assert tests, "no test is marked with this row"
+    missing = [name for name in MODES if name not in tests]
+    if "reason" in tests and missing == ["cold", "warm"]:
+        assert all(len(reason) > 20 for reason in tests["reason"]), "a reason is a sentence"
+    else:
+        assert not missing, f"no test of this row runs {' and '.join(missing)}"
+
+
+def test_marks_name_rows(covered: dict[str, dict[str, list[str]]]) -> None:
+    assert set(covered) <= set(_ROWS)
