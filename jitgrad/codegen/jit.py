@@ -103,7 +103,9 @@ class _Session:
         options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
         self._machine = make(opt=2, **options)
         self._glue_machine = make(opt=0, **options)
-        self._linker = llvm.create_lljit_compiler(make(opt=2, **options))
+        # JITLink lays a kernel's sections side by side. RuntimeDyld places each where there is a hole, and aborts the
+        # process when two of them that the small code model ties together are more than 2 GiB apart.
+        self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
         self._serial = itertools.count()
 
     def emit(self, name: str, text: str, is_glue: bool = False) -> bytes:

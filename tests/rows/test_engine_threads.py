@@ -196,6 +196,7 @@ def test_the_pool_creates_a_thread_only_when_none_is_idle() -> None:
     for task in tasks[:2]:
         pool.add_task(task)  # nobody is idle: each creates one
     assert len(pool.threads) == 2
+    _wait_until(lambda: len(names) == 2)  # or the first thread may be done before the second begins, and take both
     gate.set()
     for _ in range(2):
         done.acquire()
