@@ -30,6 +30,7 @@ __all__ = ["Group", "fuse"]
 _MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
 _MAX_SPLITS = 4
 _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
+_TAIL_WORK = 2000  # what follows a row's reduction is done row by row, in scalars, up to this many additions
 
 
 class Group:
@@ -82,6 +83,10 @@ class _Fuser:
         self.notes: list[WhyNot] = []
         self.by_shape: dict[tuple[int, ...], list[Group]] = {}
         self.totals: list[Group] = []
+        self.readers: dict[Value, list[Node]] = {}
+        for node in nodes.values():
+            for v in node.deps:
+                self.readers.setdefault(v, []).append(node)
 
     def run(self) -> tuple[list[Group], list[WhyNot]]:
         for node in self.nodes.values():
@@ -150,8 +155,25 @@ class _Fuser:
         reduced = _reduced_dims(node)
         if reduced is not None and group.reduced not in (None, reduced):
             return "reduces other dims"
+        if len(dims) < len(group.shape) and self._is_long_tail(node, group):
+            return "costs less in a loop over the rows, several at a time"
         refusal = _lower_into(group, node, dims)
         return refusal.reason if refusal else None
+
+    def _is_long_tail(self, node: Node, group: Group) -> bool:
+        """Whether ``node`` is dear arithmetic on the rows' results, and no loop over the rows' elements waits for it."""
+        rows = math.prod(node.domain)
+        if rows * _arithmetic(node, self.nodes) < _TAIL_WORK:
+            return False
+        waiting, seen = [node.value], {node.value}
+        while waiting:
+            for reader in self.readers.get(waiting.pop(), ()):
+                if reader.domain == group.shape:  # as in a softmax
+                    return False
+                if reader.domain == node.domain and reader.value not in seen:
+                    seen.add(reader.value)
+                    waiting.append(reader.value)
+        return True
 
     def _joined(self, node: Node, group: Group, before: set[Group]) -> None:
         node.group = group
@@ -176,6 +198,19 @@ class _Fuser:
         self.by_shape.setdefault(node.domain, []).append(group)
         if _is_total(node):
             self.totals.append(group)
+
+
+def _arithmetic(node: Node, stored: dict[Value, Node]) -> int:
+    """What one element of ``node`` costs, from the stored values it reads."""
+    total, waiting, seen = 0, [node.source], {node.source}
+    while waiting:
+        v = waiting.pop()
+        total += op_cost(v.op)
+        for s in v.srcs:
+            if s not in stored and s not in seen:
+                seen.add(s)
+                waiting.append(s)
+    return total
 
 
 def _reduced_dims(node: Node) -> frozenset[int] | None:

@@ -144,7 +144,8 @@ def _width(form: str, extent: int, items: Sequence[Item], target: Target) -> int
         return 1
     weight = sum(op_cost(i.op) for i in items)
     several = 1 if weight > 24 or form == "map" else 2 if weight > 12 else 4
-    return lanes * several if extent >= 2 * lanes * several else lanes
+    enough = lanes * several if form == "col" else 2 * lanes * several
+    return lanes * several if extent >= enough else lanes
 
 
 def _row_length(form: str, extents: tuple[int, ...], seqs: list[int], vec: int, width: int) -> int:

@@ -55,6 +55,22 @@ def test_layer_norm_with_statistics_is_one_kernel() -> None:
     assert Case(lower, [f32(20, 48), f32(48)]).check().launches == 1
 
 
+def test_dear_arithmetic_on_many_rows_is_a_loop_over_the_rows() -> None:
+    def lower(b: Any, x: Any, w: Any) -> Any:
+        return b.sigmoid(b.sum(b.mul(x, w), (1,)))
+
+    assert Case(lower, [f32(1024, 64), f32(64)]).check(1e-4, 1e-4).launches == 2
+    assert Case(lower, [f32(32, 64), f32(64)]).check(1e-4, 1e-4).launches == 1
+
+
+def test_what_a_row_waits_for_stays_with_the_row() -> None:
+    def lower(b: Any, x: Any) -> Any:
+        z = b.sub(x, b.reduce("max", x, (1,), True))
+        return b.sub(z, b.log(b.sum(b.exp(z), (1,), True)))
+
+    assert Case(lower, [f32(1024, 64)]).check().launches == 1
+
+
 def test_cross_entropy_and_its_gradient_are_few_kernels() -> None:
     def lower(b: Any, x: Any, t: Any) -> Any:
         z = b.sub(x, b.reduce("max", x, (1,), True))
