@@ -161,7 +161,7 @@ class _Fuser:
         return refusal.reason if refusal else None
 
     def _is_long_tail(self, node: Node, group: Group) -> bool:
-        """Whether ``node`` is dear arithmetic on the rows' results, and no loop over the rows' elements waits for it."""
+        """Whether ``node`` is dear arithmetic on rows' results, and no loop over the rows' elements waits for it."""
         rows = math.prod(node.domain)
         if rows * _arithmetic(node, self.nodes) < _TAIL_WORK:
             return False
