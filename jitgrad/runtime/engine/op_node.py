@@ -7,6 +7,7 @@ In: an operation's inputs and outputs, at the end of its forward. Out: a node.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from jitgrad.ops.table import Op, RuleContext
@@ -16,7 +17,13 @@ from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph_task import current
 from jitgrad.runtime.engine.node import Node, next_sequence_nr
 from jitgrad.runtime.engine.overwrites import Place, caught, place_now
-from jitgrad.runtime.engine.saved_names import saved_parameter, saved_parameters, saved_tensors, shows_sizes
+from jitgrad.runtime.engine.saved_names import (
+    ALL_NAMES,
+    saved_parameter,
+    saved_parameters,
+    saved_tensors,
+    shows_sizes,
+)
 from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
 from jitgrad.state import anomaly, state
 from jitgrad.tensor_base import TensorBase
@@ -167,27 +174,10 @@ class OpNode(Node):
         value = self.saved[_places(self.plan.inputs, self.plan.outputs)[key]]
         return value.unpack(self, True) if isinstance(value, SavedVariable) else value
 
-    def __getattr__(self, name: str) -> Any:
-        """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
-
-        Raises:
-            AttributeError: an operation of this kind has no such thing.
-            RuntimeError: as ``saved_tensor``.
-        """
-        op, is_raw = self.op, name.startswith("_raw_saved_")
-        key = saved_tensors(op).get(name.removeprefix("_raw"))
-        if key is not None:
-            return self._raw_saved(key) if is_raw else self._saved_or_none(key)
-        if not is_raw:
-            if saved_parameters(op).get(name, len(self.context.params)) < len(self.context.params):
-                return saved_parameter(op, name, self.context.params)
-            if name == "_saved_self_sym_sizes" and shows_sizes(op) and self.context.avals[0] is not None:
-                return self.context.avals[0].shape
-        raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
-
     def __dir__(self) -> list[str]:
         tensors = list(saved_tensors(self.op))
-        return [*super().__dir__(), *tensors, *[f"_raw{x}" for x in tensors], *saved_parameters(self.op)]
+        general = [name for name in super().__dir__() if name not in ALL_NAMES]
+        return [*general, *tensors, *[f"_raw{x}" for x in tensors], *saved_parameters(self.op)]
 
     def _saved_or_none(self, key: int | str) -> Any:
         """A saved value; None if no gradient that this node computes needs it."""
@@ -203,6 +193,30 @@ class OpNode(Node):
         # a node that saved nothing can run again: so does PyTorch's
         if self.saved:
             self.saved = None
+
+
+def _look(node: OpNode, name: str) -> Any:
+    """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
+
+    Raises:
+        AttributeError: an operation of this kind has no such thing.
+        RuntimeError: as ``saved_tensor``.
+    """
+    op, is_raw = node.op, name.startswith("_raw_saved_")
+    key = saved_tensors(op).get(name.removeprefix("_raw"))
+    if key is not None:
+        return node._raw_saved(key) if is_raw else node._saved_or_none(key)
+    if not is_raw:
+        if saved_parameters(op).get(name, len(node.context.params)) < len(node.context.params):
+            return saved_parameter(op, name, node.context.params)
+        if name == "_saved_self_sym_sizes" and shows_sizes(op) and node.context.avals[0] is not None:
+            return node.context.avals[0].shape
+    raise AttributeError(f"'{node.name()}' object has no attribute '{name}'")
+
+
+for _name in ALL_NAMES:
+    # one property for each name that any operation has: a ``__getattr__`` would make every other look six times slower
+    setattr(OpNode, _name, property(functools.partial(_look, name=_name)))
 
 
 _new_edge = tuple.__new__

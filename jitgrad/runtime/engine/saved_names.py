@@ -15,7 +15,7 @@ from typing import Any
 
 from jitgrad.ops.table import Op
 
-__all__ = ["saved_parameter", "saved_parameters", "saved_tensors", "shows_sizes"]
+__all__ = ["ALL_NAMES", "saved_parameter", "saved_parameters", "saved_tensors", "shows_sizes"]
 
 _TENSORS: dict[str, dict[int | str, str]] = {
     "addcdiv": {1: "tensor1", 2: "tensor2", 3: "value"},
@@ -35,7 +35,7 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "index_fill": {1: "index"},
     "index_select": {1: "index"},
     "lerp": {1: "end", 2: "weight"},
-    "linear": {0: "mat1", 1: "weight"},
+    "linear": {1: "mat1", 2: "weight"},
     "linear_nobias": {1: "weight"},
     "masked_fill": {1: "mask"},
     "masked_scatter": {1: "mask"},
@@ -73,6 +73,14 @@ _SHOW_SIZES = frozenset(
     "amax amin embedding expand gather index_select max_dim mean mean_dim min_dim repeat select slice split "
     "split_with_sizes squeeze sum sum_dim unfold view".split()
 )
+
+_SIZES = "_saved_self_sym_sizes"
+_OF_TENSORS = [f"saved_{name}" for names in (_USUAL, *_TENSORS.values()) for name in names.values()]
+ALL_NAMES = frozenset(
+    [_SIZES, *[f"_{x}" for x in _OF_TENSORS], *[f"_raw_{x}" for x in _OF_TENSORS]]
+    + [f"_saved_{name}" for name in _PARAMETERS.values()]
+)
+"""Every name that the node of some operation has."""
 
 
 @functools.cache
