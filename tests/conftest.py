@@ -19,6 +19,7 @@ _CACHE_DIR = tempfile.mkdtemp(prefix="jitgrad-tests-")
 os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 
 from modes import MODES, Mode  # noqa: E402
+from threads import wait_for_devices  # noqa: E402
 
 
 @pytest.fixture(params=list(MODES))
@@ -37,6 +38,13 @@ def rng() -> np.random.Generator:
 def _remove_cache() -> Iterator[None]:
     yield
     shutil.rmtree(_CACHE_DIR, ignore_errors=True)
+
+
+@pytest.fixture
+def idle_devices() -> Iterator[None]:
+    """A test of devices leaves them idle, whatever it did."""
+    yield
+    wait_for_devices()
 
 
 class _Collect(logging.Handler):

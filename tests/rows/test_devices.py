@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from modes import Mode
+from threads import Gate
 
 import jitgrad
 from jitgrad import vcpu
@@ -17,14 +17,9 @@ from jitgrad.devices import CPU, Device
 from jitgrad.runtime.engine.graph_task import current
 from jitgrad.runtime.engine.input_buffer import InputBuffer
 
+pytestmark = pytest.mark.usefixtures("idle_devices")
+
 V0, V1 = Device("vcpu:0"), Device("vcpu:1")
-
-
-@pytest.fixture(autouse=True)
-def _idle_devices() -> Iterator[None]:
-    yield
-    for index in range(vcpu.device_count()):
-        vcpu.synchronize(index)
 
 
 @dataclass
@@ -63,28 +58,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     monkeypatch.setattr(vcpu.Stream, "wait_event", logged_wait)
     monkeypatch.setattr(vcpu.Stream, "launch", logged_launch)
     return found
-
-
-class Gate:
-    """Holds a stream until it is opened: what waits for the stream must wait, and nothing else."""
-
-    def __init__(self, stream: vcpu.Stream) -> None:
-        self._open = threading.Event()
-        stream._queue.submit(lambda: self._open.wait(60) and None)
-
-    def __enter__(self) -> Gate:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.set()
-
-
-def _ends_soon(stream: vcpu.Stream, seconds: float = 20.0) -> bool:
-    """Whether a stream gets done with its work."""
-    deadline = time.monotonic() + seconds
-    while not stream.query() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return stream.query()
 
 
 def _add_twice(device, producer, consumer, log):
@@ -284,7 +257,8 @@ class Counter(threading.Thread):
 @pytest.mark.row("C12")
 @pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
 def test_python_goes_on_during_a_long_kernel(mode: Mode, device: str) -> None:
-    """One product of a third of a second or so: whoever held the GIL for it would stop the counter for as long."""
+    """One product of a third of a second or so: whoever held the GIL for it would stop the counter for as long, every
+    time. A busy machine may stop it, too, but not every time."""
     n = 2000
     x = jitgrad.ones(n, n, device=device)
 
@@ -296,14 +270,18 @@ def test_python_goes_on_during_a_long_kernel(mode: Mode, device: str) -> None:
     function = mode.wrap(step)
     for _ in range(0 if mode.name == "eager" else 2 if mode.name == "warm" else 1):
         function()
-    with Counter() as counter:
-        before = counter.count
-        counter.longest = 0.0
-        corner, seconds = function()
-        ticks, longest = counter.count - before, counter.longest
-    assert corner == n
-    assert ticks > 1000
-    assert longest < seconds / 2, f"the counter stood still for {longest:.3f} s of {seconds:.3f} s"
+    tries = []
+    for _ in range(20):
+        with Counter() as counter:
+            before = counter.count
+            counter.longest = 0.0
+            corner, seconds = function()
+            ticks, longest = counter.count - before, counter.longest
+        assert corner == n
+        if ticks > 1000 and longest < seconds / 2:
+            return
+        tries.append(f"the counter stood still for {longest:.3f} s of {seconds:.3f} s, and came to {ticks}")
+    raise AssertionError(tries)
 
 
 @pytest.mark.row("C17")

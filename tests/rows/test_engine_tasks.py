@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from modes import Mode
+from threads import LONGEST_WAIT_S, run_threads, wait_until
 
 import jitgrad
 from jitgrad import vcpu
@@ -27,12 +27,7 @@ from jitgrad.runtime.engine.node import GraphRoot
 from jitgrad.runtime.engine.ready_queue import ReadyQueue
 from jitgrad.runtime.stream import current_stream
 
-
-@pytest.fixture(autouse=True)
-def _idle_devices() -> Iterator[None]:
-    yield
-    for index in range(vcpu.device_count()):
-        vcpu.synchronize(index)
+pytestmark = pytest.mark.usefixtures("idle_devices")
 
 
 def _leaf(*values: float, device: Any = None) -> Any:
@@ -195,20 +190,14 @@ def test_two_calls_at_once_share_no_state(mode: Mode) -> None:
         tasks: list[GraphTask] = []
 
         def look(grad: Any) -> None:
-            meet.wait(30)
+            meet.wait(LONGEST_WAIT_S)
             tasks.append(current_graph_task())
 
         y.register_hook(look)
         (y.sin() * y).sum().backward()
         return tasks[0], x.grad.tolist()
 
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(mode.run(step, is_steady=False))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    (a, grad_a), (b, grad_b) = found
+    (a, grad_a), (b, grad_b) = run_threads(lambda i: mode.run(step, is_steady=False), 2)
     assert a is not b
     assert a.id != b.id
     assert a.dependencies is not b.dependencies
@@ -300,7 +289,7 @@ def test_whoever_waits_for_the_result_gets_it(mode: Mode) -> None:
             jitgrad.autograd.grad(y.sum(), x)
         except LookupError as error:
             got.append(str(error))
-        waiters[0].join(30)
+        waiters[0].join(LONGEST_WAIT_S)
         return [item if isinstance(item, str) else [g.tolist() for g in item] for item in got]
 
     assert mode.run(lambda: step(True)) == ["no result", "no result"]
@@ -364,19 +353,19 @@ def test_two_finishers_post_process_once_before_the_result_is_there() -> None:
     def callback() -> None:
         calls.append(task.future_result.completed())
         inside.set()
-        assert go_on.wait(30)
+        assert go_on.wait(LONGEST_WAIT_S)
 
     task.final_callbacks.append(callback)
     threads = [threading.Thread(target=task.mark_as_completed_and_run_post_processing) for _ in range(2)]
     threads[0].start()
-    assert inside.wait(30)
+    assert inside.wait(LONGEST_WAIT_S)
     threads[1].start()
     threads[1].join(0.05)
     assert threads[1].is_alive()  # it waits for the first, so that the result is there when it returns
     assert not task.future_result.completed()
     go_on.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(LONGEST_WAIT_S)
     assert calls == [False]
     assert task.future_result.value() == [7]
 
@@ -443,15 +432,11 @@ def test_hooks_come_before_the_sum_and_the_sum_is_in_place(mode: Mode) -> None:
 def test_threads_accumulate_into_one_leaf(mode: Mode, device: str) -> None:
     x = _leaf(0.0, device=device)
 
-    def work() -> None:
+    def work(i: int) -> None:
         for _ in range(20):
             (x * 1).sum().backward()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_threads(work, 4)
     assert x.grad.tolist() == [80.0]
 
     def step(leaf: Any) -> Any:
@@ -491,16 +476,14 @@ def test_the_first_error_of_two_devices_wins(mode: Mode) -> None:
         x = _leaf(1.0)
         a, b = x.to("vcpu:0") * 2, x.to("vcpu:1") * 3
         both_run = threading.Barrier(2)
-        a_raised = threading.Event()
 
         def fail_first(grad: Any) -> None:
-            both_run.wait(30)
-            threading.Timer(0.05, a_raised.set).start()
+            both_run.wait(LONGEST_WAIT_S)
             raise KeyError("first")
 
         def fail_second(grad: Any) -> None:
-            both_run.wait(30)
-            assert a_raised.wait(30)
+            both_run.wait(LONGEST_WAIT_S)
+            wait_until(lambda: current_graph_task().has_error)
             raise ValueError("second")
 
         handles = [a.register_hook(fail_first), b.register_hook(fail_second)]

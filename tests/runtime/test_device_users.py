@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,9 @@ from jitgrad.devices import CPU, META, Device
 from jitgrad.nn import functional as F
 from jitgrad.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.usefixtures("idle_devices")
+
 V0, V1 = Device("vcpu:0"), Device("vcpu:1")
-
-
-@pytest.fixture(autouse=True)
-def _idle_devices() -> Iterator[None]:
-    yield
-    for index in range(vcpu.device_count()):
-        vcpu.synchronize(index)
 
 
 # --- modules, optimizers, bits ---

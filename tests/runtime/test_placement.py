@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,9 @@ from jitgrad import vcpu
 from jitgrad.devices import CPU, META, Device
 from jitgrad.nn import functional as F
 
+pytestmark = pytest.mark.usefixtures("idle_devices")
+
 V0, V1 = Device("vcpu:0"), Device("vcpu:1")
-
-
-@pytest.fixture(autouse=True)
-def _idle_devices() -> Iterator[None]:
-    yield
-    for index in range(vcpu.device_count()):
-        vcpu.synchronize(index)
 
 
 # --- names ---

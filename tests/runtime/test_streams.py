@@ -9,11 +9,11 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from modes import Mode
+from threads import Gate, run_threads, wait_until
 
 import jitgrad
 from jitgrad import vcpu
@@ -21,32 +21,9 @@ from jitgrad.devices import Device
 from jitgrad.errors import DeviceError
 from jitgrad.runtime import device_queue
 
+pytestmark = pytest.mark.usefixtures("idle_devices")
+
 V0 = Device("vcpu:0")
-
-
-@pytest.fixture(autouse=True)
-def _idle_devices() -> Iterator[None]:
-    yield
-    for index in range(vcpu.device_count()):
-        vcpu.synchronize(index)
-
-
-class Gate:
-    """Holds a stream until it is opened."""
-
-    def __init__(self, stream: vcpu.Stream | None = None) -> None:
-        self._open = threading.Event()
-        self.stream = vcpu.current_stream(0) if stream is None else stream
-        self.stream._queue.submit(lambda: self._open.wait(60) and None)
-
-    def open(self) -> None:
-        self._open.set()
-
-    def __enter__(self) -> Gate:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.set()
 
 
 def test_python_goes_on_while_a_stream_works(mode: Mode) -> None:
@@ -229,8 +206,7 @@ def test_every_synchronization_clears_the_error(how: str) -> None:
 def test_a_poisoned_stream_takes_no_work() -> None:
     x = jitgrad.ones(4, device="vcpu:0")
     _bad_index(x)
-    while not vcpu.current_stream(0).query():
-        time.sleep(0.001)
+    wait_until(lambda: vcpu.current_stream(0).query())
     with pytest.raises(DeviceError, match="device vcpu:0: an earlier error was not synchronized") as info:
         x * 2
     assert isinstance(info.value.__cause__, IndexError)
@@ -318,10 +294,7 @@ def test_done_work_lets_its_memory_go() -> None:
     vcpu.synchronize(0)
     del x, y
     gc.collect()
-    deadline = time.monotonic() + 10
-    while storage() is not None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert storage() is None
+    wait_until(lambda: storage() is None)
 
 
 def test_a_dropped_stream_ends_its_work_and_its_thread() -> None:
@@ -335,10 +308,7 @@ def test_a_dropped_stream_ends_its_work_and_its_thread() -> None:
         del stream
         assert queue.is_retired and not queue.record().query()
     assert x.tolist() == [2.0, 2.0]
-    deadline = time.monotonic() + 10
-    while queue._worker is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert queue._worker is None
+    wait_until(lambda: queue._worker is None)
 
 
 def test_python_does_not_run_away_from_a_stream() -> None:
@@ -364,18 +334,11 @@ def test_a_forked_child_has_devices_of_its_own() -> None:
 
 
 def test_many_threads_use_one_device() -> None:
-    results: list[Any] = []
-
-    def work(k: int) -> None:
+    def work(k: int) -> Any:
         x = jitgrad.full((50,), float(k), device="vcpu:0", requires_grad=True)
         for _ in range(20):
             y = (x * x).sum()
         y.backward()
-        results.append((k, y.item(), x.grad[0].item()))
+        return y.item(), x.grad[0].item()
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert sorted(results) == [(k, 50.0 * k * k, 2.0 * k) for k in range(6)]
+    assert run_threads(work, 6) == [(50.0 * k * k, 2.0 * k) for k in range(6)]
