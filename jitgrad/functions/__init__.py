@@ -23,6 +23,7 @@ from jitgrad.functions import (
     scattering,
     views,
 )
+from jitgrad.functions._parse import parsed
 from jitgrad.functions.activation import *  # noqa: F403
 from jitgrad.functions.creation import *  # noqa: F403
 from jitgrad.functions.einstein import *  # noqa: F403
@@ -39,6 +40,7 @@ from jitgrad.functions.reduction import *  # noqa: F403
 from jitgrad.functions.replacing import REPLACING_METHODS
 from jitgrad.functions.scattering import *  # noqa: F403
 from jitgrad.functions.scattering import INPLACE_SCATTERING
+from jitgrad.functions.signatures import SIGNATURES
 from jitgrad.functions.views import *  # noqa: F403
 
 _MODULES = (
@@ -94,7 +96,6 @@ _WRITING: tuple[Any, ...] = (*INPLACE_INDEXING, *INPLACE_SCATTERING)
 INPLACE_METHODS.update({function.__name__: function for function in _WRITING})
 INPLACE_METHODS.update(INPLACE_VIEWS)
 METHODS.update(REPLACING_METHODS)
-METHODS["where"] = pointwise.where_method
 METHODS["bool"] = devices.to_bool
 METHODS.update((name, property(getattr(devices, name))) for name in ("is_cpu", "is_meta", "is_vcpu"))
 METHODS["new_tensor"] = creation.new_tensor_method
@@ -128,4 +129,21 @@ PUBLIC: dict[str, Callable[..., Any]] = {
     for name in module.__all__
     if name not in _HIDDEN and callable(getattr(module, name))
 }
+
+
+def _wrap() -> None:
+    """Put the functions that check their arguments in the place of the bare ones; other names of one stay one."""
+    made: dict[Any, Any] = {}
+    for table in (PUBLIC, METHODS, INPLACE_METHODS):
+        for name, function in table.items():
+            text = SIGNATURES.get(name)
+            if text is not None and not isinstance(function, property):
+                if (function, text) not in made:
+                    made[function, text] = parsed(function, text)
+                table[name] = made[function, text]
+
+
+_wrap()
+METHODS["where"] = parsed(pointwise.where_method, "Tensor self, Tensor condition, Tensor|Scalar other")
+globals().update(PUBLIC)
 __all__ = ["INPLACE_METHODS", "METHODS", "PUBLIC", *PUBLIC]

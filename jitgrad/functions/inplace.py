@@ -21,69 +21,38 @@ __all__ = ["INPLACE_METHODS"]
 
 _COPY = OPS["copy"]
 
-# operations whose in-place form takes the same positional arguments, all of them inputs
-_PLAIN = [
-    "abs",
-    "acos",
-    "asin",
-    "atan",
-    "ceil",
-    "cos",
-    "cosh",
-    "exp",
-    "exp2",
-    "expm1",
-    "erf",
-    "floor",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "neg",
-    "reciprocal",
-    "relu",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-    "bitwise_not",
-    "logical_not",
-    "mul",
-    "remainder",
-    "fmod",
-    "floor_divide",
-    "atan2",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "clamp_min",
-    "clamp_max",
-    "lerp",
-]
+# operations whose in-place form takes the same arguments, all of them inputs
+_UNARY = (
+    "abs acos asin atan ceil cos cosh exp exp2 expm1 erf floor log log10 log1p log2 neg reciprocal relu rsqrt sigmoid "
+    "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
+).split()
+_BINARY = (
+    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor eq ne "
+    "lt le gt ge"
+).split()
 
 
-def _plain(name: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[..., Any]:
     op = OPS[name]
 
-    def method(self: Any, *args: Any) -> Any:
-        apply_inplace(op, (self,), self, *args)
+    def method(self: Any) -> Any:
+        apply_inplace(op, (self,), self)
         return self
 
+    return _named(method, name)
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    op = OPS[name]
+
+    def method(self: Any, other: Any) -> Any:
+        apply_inplace(op, (self,), self, other)
+        return self
+
+    return _named(method, name)
+
+
+def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     method.__name__ = method.__qualname__ = name + "_"
     method.__doc__ = f"In-place ``{name}``."
     return method
@@ -117,6 +86,26 @@ def pow_(self: Any, exponent: Any) -> Any:
 def square_(self: Any) -> Any:
     """``self **= 2``."""
     return _write(OPS["pow_scalar"], self, 2)
+
+
+def clamp_min_(self: Any, min: Any) -> Any:
+    """In-place ``clamp_min``."""
+    return _write(OPS["clamp_min"], self, min)
+
+
+def clamp_max_(self: Any, max: Any) -> Any:
+    """In-place ``clamp_max``."""
+    return _write(OPS["clamp_max"], self, max)
+
+
+def lerp_(self: Any, end: Any, weight: Any) -> Any:
+    """In-place ``lerp``."""
+    return _write(OPS["lerp"], self, end, weight)
+
+
+def round_(self: Any, *, decimals: int = 0) -> Any:
+    """In-place ``round``."""
+    return _write(OPS["round_decimals"], self, decimals) if decimals else _write(OPS["round"], self)
 
 
 def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
@@ -188,6 +177,10 @@ _SPECIAL = (
     pow_,
     square_,
     clamp_,
+    clamp_min_,
+    clamp_max_,
+    lerp_,
+    round_,
     addcmul_,
     addcdiv_,
     copy_,
@@ -196,7 +189,8 @@ _SPECIAL = (
 )
 
 INPLACE_METHODS: dict[str, Callable[..., Any]] = {
-    **{name + "_": _plain(name) for name in _PLAIN},
+    **{name + "_": _unary(name) for name in _UNARY},
+    **{name + "_": _binary(name) for name in _BINARY},
     **{function.__name__: function for function in _SPECIAL},
 }
 INPLACE_METHODS["clip_"] = clamp_

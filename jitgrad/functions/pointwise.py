@@ -208,8 +208,7 @@ def round(input: Any, *, decimals: int = 0) -> Any:
     """The nearest integer, halves to even."""
     if decimals == 0:
         return apply(_ROUND, input)
-    scale = 10.0**decimals
-    return apply(_ROUND, input * scale) / scale
+    return apply(OPS["round_decimals"], input, decimals)
 
 
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:

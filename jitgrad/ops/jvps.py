@@ -195,7 +195,7 @@ def _addmm(use: Use) -> tuple[Any, ...]:
 
 
 def _linear_layer(use: Use) -> tuple[Any, ...]:
-    (x, weight, _), (tx, tw, tb) = use.inputs, use.tangents
+    (_, x, weight), (tb, tx, tw) = use.inputs, use.tangents
     total = None
     if tx is not None:
         total = call("linear_nobias", tx, weight)
@@ -236,9 +236,9 @@ def _as_strided(use: Use) -> tuple[Any, ...]:
 
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
-floor ceil trunc round sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh gelu silu
-softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc remainder
-fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp copy masked_fill
+floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
+gelu silu softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc
+remainder fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp copy masked_fill
 pow_scalar pow zero _softmax
 """
 _LINEAR = """

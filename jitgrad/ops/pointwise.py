@@ -16,7 +16,7 @@ import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import float_dtype, np_operand, operand
+from jitgrad.ops.shapes import float_dtype, np_operand, operand, torch_dtype_name
 from jitgrad.ops.special import np_erf, np_sigmoid
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -129,6 +129,32 @@ _define_same_dtype("floor", np.floor, zero_grad)
 _define_same_dtype("ceil", np.ceil, zero_grad)
 _define_same_dtype("trunc", np.trunc, zero_grad)
 _define_same_dtype("round", np.rint, zero_grad)
+
+
+def _decimals_aval(x: Aval, decimals: int) -> Aval:
+    if x.dtype.category != 2:
+        raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
+    return x
+
+
+def _np_round_decimals(x: Any, decimals: int) -> Any:
+    scale = x.dtype.type(10.0 ** abs(decimals))
+    return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
+
+
+def _lower_round_decimals(b: Any, x: Any, decimals: int) -> Any:
+    scale = b.const(10.0 ** abs(decimals), x.dtype)
+    return b.div(b.round(b.mul(x, scale)), scale) if decimals > 0 else b.mul(b.round(b.div(x, scale)), scale)
+
+
+define(
+    "round_decimals",
+    aval=_decimals_aval,
+    numpy=_np_round_decimals,
+    lower=_lower_round_decimals,
+    vjps=[Vjp(zero_grad)],
+    node_name="RoundBackward1",
+)
 
 
 def _np_sign(x: Any) -> Any:

@@ -203,8 +203,9 @@ def _dot(use: BatchUse) -> Any:
 
 
 def _linear(use: BatchUse) -> Any:
-    out = matmul(use.values[0], use.values[1].transpose(-1, -2))
-    return out if len(use.values) == 2 else out + use.aligned(2, 2)
+    x, weight = use.values[-2:]
+    out = matmul(x, weight.transpose(-1, -2))
+    return out if len(use.values) == 2 else out + use.aligned(0, 2)
 
 
 def _addmm(use: BatchUse) -> Any:
@@ -305,9 +306,9 @@ def _layer_norm(use: BatchUse) -> Any:
 
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
-floor ceil trunc round sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh gelu silu
-softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc remainder
-fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
+floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
+gelu silu softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc
+remainder fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
 isinf isfinite clone zero _to_copy zeros_like ones_like alias detach
 """

@@ -119,6 +119,7 @@ def _binary() -> dict[str, list[Sample]]:
 
 def _selection() -> dict[str, list[Sample]]:
     return {
+        "round_decimals": [Sample((f(3, 4),), (d,), lambda t, x, d=d: t.round(x, decimals=d)) for d in (1, 2, -1)],
         "add_scaled": [Sample((f(3, 4), f(4), -0.3), (), lambda t, x, y, a: t.add(x, y, alpha=a))],
         "sub_scaled": [Sample((f(3, 4), f(4), -0.3), (), lambda t, x, y, a: t.sub(x, y, alpha=a))],
         "clamp": [Sample((f(3, 4), -0.5, 0.7), (), lambda t, x, a, b: t.clamp(x, a, b))],
@@ -288,7 +289,7 @@ def _joining() -> dict[str, list[Sample]]:
 
 
 def _products() -> dict[str, list[Sample]]:
-    linear = lambda t, *args: t.nn.functional.linear(*args)  # noqa: E731
+    F = lambda t: t.nn.functional  # noqa: E731
     return {
         "mm": [
             Sample((f(3, 4), f(4, 5)), (), lambda t, x, y: x.mm(y)),
@@ -301,8 +302,8 @@ def _products() -> dict[str, list[Sample]]:
             Sample((f(5), f(3, 4), f(4, 5)), (0.5, 2), lambda t, b, x, y: t.addmm(b, x, y, beta=0.5, alpha=2)),
             Sample((f(3, 5), f(3, 4), f(4, 5)), (1, 1), lambda t, b, x, y: t.addmm(b, x, y)),
         ],
-        "linear": [Sample((f(3, 4), f(5, 4), f(5)), (), linear)],
-        "linear_nobias": [Sample((f(3, 4), f(5, 4)), (), linear)],
+        "linear": [Sample((f(5), f(3, 4), f(5, 4)), (), lambda t, b, x, w: F(t).linear(x, w, b))],
+        "linear_nobias": [Sample((f(3, 4), f(5, 4)), (), lambda t, x, w: F(t).linear(x, w))],
     }
 
 

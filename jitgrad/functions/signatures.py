@@ -1,0 +1,131 @@
+"""What the public functions accept: PyTorch's signatures, in its notation.
+
+Owns: ``SIGNATURES``: per function, its overloads (`` | `` between them). ``*size`` may also be several ints.
+Must not know: what the functions do. How calls are matched is in ``_parse``; Note [Argument parsing].
+
+The first parameter of a method is the tensor itself. A function that is missing here takes tensors only.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FUNCTIONAL", "SIGNATURES"]
+
+
+def _rows(table: dict[str, str]) -> dict[str, str]:
+    """One entry per name; a row of the table holds the names of all functions with one signature."""
+    return {name: text for names, text in table.items() for name in names.split()}
+
+
+_MAKING = "dtype? dtype=None, any device=None, bool requires_grad=False"
+
+SIGNATURES: dict[str, str] = _rows(
+    {
+        "mul eq ne lt le gt ge remainder fmod floor_divide bitwise_and bitwise_or bitwise_xor multiply greater "
+        "greater_equal less less_equal not_equal mul_ eq_ ne_ lt_ le_ gt_ ge_ remainder_ fmod_ floor_divide_ "
+        "bitwise_and_ bitwise_or_ bitwise_xor_": "Tensor|Scalar input, Tensor|Scalar other",
+        "atan2 logaddexp logical_and logical_or logical_xor maximum minimum arctan2 atan2_ logical_and_ logical_or_ "
+        "logical_xor_ equal expand_as view_as reshape_as type_as": "Tensor input, Tensor other",
+        "add sub subtract add_ sub_": "Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1",
+        "rsub": "Tensor input, Tensor|Scalar other, *, Scalar alpha=1 | Tensor input, Scalar other, Scalar alpha=1",
+        "div divide true_divide div_": "Tensor|Scalar input, Tensor|Scalar other | Tensor|Scalar input, "
+        "Tensor|Scalar other, *, str? rounding_mode",
+        "pow": "Tensor input, Tensor|Scalar exponent | Scalar input, Tensor exponent",
+        "pow_": "Tensor input, Tensor|Scalar exponent",
+        "clamp clip clamp_ clip_": "Tensor input, Tensor? min=None, Tensor? max=None | Tensor input, "
+        "Scalar? min=None, Scalar? max=None",
+        "clamp_min clamp_min_": "Tensor input, Tensor|Scalar min",
+        "clamp_max clamp_max_": "Tensor input, Tensor|Scalar max",
+        "lerp lerp_": "Tensor input, Tensor end, Tensor|Scalar weight",
+        "addcmul addcdiv addcmul_ addcdiv_": "Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1",
+        "round round_": "Tensor input | Tensor input, *, int decimals",
+        "isclose allclose": "Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False",
+        "sum mean": "Tensor input, *, dtype? dtype=None | Tensor input, int[1]? dim, bool keepdim=False, *, "
+        "dtype? dtype=None",
+        "prod": "Tensor input, *, dtype? dtype=None | Tensor input, int dim, bool keepdim=False, *, dtype? dtype=None",
+        "amax amin": "Tensor input, int[1] dim=(), bool keepdim=False",
+        "var std": "Tensor input, int[1]? dim, bool unbiased, bool keepdim=False | Tensor input, int[1]? dim=None, *, "
+        "Scalar? correction=None, bool keepdim=False | Tensor input, bool unbiased | Tensor input, int[1]? dim, "
+        "bool unbiased=True, bool keepdim=False",
+        "max min": "Tensor input | Tensor input, int dim, bool keepdim=False | Tensor input, Tensor other",
+        "argmax argmin": "Tensor input, int? dim=None, bool keepdim=False",
+        "any all": "Tensor input | Tensor input, int[1]? dim=None, bool keepdim=False",
+        "count_nonzero": "Tensor input, int? dim=None | Tensor input, int[1] dim",
+        "cumsum": "Tensor input, int dim, *, dtype? dtype=None",
+        "logsumexp": "Tensor input, int[1] dim, bool keepdim=False",
+        "softmax log_softmax": "Tensor input, int dim, dtype? dtype=None",
+        "flatten": "Tensor input, int start_dim=0, int end_dim=-1",
+        "reshape": "Tensor input, int[] *shape",
+        "view": "Tensor input, int[] *size",
+        "expand": "Tensor input, int[] *size",
+        "permute": "Tensor input, int[] *dims",
+        "flip": "Tensor input, int[1] *dims",
+        "repeat": "Tensor input, int[] *repeats",
+        "tile": "Tensor input, int[] *dims",
+        "resize_": "Tensor input, int[] *size",
+        "broadcast_to": "Tensor input, int[] size",
+        "transpose swapdims transpose_ swapdims_": "Tensor input, int dim0, int dim1",
+        "swapaxes swapaxes_": "Tensor input, int axis0, int axis1",
+        "movedim moveaxis": "Tensor input, int source, int destination | Tensor input, int[] source, "
+        "int[] destination",
+        "squeeze squeeze_": "Tensor input | Tensor input, int[1] dim",
+        "unsqueeze unsqueeze_": "Tensor input, int dim",
+        "unbind": "Tensor input, int dim=0",
+        "select": "Tensor input, int dim, int index",
+        "narrow": "Tensor input, int dim, int start, int length",
+        "chunk unsafe_chunk": "Tensor input, int chunks, int dim=0",
+        "unsafe_split": "Tensor input, int split_size, int dim=0",
+        "tensor_split": "Tensor input, Tensor tensor_indices_or_sections, int dim=0 | Tensor input, int sections, "
+        "int dim=0 | Tensor input, int[] indices, int dim=0",
+        "diagonal": "Tensor input, int offset=0, int dim1=0, int dim2=1",
+        "diagonal_scatter": "Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1",
+        "select_scatter": "Tensor input, Tensor src, int dim, int index",
+        "slice_scatter": "Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1",
+        "as_strided": "Tensor input, int[] size, int[] stride, int? storage_offset=None",
+        "as_strided_scatter": "Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None",
+        "unfold": "Tensor input, int dimension, int size, int step",
+        "roll": "Tensor input, int[1] shifts, int[1] dims=()",
+        "repeat_interleave": "Tensor input, Tensor repeats, int? dim=None | Tensor input, int repeats, int? dim=None",
+        "matmul": "Tensor input, Tensor other",
+        "mm bmm": "Tensor input, Tensor mat2",
+        "mv": "Tensor input, Tensor vec",
+        "dot": "Tensor input, Tensor tensor",
+        "outer": "Tensor input, Tensor vec2",
+        "addmm": "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1",
+        "index_select": "Tensor input, int dim, Tensor index",
+        "gather": "Tensor input, int dim, Tensor index",
+        "take_along_dim": "Tensor input, Tensor indices, int? dim=None",
+        "scatter_add scatter_add_": "Tensor input, int dim, Tensor index, Tensor src",
+        "index_add index_add_": "Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1",
+        "index_copy index_copy_": "Tensor input, int dim, Tensor index, Tensor source",
+        "index_fill index_fill_": "Tensor input, int dim, Tensor index, Tensor|Scalar value",
+        "index_put index_put_": "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False",
+        "masked_fill masked_fill_": "Tensor input, Tensor mask, Tensor|Scalar value",
+        "masked_select": "Tensor input, Tensor mask",
+        "masked_scatter masked_scatter_": "Tensor input, Tensor mask, Tensor source",
+        "tril triu tril_ triu_": "Tensor input, int diagonal=0",
+        "scatter scatter_": "Tensor input, int dim, Tensor index, Tensor src | Tensor input, int dim, Tensor index, "
+        "Tensor src, *, str reduce | Tensor input, int dim, Tensor index, Scalar value | Tensor input, int dim, "
+        "Tensor index, Scalar value, *, str reduce",
+        "put put_": "Tensor input, Tensor index, Tensor source, bool accumulate=False",
+        "take": "Tensor input, Tensor index",
+        "scatter_reduce scatter_reduce_": "Tensor input, int dim, Tensor index, Tensor src, str reduce, *, "
+        "bool include_self=True",
+        "copy_": "Tensor input, Tensor|Scalar src, bool non_blocking=False | Tensor input, Tensor|Scalar other, "
+        "bool non_blocking=False",
+        "fill_": "Tensor input, Tensor|Scalar value",
+        "cat concat concatenate stack": "Tensor[] tensors, int dim=0",
+        "hstack vstack": "Tensor[] tensors",
+        "full": f"int[] size, Scalar fill_value, *, {_MAKING}",
+        "zeros ones empty": f"int[] *size, *, {_MAKING}",
+        "new_zeros new_ones new_empty": f"Tensor input, int[] *size, *, {_MAKING}",
+        "new_full": f"Tensor input, int[] size, Scalar fill_value, *, {_MAKING}",
+        "zeros_like ones_like empty_like": f"Tensor input, *, {_MAKING}",
+        "full_like": f"Tensor input, Scalar fill_value, *, {_MAKING}",
+        "arange": f"Scalar end, *, {_MAKING} | Scalar start, Scalar end, Scalar step=1, *, {_MAKING}",
+        "eye": f"int n, *, {_MAKING} | int n, int m, *, {_MAKING}",
+        "linspace": f"Tensor|Scalar start, Tensor|Scalar end, int steps, *, {_MAKING}",
+        "where": "Tensor condition | Tensor condition, Tensor|Scalar input, Tensor|Scalar other",
+    }
+)
+
+FUNCTIONAL: dict[str, str] = {}
