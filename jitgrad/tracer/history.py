@@ -24,6 +24,7 @@ __all__ = [
     "LookEvent",
     "OpEvent",
     "OutsideEvent",
+    "PauseEvent",
     "ReleaseEvent",
     "UpdateEvent",
 ]
@@ -59,6 +60,8 @@ class OpEvent:
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
         is_alias: another name for the value in an input's storage: it is there when the segment has ended.
+        demands: what is asked of operands' values at every call, see Note [Early checks].
+        passed: per demand: the operand's (storage, version) that last met it.
     """
 
     instr: Instr
@@ -71,6 +74,10 @@ class OpEvent:
     ends_segment: bool = False
     is_alias: bool = False
     unnoticed: tuple[tuple[int, int], ...] = ()
+    demands: tuple[Any, ...] = ()
+    passed: list[Any] | None = None
+
+    is_pause = False
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
@@ -82,6 +89,18 @@ class OpEvent:
         history.leaves.update(self.leaf_rebinds)
         for vid, older in self.node_rebinds:
             history.nodes_from[vid] = history.node_source(older)
+
+
+class PauseEvent:
+    """The segment must end before this operation: it checks a value that is computed in it, Note [Early checks]."""
+
+    __slots__ = ()
+
+    is_pause = True
+    demands = (None,)
+
+    def replay(self, history: History) -> None:
+        raise AssertionError("no path goes through an operation that was not recorded")
 
 
 @dataclass(slots=True, eq=False)

@@ -21,14 +21,14 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.flush import assignments, build_end
 from jitgrad.tracer.history import LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.numbers import is_number, number_key
+from jitgrad.tracer.rules import name_line
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
 from jitgrad.tracer.writes import Writes
 
 __all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
 _END, _LEAF, _HOOKS, _NODE, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks node dtype released".split())
-SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 _getrefcount = sys.getrefcount
 
@@ -153,8 +153,24 @@ class Recorder(Writes):
             if other is None:
                 return self._grow(op, inputs, params, ids, key)
             node = other
+        event = node.event
+        if event.demands and not self._meets(event, inputs):
+            return self._apply_unmet(op, event, inputs, params)
         self.node = node
         return self._results(node, inputs)
+
+    def _apply_unmet(self, op: Op, event: Any, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+        """An operation that will raise, or that cannot tell yet: Note [Early checks]."""
+        del self.scalars[self.node.next_scalar :]  # numbers of an event that is not recorded
+        args = (*((inputs,) if op.num_inputs < 0 else inputs), *params)
+        self.flush()
+        if event.is_pause:
+            return self.apply(op, args)
+        try:
+            return self.backend.apply_elsewhere(op, *args)
+        except Exception as error:
+            name_line(error, op)
+            raise
 
     def _results(self, node: TrieNode, inputs: tuple[Any, ...]) -> Any:
         """Handles for a node's results."""
@@ -216,6 +232,13 @@ class Recorder(Writes):
         operands, key, fresh_scalars, mark = self._numbers.operands(self, op, inputs, params, ids, key)
         instr, several = self._instr(op, inputs, params, operands)
         event = OpEvent(instr, (instr,), several=several)
+        if op.checks_values:
+            wanted = self._demands(op, inputs, instr)
+            if wanted is None:
+                return self._apply_unmet(op, self._pause(key, mark).event, inputs, params)
+            event.demands, event.passed = wanted, [None] * len(wanted)
+            if not self._meets(event, inputs):
+                return self._apply_unmet(op, event, inputs, params)
         vids, scalars = len(instr.outputs), len(fresh_scalars)
         node = self.trie.grow(self.node, key, event, vids=vids, scalars=scalars)
         node.vid, node.aval = instr.outputs[0], instr.avals[0]
@@ -224,7 +247,7 @@ class Recorder(Writes):
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
         if any(type(p) in (float, bool) for p in params):
             node.param_types = tuple(map(type, params))
-        plain = not (several or event.ends_segment)
+        plain = not (several or event.ends_segment or event.demands)
         node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
         if op.is_view and op.vjps:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED

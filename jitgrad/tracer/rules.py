@@ -1,6 +1,6 @@
 """Shape rules and source lines, for events recorded for the first time.
 
-Owns: ``out_avals_of`` and ``user_line``.
+Owns: ``out_avals_of``, ``name_line`` and ``user_line``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["out_avals_of", "user_line"]
+__all__ = ["name_line", "out_avals_of", "user_line"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -27,11 +27,16 @@ def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tu
     try:
         out = op.aval(args, *params) if op.num_inputs < 0 else op.aval(*args, *params)
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        line = user_line()
-        if line:
-            error.add_note(f"in jitgrad operation {op.name!r}, recorded at {line}")
+        name_line(error, op)
         raise
     return (out, True) if isinstance(out, tuple) else ((out,), False)
+
+
+def name_line(error: BaseException, op: Op) -> None:
+    """Note the user's line on an error inside a compiled step."""
+    line = user_line()
+    if line:
+        error.add_note(f"in jitgrad operation {op.name!r}, recorded at {line}")
 
 
 def user_line() -> str:

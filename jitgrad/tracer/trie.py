@@ -18,7 +18,9 @@ from typing import Any
 
 from jitgrad.events import bump
 
-__all__ = ["Trie", "TrieNode"]
+__all__ = ["OTHER", "SIMPLE", "VIEWS", "Trie", "TrieNode"]
+
+SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
 
 
 class TrieNode:
@@ -30,7 +32,7 @@ class TrieNode:
         key: under which the parent holds this node.
         event: what happened, for replays.
         vid, aval, requires_grad: of the (first) result, for events that make one.
-        special: how much of a hit the recorder's fast paths may do by themselves, see ``recorder.SIMPLE``.
+        special: how much of a hit the recorder's fast paths may do by themselves, ``SIMPLE`` means all.
         param_types: types of the params, where equal params of other types would mean something else.
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].

@@ -17,10 +17,10 @@ from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.early_checks import EarlyChecks
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
-from jitgrad.tracer.inputs import Inputs
-from jitgrad.tracer.rules import user_line
+from jitgrad.tracer.rules import name_line, user_line
 from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
 
@@ -30,7 +30,7 @@ _WRITE, _UPDATE, _OUTSIDE, _DATA = "<write>", "<update>", "<outside>", "<data>"
 _getrefcount = sys.getrefcount
 
 
-class Writes(Inputs):
+class Writes(EarlyChecks):
     """Records in-place operations."""
 
     __slots__ = ()
@@ -52,11 +52,25 @@ class Writes(Inputs):
             node = self._numbers.promoted_hit(self, op, inputs, params, (_WRITE, target_ids))
         if node is None:
             node = self._grow_inplace(op, targets, inputs, params, ids, key)
+        if node.event.demands and not self._meets(node.event, inputs):
+            return self._write_unmet(op, node.event, targets, args)
         self.node = node
         self._rebind(node.event.instr, targets, rebinds)
         if node.event.ends_segment:
             self.flush()
         return targets
+
+    def _write_unmet(self, op: Op, event: Any, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A write that will raise, or that cannot tell yet: Note [Early checks]."""
+        del self.scalars[self.node.next_scalar :]  # numbers of an event that is not recorded
+        if event.is_pause:
+            self.flush()
+            return self.apply_inplace(op, targets, args)
+        try:
+            return self._write_outside(op, targets, args)
+        except Exception as error:
+            name_line(error, op)
+            raise
 
     def _rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
@@ -111,9 +125,7 @@ class Writes(Inputs):
             elif (other._requires_grad or target._requires_grad) and not target._storage.addr:
                 return False  # nothing but a value id leads to the new value, and they cannot share one
             elif other._requires_grad or target._requires_grad:
-                stale.append(
-                    other
-                )  # an id is a leaf's or nobody's: this handle gets its own when it is used
+                stale.append(other)  # an id is a leaf's or nobody's: this handle gets its own when it is used
             else:
                 same.append((nr, other))
         for other in stale:
@@ -156,12 +168,18 @@ class Writes(Inputs):
         for target, aval in zip(targets, instr.avals, strict=True):
             self.backend.check_inplace(op, target, aval)
             self.backend.check_no_overlap(target, inputs)
+        wanted = self._demands(op, inputs, instr)
+        if wanted is None:
+            return self._pause(key, mark)
         instrs, final = self._as_targets(instr, targets)
         event = self._write_event(history, (*copied, *instrs), final, targets)
         event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
         if event.unnoticed:
             self._add_views_afresh(history, event)
+        event.demands, event.passed = wanted, [None] * len(wanted)
+        if wanted and not self._meets(event, inputs):
+            return TrieNode(self.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
         self._publish(node, event, mark)
@@ -286,9 +304,7 @@ class Writes(Inputs):
             ()
             if final.requires_grad
             else tuple(
-                (vid, t._vid)
-                for t, vid in zip(targets, final.outputs, strict=True)
-                if t._requires_grad and has_node(t)
+                (vid, t._vid) for t, vid in zip(targets, final.outputs, strict=True) if t._requires_grad and has_node(t)
             )
         )
         overwritten = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))

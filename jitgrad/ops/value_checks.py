@@ -1,0 +1,142 @@
+"""What operations ask of the values of their integer operands, as something that can be looked at before they run.
+
+Owns: ``demands``, the table behind it, and what a demand is.
+Must not know: kernels, traces. The operations' own rules still raise; this only tells whether they will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.table import Op
+
+__all__ = ["AtMost", "Demand", "NonZero", "Within", "demands"]
+
+
+@dataclass(slots=True, frozen=True)
+class Within:
+    """Every value lies in ``range(low, high)``, or is ``allowed``."""
+
+    low: int
+    high: int
+    allowed: int | None = None
+
+    def __call__(self, values: Any) -> bool:
+        if not values.size:
+            return True
+        if not self.low and values.dtype == np.int64:  # negative numbers are large ones, so one look is enough
+            is_met = int(np.maximum.reduce(values.view(np.uint64), axis=None)) < self.high
+        else:
+            is_met = bool(values.min() >= self.low and values.max() < self.high)
+        if is_met or self.allowed is None:
+            return is_met
+        return Within(self.low, self.high)(values[values != self.allowed])
+
+
+@dataclass(slots=True, frozen=True)
+class NonZero:
+    """No value is zero."""
+
+    def __call__(self, values: Any) -> bool:
+        return bool(np.all(values))
+
+
+@dataclass(slots=True, frozen=True)
+class AtMost:
+    """No more than ``count`` values are true."""
+
+    count: int
+
+    def __call__(self, values: Any) -> bool:
+        return int(np.count_nonzero(values)) <= self.count
+
+
+Demand = tuple[int, Within | NonZero | AtMost]
+"""The position of an operand, and what is asked of its values."""
+
+
+def demands(op: Op, avals: tuple[Aval | None, ...], params: tuple[Any, ...]) -> tuple[Demand, ...]:
+    """What ``op`` asks of its operands. KeyError for an operation that checks none.
+
+    Args:
+        avals: of the operands; None for a Python number.
+    """
+    return _DEMANDS[op.name](avals, params)
+
+
+def _extent(x: Any, dim: int) -> int:
+    return x.shape[wrap_dim(dim, x.ndim)] if x.ndim else 1
+
+
+def _positions(first: int) -> Callable[..., tuple[Demand, ...]]:
+    """Index tensors from operand ``first`` on, one per dimension of the last parameter."""
+
+    def rule(avals: Any, params: Any) -> tuple[Demand, ...]:
+        shape = avals[0].shape
+        return tuple((first + k, Within(-shape[d], shape[d])) for k, d in enumerate(params[-1]))
+
+    return rule
+
+
+def _along(dim: int, wraps: bool = False) -> Callable[..., tuple[Demand, ...]]:
+    """One index tensor, along the dimension that is parameter ``dim``."""
+
+    def rule(avals: Any, params: Any) -> tuple[Demand, ...]:
+        if not avals[0].ndim and wraps:
+            return ()
+        extent = _extent(avals[0], params[dim])
+        return ((1, Within(-extent if wraps else 0, extent)),)
+
+    return rule
+
+
+def _along_if_any(avals: Any, params: Any) -> tuple[Demand, ...]:
+    """The same for operations that do not look at the index of a tensor without dimensions."""
+    return _along(0)(avals, params) if avals[0].ndim else ()
+
+
+def _flat(avals: Any, params: Any) -> tuple[Demand, ...]:
+    return ((1, Within(-avals[0].numel, avals[0].numel)),)
+
+
+def _classes(avals: Any, params: Any) -> tuple[Demand, ...]:
+    return ((1, Within(0, avals[0].shape[1], params[-1])),)
+
+
+def _masked(avals: Any, params: Any) -> tuple[Demand, ...]:
+    x, mask, source = avals
+    repeats = int(np.prod(np.broadcast_shapes(x.shape, mask.shape))) // max(mask.numel, 1)
+    return ((1, AtMost(source.numel // max(repeats, 1))),)
+
+
+def _divisor(avals: Any, params: Any) -> tuple[Demand, ...]:
+    is_integer = all(a is None or not a.dtype.is_floating_point for a in avals)
+    return ((1, NonZero()),) if is_integer else ()
+
+
+_DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
+    "embedding": lambda avals, params: ((1, Within(0, avals[0].shape[0])),),
+    "gather": _along_if_any,
+    "index_add": _along(0),
+    "index_copy": _along_if_any,
+    "index_fill": _along(0, wraps=True),
+    "index_select": _along(0),
+    "masked_scatter": _masked,
+    "nll_loss": _classes,
+    "nll_loss_weighted": _classes,
+    "one_hot": lambda avals, params: ((0, Within(0, params[0])),),
+    "put": _flat,
+    "scatter": _along_if_any,
+    "scatter_add": _along_if_any,
+    "scatter_reduce": _along(0),
+    "take": _flat,
+}
+_DEMANDS |= dict.fromkeys("floor_divide div_floor div_trunc remainder fmod".split(), _divisor)
+_DEMANDS |= {f"index{k}": _positions(1) for k in range(1, 7)}
+_DEMANDS |= {f"index_{name}{k}": _positions(2) for name in ("put", "put_accumulate") for k in range(1, 7)}
