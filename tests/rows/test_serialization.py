@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modes import Mode
 
 import jitgrad
 from jitgrad import nn, optim
 
+FEW = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 DTYPES = [jitgrad.bool, jitgrad.int32, jitgrad.int64, jitgrad.float32, jitgrad.float64]
 
 
@@ -281,7 +282,7 @@ def test_another_version() -> None:
         jitgrad.load(_tampered(lambda index: index.update(version=2)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(FEW, max_examples=200)
 @given(position=st.integers(0, 2000), byte=st.integers(0, 255), cut=st.booleans())
 def test_damage_never_does_worse_than_an_error(position: int, byte: int, cut: bool) -> None:
     file = io.BytesIO()
@@ -312,7 +313,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(FEW, max_examples=100)
 @given(value=_VALUES, shape=st.lists(st.integers(0, 4), max_size=3), order=st.randoms(use_true_random=False))
 def test_any_values_and_layouts(value: Any, shape: list[int], order: Any) -> None:
     dims = list(range(len(shape)))

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import gc
-import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from threads import run_threads
 
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
 from jitgrad.runtime import memory
 from jitgrad.runtime.buffer import Storage
+
+
+@pytest.fixture(autouse=True)
+def _no_collections() -> Iterator[None]:
+    """The free lists are everybody's: what a collection frees in the middle of a test would turn up in them."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 4096, 10_000_001])
@@ -143,9 +153,5 @@ def test_threads() -> None:
                 if not (array == seed * 100 + i).all():
                     failures.append(f"thread {seed}, round {round_}")
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(work, 4)
     assert not failures

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 
 import pytest
+from threads import run_threads, wait_until
 
 from jitgrad.errors import DeviceError
 from jitgrad.runtime import device_queue
@@ -91,11 +91,7 @@ def test_submissions_from_many_threads() -> None:
         for i in range(200):
             queue.submit(lambda i=i: seen.append((thread, i)))
 
-    threads = [threading.Thread(target=work, args=(t,)) for t in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(work, 4)
     queue.synchronize()
     assert len(seen) == 800
     for t in range(4):
@@ -106,10 +102,7 @@ def test_an_idle_worker_leaves_and_comes_back(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(device_queue, "_IDLE_S", 0.01)
     queue = DeviceQueue("test")
     queue.submit(lambda: None)
-    deadline = time.monotonic() + 10
-    while queue._worker is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert queue._worker is None
+    wait_until(lambda: queue._worker is None)
     seen: list[int] = []
     queue.submit(lambda: seen.append(1))
     queue.synchronize()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 
 def environment() -> dict[str, str]:
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    return {**os.environ, "PYTHONPATH": path}
+    return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore::DeprecationWarning"}  # of fork, since 3.12
 
 
 def start(body: str) -> subprocess.Popen[str]:
@@ -48,7 +47,7 @@ def start(body: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def run(body: str, timeout: float = 60.0) -> str:
+def run(body: str, timeout: float = 120.0) -> str:
     process = start(body)
     try:
         out, err = process.communicate(timeout=timeout)
@@ -65,9 +64,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 # 512 tasks of some ten milliseconds each: seconds in all
 long = LoadedStep(step_of(spin(), (20_000_000, 1), 512, 1, 30e9))
 counts[:] = 0
-print("ready", flush=True)
+def tell():
+    while not counts.any():
+        time.sleep(0.001)
+    print("ready", flush=True)
+threading.Thread(target=tell, daemon=True).start()
 try:
     long.run([storage.addr], [])
+    print("at the end", flush=True)
 except KeyboardInterrupt:
     done = int(counts.sum())
     assert 0 < done < 512, done
@@ -83,9 +87,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_stops_a_long_step(signals: int) -> None:
     process = start(LONG)
     try:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        time.sleep(0.3)
-        began = time.monotonic()
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"  # in the middle of it
         for _ in range(signals):
             process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -94,7 +96,7 @@ def test_ctrl_c_stops_a_long_step(signals: int) -> None:
     if signals == 1:
         assert (out, err) == ("interrupted\n", "")
         assert process.returncode == 0
-    assert time.monotonic() - began < 5.0
+    assert "at the end" not in out
 
 
 @posix_only
@@ -176,7 +178,7 @@ steps = [LoadedStep(step_of(kernel, (1000, 1), 8, 1, 1e9)) for _ in range(2)]
 def work(step):
     mine = Storage(64)
     mine.array(make_aval((8,), int64))[:] = 0
-    both.wait(10)
+    both.wait(60)
     for _ in range(20):
         step.run([mine.addr], [])
     inside.append(mine.array(make_aval((8,), int64)).tolist())
@@ -201,7 +203,7 @@ children = [multiprocessing.get_context("fork").Process(target=use) for _ in ran
 for child in children:
     child.start()
 for child in children:
-    child.join(30)
+    child.join(60)
 assert [child.exitcode for child in children] == [0, 0, 0]
 print("ok")
 """
@@ -222,17 +224,15 @@ print("ok")
     ],
 )
 def test_the_interpreter_exits(ending: str) -> None:
-    began = time.monotonic()
-    run("for _ in range(20): use()\n" + ending, timeout=30)
-    assert time.monotonic() - began < 15
+    run("for _ in range(20): use()\n" + ending)
 
 
 def test_exit_during_a_long_step_of_a_daemon_thread() -> None:
     body = """
-long = LoadedStep(step_of(spin(), (20_000_000, 1), 512, 1, 30e9))
+counts[:] = 0
+long = LoadedStep(step_of(spin(), (200_000_000, 1), 512, 1, 300e9))  # a minute in all
 threading.Thread(target=lambda: long.run([storage.addr], []), daemon=True).start()
-time.sleep(0.3)
+while not counts.any():
+    time.sleep(0.001)
 """
-    began = time.monotonic()
     run(body, timeout=30)
-    assert time.monotonic() - began < 10
