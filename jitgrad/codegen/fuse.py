@@ -30,7 +30,7 @@ __all__ = ["Group", "fuse"]
 _MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
 _MAX_SPLITS = 4
 _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
-_TAIL_WORK = 2000  # what follows a row's reduction is done row by row, in scalars, up to this many additions
+_TAIL_WORK = 8000  # what follows a row's reduction is done row by row, in scalars, up to this many additions
 
 
 class Group:

@@ -170,9 +170,15 @@ def renumbered(i: Item, groups: list[tuple[int, ...]]) -> Item:
     return i._replace(expr=(i.expr[0], *(i.expr[g[-1] + 1] for g in groups)))
 
 
-def visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item]) -> list[int]:
-    """How often each instruction is done: once per index of the loops that it depends on."""
+def visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], vec: int) -> list[int]:
+    """How often each instruction is done when lanes run along ``vec``: what depends on a loop inside a unit at every
+    turn of those loops, what depends on other dims only once a unit, what depends on nothing once."""
+    reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in items)
+    inner = reduced if reduces else {vec}
+    every = math.prod(extents)
+    unit = math.prod(n for d, n in enumerate(extents) if d not in inner)
     deps: list[frozenset[int]] = []
+    counts = []
     for i in items:
         own = {d for d, c in enumerate((i.expr or ())[1:]) if c}
         if i.op == "mask":
@@ -182,9 +188,8 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[It
         own.update(d for s in i.srcs for d in deps[s])
         if i.op.startswith("reduce_"):
             deps.append(frozenset(own - reduced))
+            counts.append(every)
         else:
             deps.append(frozenset(own))
-    return [
-        math.prod(extents) if i.op.startswith("reduce_") else math.prod(extents[d] for d in own)
-        for i, own in zip(items, deps, strict=True)
-    ]
+            counts.append(1 if not own else unit if own.isdisjoint(inner) else every)
+    return counts

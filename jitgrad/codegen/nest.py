@@ -70,11 +70,11 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequen
     total = math.prod(extents)
     if not total:
         return len(extents) - 1
-    shares = [count / total for count in visits(extents, reduced, items)]
     reduces = sum(i.op.startswith("reduce_") for i in items)
-    work = sum(op_cost(i.op) * count for i, count in zip(items, shares, strict=True))
 
     def cost(d: int) -> tuple[float, int]:
+        shares = [count / total for count in visits(extents, reduced, items, d)]
+        work = sum(op_cost(i.op) * count for i, count in zip(items, shares, strict=True))
         access = 0.0
         for i, count in zip(items, shares, strict=True):
             if i.op in ACCESSES:
@@ -115,7 +115,7 @@ def _assemble(
     key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, buffer, masked)
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
-    return Kernel(key, words, number, _cost(extents, reduced, items, width, number), "")
+    return Kernel(key, words, number, _cost(items, visits(extents, reduced, items, vec), width, number), "")
 
 
 def epilogue_ops(body: Body, shape: tuple[int, ...], target: Target) -> tuple[tuple[Op, ...], list[Any], int]:
@@ -167,11 +167,11 @@ def _chunk_length(extent: int, chunks: int, step: int) -> int:
     return -(-length // step) * step
 
 
-def _cost(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], width: int, units: int) -> float:
+def _cost(items: Sequence[Item], counts: Sequence[int], width: int, units: int) -> float:
     """Nanoseconds: what each instruction takes per vector, times its vectors."""
     lanes = min(width, 16)
     total = 20.0 + 8.0 * units
-    for i, count in zip(items, visits(extents, reduced, items), strict=True):
+    for i, count in zip(items, counts, strict=True):
         if i.op in ("gather", "store_add"):
             total += 1.0 * count
         elif i.op in ACCESSES or i.op.startswith("reduce_"):

@@ -63,6 +63,17 @@ def test_dear_arithmetic_on_many_rows_is_a_loop_over_the_rows() -> None:
     assert Case(lower, [f32(32, 64), f32(64)]).check(1e-4, 1e-4).launches == 1
 
 
+def test_pairwise_distances_run_along_the_contiguous_features() -> None:
+    """What looks hoistable (x[j, k] does not depend on i) is inside the loop over k, so its strides count."""
+
+    def lower(b: Any, x: Any, y: Any) -> Any:
+        d = b.sub(b.expand(x, (24, 24, 256)), b.expand(y, (24, 24, 256)))
+        return b.sum(b.mul(d, d), (2,))
+
+    case = Case(lower, [f32(24, 1, 256), f32(1, 24, 256)]).check(1e-4, 1e-3)
+    assert [name[:4] for name in case.program.kernel_names] == ["row_"]
+
+
 def test_what_a_row_waits_for_stays_with_the_row() -> None:
     def lower(b: Any, x: Any) -> Any:
         z = b.sub(x, b.reduce("max", x, (1,), True))
