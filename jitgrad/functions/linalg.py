@@ -95,7 +95,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """``input @ weight.T + bias`` with weight [out, in]; any leading dimensions of ``input``."""
     shape = input._aval.shape
     if len(shape) == 2:
-        return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, input, weight, bias)
+        return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, bias, input, weight)
     if not shape:
         raise RuntimeError("linear: input must have at least one dimension")
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)

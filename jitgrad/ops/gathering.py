@@ -155,10 +155,10 @@ define(
 
 
 def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
-    if index.dtype.category != 1:
-        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
+    if index.dtype.category != 1:
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     d = wrap_dim(dim, x.ndim)
     count = index.shape[0] if index.ndim else 1
     if not x.ndim and count != 1:

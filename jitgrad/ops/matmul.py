@@ -144,7 +144,7 @@ define(
 )
 
 
-# --- addmm(bias, x, y, beta, alpha) and linear(x, weight, bias) ---
+# --- addmm(bias, x, y, beta, alpha) and linear(bias, x, weight), edges in PyTorch's order: a bias's hooks run first ---
 
 
 def _check_expands(name: str, bias: Aval, shape: tuple[int, ...]) -> None:
@@ -195,15 +195,18 @@ define(
 )
 
 
-def _linear_aval(x: Aval, weight: Aval, bias: Aval | None = None) -> Aval:
+def _linear_nobias_aval(x: Aval, weight: Aval) -> Aval:
     if x.ndim != 2 or weight.ndim != 2:
         raise RuntimeError(f"linear: expected matrices, got shapes {list(x.shape)} and {list(weight.shape)}")
     if x.shape[1] != weight.shape[1]:
         raise _cannot_multiply(x, weight.shape[1], weight.shape[0])
-    out = make_aval((x.shape[0], weight.shape[0]), _same_dtype(x, weight))
-    if bias is not None:
-        _same_dtype(bias, x)
-        _check_expands("linear", bias, out.shape)
+    return make_aval((x.shape[0], weight.shape[0]), _same_dtype(x, weight))
+
+
+def _linear_aval(bias: Aval, x: Aval, weight: Aval) -> Aval:
+    out = _linear_nobias_aval(x, weight)
+    _same_dtype(bias, x)
+    _check_expands("linear", bias, out.shape)
     return out
 
 
@@ -218,15 +221,15 @@ def _linear_weight_rule(c: RuleContext, g: Any, x: Any) -> Any:
 define(
     "linear",
     aval=_linear_aval,
-    numpy=lambda x, weight, bias: np.matmul(x, weight.T) + bias,
-    lower=lambda b, x, weight, bias: b.add(_product(b, x, b.permute(weight, (1, 0))), bias),
-    vjps=[Vjp(_linear_x_rule, (1,)), Vjp(_linear_weight_rule, (0,)), Vjp(lambda c, g: g)],
+    numpy=lambda bias, x, weight: np.matmul(x, weight.T) + bias,
+    lower=lambda b, bias, x, weight: b.add(_product(b, x, b.permute(weight, (1, 0))), bias),
+    vjps=[Vjp(lambda c, g: g), Vjp(_linear_x_rule, (2,)), Vjp(_linear_weight_rule, (1,))],
     num_inputs=3,
     node_name="AddmmBackward0",
 )
 define(
     "linear_nobias",
-    aval=_linear_aval,
+    aval=_linear_nobias_aval,
     numpy=lambda x, weight: np.matmul(x, weight.T),
     lower=lambda b, x, weight: _product(b, x, b.permute(weight, (1, 0))),
     vjps=[Vjp(_linear_x_rule, (1,)), Vjp(_linear_weight_rule, (0,))],
