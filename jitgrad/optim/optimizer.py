@@ -164,7 +164,10 @@ def _tensor_of(member: Any) -> Any:
 
 def _copied(kept: dict[str, Any], p: Tensor) -> dict[str, Any]:
     """A parameter's state, with its tensors where the parameter is."""
-    return {
-        name: value.detach().to(p.device, copy=True) if isinstance(value, Tensor) else value
-        for name, value in kept.items()
-    }
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, list):
+            return [copied(v) for v in value]
+        return value.detach().to(p.device, copy=True) if isinstance(value, Tensor) else value
+
+    return {name: copied(value) for name, value in kept.items()}
