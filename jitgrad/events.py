@@ -7,10 +7,10 @@ Must not know: anything above level 0.
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from jitgrad.locks import process_lock
 
 __all__ = ["COUNTERS", "bump", "bump_call", "count", "log", "reset_stats", "stats"]
 
@@ -32,12 +32,10 @@ COUNTERS: dict[str, str] = {
 }
 
 _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-_lock = threading.Lock()
+_lock = process_lock()
 _calls: list[tuple[int, int, int, int]] = []
 _MAX_CALLS = 1000
 logger = logging.getLogger("jitgrad")
-if hasattr(os, "register_at_fork"):  # a child forked while another thread counts would wait for ever
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def bump(name: str, by: int = 1) -> None:

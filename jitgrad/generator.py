@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from jitgrad.dtypes import DType, float32, get_default_dtype, int64
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import placed
+from jitgrad.locks import process_lock
 from jitgrad.state import state as thread
 from jitgrad.tensor_base import TensorBase
 
@@ -50,7 +50,7 @@ class _Generator:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = process_lock()
         self.seed(int.from_bytes(os.urandom(4), "little"))
 
     def seed(self, value: int) -> None:

@@ -18,7 +18,8 @@ PACKAGE = ROOT / "jitgrad"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"}),
+    frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"})
+    | {"locks"},
     frozenset({"ops", "tensor_base"}),
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),

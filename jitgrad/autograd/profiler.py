@@ -30,6 +30,7 @@ from typing import Any
 
 from jitgrad.compiled import backend as backend_module
 from jitgrad.compiled import run as run_module
+from jitgrad.locks import process_lock
 from jitgrad.runtime import eager as eager_module
 from jitgrad.runtime.engine import engine as engine_module
 from jitgrad.runtime.engine.trace import count_profilers
@@ -280,7 +281,7 @@ class _Session:
 
 
 _session: _Session | None = None
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def _callers_of_eager() -> Iterator[Any]:

@@ -17,8 +17,6 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -32,6 +30,7 @@ from jitgrad.codegen.target import Target, host_target
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
+from jitgrad.locks import process_lock
 
 __all__ = ["Kernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
 
@@ -132,7 +131,7 @@ def _session() -> _Session:
     return _Session(host_target())
 
 
-_lock = threading.RLock()
+_lock = process_lock()
 _loaded: weakref.WeakValueDictionary[bytes, Kernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[bytes, Kernel] = OrderedDict()
 
@@ -183,8 +182,3 @@ def _build(source: KernelSource, digest: bytes) -> Kernel:
     if cache and cache.store(digest, obj):
         bump("cache_writes")
     return session.load(source.name, obj)
-
-
-# A child must not be forked while another thread compiles: it would wait for ever for a lock that nobody releases.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

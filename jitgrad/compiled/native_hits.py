@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from typing import Any
 
 from jitgrad import dispatch
@@ -16,6 +15,7 @@ from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
 from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
 from jitgrad.config import config
 from jitgrad.events import log
+from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
 from jitgrad.state import native_cell, state, switch_recorder
@@ -72,7 +72,7 @@ def slot_offset(cls: type, name: str) -> int:
     raise AttributeError(f"{cls.__name__} has no slot {name}")
 
 
-_installing = threading.Lock()
+_installing = process_lock()
 
 
 def install() -> None:

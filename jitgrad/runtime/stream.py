@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from jitgrad.devices import Device
+from jitgrad.locks import process_lock
 from jitgrad.runtime.device import canonical
 from jitgrad.runtime.device_queue import DeviceQueue
 from jitgrad.runtime.device_storage import DeviceStorage
@@ -33,7 +34,7 @@ from jitgrad.runtime.device_storage import DeviceStorage
 __all__ = ["Event", "Stream", "current_stream", "default_stream", "set_stream", "synchronize", "use_stream", "virtual"]
 
 _ids = itertools.count(1)
-_lock = threading.Lock()
+_lock = process_lock()
 _queues: dict[Device, weakref.WeakSet[DeviceQueue]] = {}
 """Of all streams, by device: a queue outlives its stream for as long as it has work."""
 

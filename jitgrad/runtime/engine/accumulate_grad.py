@@ -18,6 +18,7 @@ import threading
 import weakref
 from typing import Any
 
+from jitgrad.locks import process_lock
 from jitgrad.ops.aval import devices_in_use
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
@@ -27,7 +28,7 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
 
-_creation_lock = threading.Lock()
+_creation_lock = process_lock()
 
 
 class AccumulateGrad(Node):

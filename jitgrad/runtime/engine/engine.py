@@ -362,6 +362,8 @@ class Engine:
 
     def release_workers(self) -> None:
         """Have no threads: at the start, and in a forked child, whose parent keeps them."""
+        if current.local_ready_queue is not None:
+            current.local_ready_queue.renew_locks()  # a worker may have been about to wake this thread
         self.stopped = False
         self.device_threads = DeviceThreads(self.thread_init)
         self.thread_pool_shared = ThreadPoolShared(self._run_on_this_pool_thread)

@@ -13,17 +13,17 @@ Must not know: the engine, operations.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from jitgrad.formatting import type_name
+from jitgrad.locks import process_lock
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["HookDict", "MultiHandle", "NodeHooks", "RemovableHandle"]
 
-_id_lock = threading.Lock()
+_id_lock = process_lock()
 
 
 class RemovableHandle:

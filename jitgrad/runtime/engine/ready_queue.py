@@ -65,6 +65,10 @@ class ReadyQueue:
     def __init__(self) -> None:
         self.heap: list[Entry] = []
         self.next_arrival = itertools.count().__next__
+        self.renew_locks()
+
+    def renew_locks(self) -> None:
+        """Nobody holds the mutex, nobody waits: at the start, and in a forked child, whose parent has the others."""
         self.mutex = threading.Lock()
         self.not_empty = threading.Condition(self.mutex)
 

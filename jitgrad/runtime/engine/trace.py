@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from jitgrad.locks import process_lock
+
 __all__ = ["KINDS", "Trace", "TraceEvent", "count_profilers", "emit", "is_active", "is_observed"]
 
 KINDS = {
@@ -143,7 +145,7 @@ def _labels(events: list[TraceEvent]) -> dict[int, str]:
 
 _active: tuple[Trace, ...] = ()
 _num_profilers = 0
-_change_lock = threading.Lock()
+_change_lock = process_lock()
 
 
 def _change(change: Any) -> None:

@@ -1,0 +1,118 @@
+"""A child that was forked while other threads held locks: it finds none of them taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+
+_HEAD = """
+import os, signal, threading, time
+import jitgrad
+from jitgrad import vcpu
+from jitgrad.locks import process_lock
+from jitgrad.runtime.engine.graph_task import current
+
+def backward():
+    x = jitgrad.ones(2, requires_grad=True)
+    (x.to("vcpu:0") * 2).cpu().sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+held, go_on = threading.Event(), threading.Event()
+def hold(lock):
+    with lock:
+        held.set()
+        go_on.wait(60)
+
+def start_holding(lock):
+    threading.Thread(target=hold, args=(lock,), daemon=True).start()
+    assert held.wait(60)
+
+def fork_and(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # instead of waiting for ever
+        work()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def _run(body: str) -> None:
+    env = {**os.environ, "PYTHONWARNINGS": "ignore::DeprecationWarning"}  # since 3.12, of forks where there are threads
+    run = subprocess.run(
+        [sys.executable, "-c", _HEAD + body], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_fork_waits_for_the_locks_of_the_process() -> None:
+    _run("""
+lock = process_lock()
+start_holding(lock)
+threading.Timer(0.05, go_on.set).start()
+def take():
+    assert lock.acquire(timeout=10)
+    lock.release()
+fork_and(take)
+take()
+""")
+
+
+def test_a_lock_of_the_process_is_reentrant() -> None:
+    _run("""
+lock = process_lock()
+with lock, lock:
+    fork_and(lambda: None)
+""")
+
+
+def test_a_fork_while_a_worker_is_about_to_wake_the_caller() -> None:
+    _run("""
+backward()
+start_holding(current.local_ready_queue.mutex)
+fork_and(backward)
+go_on.set()
+backward()
+""")
+
+
+def test_a_fork_while_other_threads_do_everything() -> None:
+    _run("""
+stop = False
+step = jitgrad.compile(lambda x: (x * 2).sum())
+def busy():
+    while not stop:
+        backward()
+        vcpu.synchronize(0)
+        jitgrad.stats()
+        jitgrad.rand(2)
+        x = jitgrad.ones(2, requires_grad=True)
+        x.register_hook(lambda g: g).remove()
+        step(x).backward()
+        y = jitgrad.ones(3) * 2
+        y[0] = 1.0
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads:
+    thread.start()
+def everything():
+    global stop
+    stop = True
+    for _ in range(3):
+        backward()
+        assert jitgrad.rand(2).shape == (2,) and jitgrad.stats()
+        y = jitgrad.ones(3) * 2
+        y[0] = 1.0
+        assert step(y).item() == 10.0
+        jitgrad.compile(lambda x: x * 7 + 1)(y)
+for _ in range(10):
+    fork_and(everything)
+stop = True
+for thread in threads:
+    thread.join(60)
+backward()
+""")
