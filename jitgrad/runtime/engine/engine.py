@@ -146,15 +146,15 @@ class Engine:
         graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or trace.is_observed())
         graph_task.root = graph_root
         graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer
-        if uses_devices:
-            graph_task.arrivals = Arrivals((graph_root, *graph_task.dependencies))
-            self._prepare_devices(graph_task, None if stays_here else recorder)
-        if stays_here:
-            state.multithreading_enabled = False
-        if not graph_task.is_alone:
-            graph_task.thread_locals = ThreadLocalState(graph_task.grad_mode)
-        self._push_root(graph_task, graph_root, input_buffer)
         try:
+            if uses_devices:
+                graph_task.arrivals = Arrivals((graph_root, *graph_task.dependencies))
+                self._prepare_devices(graph_task, None if stays_here else recorder)
+            if stays_here:
+                state.multithreading_enabled = False
+            if not graph_task.is_alone:
+                graph_task.thread_locals = ThreadLocalState(graph_task.grad_mode)
+            self._push_root(graph_task, graph_root, input_buffer)
             if outer == NO_DEVICE:
                 current.worker_device = CPU_DEVICE
                 self._run(graph_task)
@@ -192,9 +192,9 @@ class Engine:
     def _run(self, task: GraphTask) -> None:
         """Run the nodes that are this thread's, until the task is completed; leave the thread as it was."""
         outer, grad_mode = (current.graph_task, current.node), state.grad_enabled
-        if grad_mode is not task.grad_mode:
-            set_grad_mode(task.grad_mode)
         try:
+            if grad_mode is not task.grad_mode:
+                set_grad_mode(task.grad_mode)
             if not task.is_alone:
                 self.thread_main(task)
                 return
