@@ -10,7 +10,7 @@ from typing import Any
 
 from jitgrad.abi import Program
 from jitgrad.compiled.backward import record_backward, repeat_backward
-from jitgrad.compiled.graph_nodes import saved_vids
+from jitgrad.compiled.graph_nodes import saved_vids, savers
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.node_making import NodeMakingRecorder
 from jitgrad.compiled.run import LoadedProgram, run_end
@@ -130,6 +130,7 @@ class _Backend:
     creation_meta_of = staticmethod(creation_meta_of)
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
+    savers = staticmethod(savers)
     node_making = staticmethod(NodeMakingRecorder)
     record_backward = staticmethod(record_backward)
     repeat_backward = staticmethod(repeat_backward)

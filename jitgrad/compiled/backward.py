@@ -167,8 +167,8 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
     history = recorder._live()
     if history.looked_at:
         return _Reach((), "a value that is hooked, or whose Node was looked at")
-    if history.replaced or history.unnoticed:
-        return _Reach((), "a value whose data was replaced, or written through .data")
+    if history.replaced or history.detached:
+        return _Reach((), "a value whose data was replaced, or that was detached in place")
     reached = [v for i in ancestors(history, roots) for v, need in zip(i.inputs, i.needs, strict=True) if need]
     leaves: dict[int, None] = {}
     for vid in (*reached, *roots):

@@ -31,6 +31,8 @@ __all__ = [
     "effective_needs",
     "make_recipe",
     "saved_vids",
+    "savers",
+    "take_history",
 ]
 
 
@@ -65,9 +67,23 @@ def saved_vids(history: History, roots: list[int]) -> set[int]:
             continue
         plan = backward_plan(instr.op, effective_needs(instr))
         inputs = (instr.inputs[i] for i in plan.inputs)
-        saved.update(history.as_saved(v) for v in inputs if isinstance(v, int))
+        saved.update(v for v in inputs if isinstance(v, int))
         saved.update(instr.outputs[nr] for nr in plan.outputs)
     return saved - history.overwritten
+
+
+def savers(history: History, values: tuple[int, ...]) -> tuple[int, ...]:
+    """Results, one each, of the operations whose Nodes save what is in the storages of some values."""
+    homes = {history.home(v) for v in values}
+    found = []
+    for instr in history.instrs:
+        if not instr.requires_grad or not history.released.isdisjoint(instr.outputs):
+            continue
+        plan = backward_plan(instr.op, effective_needs(instr))
+        saved = [instr.inputs[i] for i in plan.inputs] + [instr.outputs[nr] for nr in plan.outputs]
+        if any(isinstance(v, int) and history.home(v) in homes for v in saved):
+            found.append(instr.outputs[0])
+    return tuple(found)
 
 
 class _Step(NamedTuple):
@@ -102,12 +118,11 @@ class _Target(NamedTuple):
 
 
 class _SavedInput(NamedTuple):
-    """``is_rewritten``: the value is not the one that was used; see ``OpEvent.unnoticed``."""
+    """A value that a Node saves of an operand."""
 
     vid: int
     aval: Aval
     history: _Target | None
-    is_rewritten: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +171,7 @@ def _make_step(history: History, instr: Instr) -> _Step:
         RuleContext(avals, instr.avals, instr.params, needs),
         tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
         tuple(
-            _saved_input(history, x, targets[i]) if isinstance(x, int) else x
+            _SavedInput(x, history.aval_of(x), targets[i]) if isinstance(x, int) else x
             for i, x in zip(plan.inputs, inputs, strict=True)
         ),
         tuple((nr, instr.outputs[nr], history.aval_of(instr.outputs[nr])) for nr in plan.outputs),
@@ -164,13 +179,6 @@ def _make_step(history: History, instr: Instr) -> _Step:
         not history.released.isdisjoint(instr.outputs),
         instr.where,
     )
-
-
-def _saved_input(history: History, vid: int, target: _Target | None) -> _SavedInput:
-    """What the Node finds where the value was; if somebody has overwritten that and said so, it must not look."""
-    is_rewritten = vid in history.unnoticed and vid not in history.overwritten
-    found = history.as_saved(vid) if is_rewritten else vid
-    return _SavedInput(found, history.aval_of(found), target, is_rewritten)
 
 
 def _target(history: History, vid: int) -> _Target:
@@ -187,8 +195,8 @@ class Sources(NamedTuple):
         outer: input id -> (Node, output number) of a tensor that came in with a graph of its own.
         scalars: the run-time scalars of the call.
         has_value: whether a value that may have been saved is still to be had.
-        join: (handle, Node, output number): makes the handle a value of its own, of that graph; while the call runs.
-        tid: the stamp of the call's handles, while it runs.
+        detached: values of tensors that ``detach_()`` took out of the graph since.
+        tid: the stamp of the call's handles while it runs, else 0.
     """
 
     value: Callable[[int, Aval], Any]
@@ -196,7 +204,7 @@ class Sources(NamedTuple):
     outer: Callable[[int], tuple[Any, int]]
     scalars: list[Any]
     has_value: Callable[[int], bool]
-    join: Callable[[Any, Any, int], None] | None = None
+    detached: Container[int] = ()
     tid: int = 0
 
 
@@ -254,13 +262,11 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
             else:
                 handle, is_there = _handle(recipe, x.vid, x.aval, sources)
             if x.history is not None:
-                edge = _edge(x.history, nodes, sources)
-                if x.is_rewritten and sources.join is not None and is_there:
-                    sources.join(handle, *edge)
-                else:
-                    handle._requires_grad = True
-                    handle._grad_fn, handle._output_nr = edge
+                handle._requires_grad = True
+                handle._grad_fn, handle._output_nr = _edge(x.history, nodes, sources)
             saved.append(_save(handle, -1, is_there, recipe.writers.get(x.vid)))
+            if x.vid in sources.detached and x.history is not None:
+                take_history(handle)
     for nr, vid, aval in step.outputs:
         handle, is_there = _handle(recipe, vid, aval, sources)
         saved.append(_save(handle, nr, is_there, recipe.writers.get(vid)))
@@ -269,10 +275,15 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
 
 def _leaf_itself(x: _SavedInput, sources: Sources) -> Any:
     """The leaf, if a running call saves what it holds: Nodes see what is done to its ``.data``, as eager ones do."""
-    if x.history is None or not x.history.is_leaf or sources.join is None:
+    if x.history is None or not x.history.is_leaf or not sources.tid:
         return None
     leaf = sources.leaf(x.history.vid)
     return leaf if leaf._vid == x.vid and leaf._tid == sources.tid else None
+
+
+def take_history(handle: Any) -> None:
+    """What a Node saved was detached in place: unpacking it will refuse."""
+    handle._requires_grad, handle._grad_fn, handle._graph = False, None, None
 
 
 def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources) -> tuple[Any, bool]:

@@ -194,7 +194,7 @@ class InnerRecorder:
     def forget(self, tensor: Any) -> None:
         raise CannotRecordError("a rule replaced a storage")
 
-    replace_data = forget
+    replace_data = note_data = forget
 
     def view_inplace(self, *args: Any) -> None:
         raise CannotRecordError("a rule changed a tensor's layout")

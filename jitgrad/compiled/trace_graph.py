@@ -13,11 +13,11 @@ Owns: ``TraceGraph``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jitgrad.compiled.creation_order import CreationOrder
-from jitgrad.compiled.graph_nodes import Recipe, Sources, build_nodes, make_recipe
+from jitgrad.compiled.graph_nodes import Recipe, Sources, build_nodes, make_recipe, take_history
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.engine.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
@@ -41,6 +41,7 @@ class TraceGraph:
     __slots__ = (
         "_buffers",
         "_counters",
+        "_detached",
         "_inputs",
         "_outer",
         "_saves",
@@ -64,6 +65,7 @@ class TraceGraph:
         self._scalars: list[int | float] = []
         self.nodes: dict[int, Any] = {}
         self.order = CreationOrder()
+        self._detached: set[int] = set()
         self._counters: dict[int, list[int]] = {}
         self._versions: dict[int, int] = {}
 
@@ -95,6 +97,7 @@ class TraceGraph:
             self.order.close(recorder.node.next_vid)
         if self.tip is None:
             self.nodes.clear()  # who holds a Node still has it
+            self._detached.clear()
             self._counters.clear()
             self._versions.clear()
             self.order.reset()
@@ -144,6 +147,27 @@ class TraceGraph:
             source = recipe.sources.get(vid, vid)
             self.nodes[vid] = self.nodes[source] if source in self.nodes else outer[source]
 
+    def detach(self, vid: int) -> None:
+        """``detach_()`` of the tensor that has a value: Nodes that saved it as an operand refuse to use it."""
+        self._detached.add(vid)
+        for saved in self._saved():
+            if saved.tensor._vid == vid and saved.output_nr < 0:
+                take_history(saved.tensor)
+
+    def forget(self, storage: Any) -> None:
+        """A storage is about to be written outside: what Nodes saved of it is to be looked at afresh."""
+        for saved in self._saved():
+            found = saved.tensor._storage
+            if found is not None and (found is storage or found.addr == storage.addr != 0):
+                saved.tensor._tid = 0
+
+    def _saved(self) -> Iterator[Any]:
+        """What the Nodes that exist have saved of this call's values."""
+        for node, _ in tuple(self.nodes.values()):
+            for saved in getattr(node, "saved", None) or ():
+                if isinstance(saved, SavedVariable) and saved.tensor is not None and saved.tensor._tid == self.tid:
+                    yield saved
+
     def released(self) -> frozenset[int]:
         """The values whose Nodes have been used up."""
         return frozenset(vid for vid, (node, _) in self.nodes.items() if getattr(node, "saved", ()) is None)
@@ -171,7 +195,7 @@ class TraceGraph:
             return handle
 
         leaf, origin = recorder.inputs.__getitem__, recorder.outer.__getitem__
-        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, recorder.join_graph, tid)
+        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, self._detached, tid)
 
     def _adopt_outputs(self, made: list[Any]) -> None:
         """Saved outputs are aliases of the handles that the Nodes were built with: they need memory of their own."""
@@ -192,7 +216,8 @@ class TraceGraph:
 
         history = History.replay(self.tip)
         leaf, origin = self._inputs.__getitem__, self._outer.__getitem__
-        return Sources(value, leaf, origin, self._scalars, lambda v: v in buffers or v not in history.defs)
+        has_value = lambda v: v in buffers or v not in history.defs  # noqa: E731
+        return Sources(value, leaf, origin, self._scalars, has_value, self._detached)
 
     def _restore_versions(self, made: list[Any]) -> None:
         """Saved at the end of the segment, not now."""

@@ -39,6 +39,8 @@ def detach_(self: Any) -> Any:
     recorder = state.recorder
     if recorder is not None:
         recorder.set_requires_grad(self, False)
+    elif self._graph is not None and self._graph.tid == self._tid:
+        self._graph.detach(self._vid)
     self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
     return self
 
@@ -47,6 +49,8 @@ def _get_data(self: Any) -> Any:
     """The same storage outside the graph, with a version counter of its own."""
     out = apply(_DETACH, self)
     out._vc = [0]
+    if state.recorder is not None:
+        state.recorder.note_data(self, out)
     return out
 
 

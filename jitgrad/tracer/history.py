@@ -7,6 +7,7 @@ In: trie nodes. Out: the instructions, and who is leaf, overwritten, released.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from jitgrad.tracer.trie import TrieNode
 __all__ = [
     "BackwardEvent",
     "DataEvent",
+    "DetachEvent",
     "EndEvent",
     "History",
     "InputEvent",
@@ -26,6 +28,7 @@ __all__ = [
     "OutsideEvent",
     "PauseEvent",
     "ReleaseEvent",
+    "SaversEvent",
     "UpdateEvent",
 ]
 
@@ -55,8 +58,7 @@ class OpEvent:
         writes: (owner id, value id): pending write to an existing storage.
         leaf_rebinds: (value id, input id): the value is now what this leaf holds.
         node_rebinds: (value id, older id): written outside the graph; the tensor still has the older value's Node.
-        unnoticed: (older id, value id): a write through ``.data``, whose version counter is its own: who saved the
-            older value will find the new one in its storage.
+        successors: (older id, value id): the value that a tensor of the older one holds from here on.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
         is_alias: another name for the value in an input's storage: it is there when the segment has ended.
@@ -73,7 +75,7 @@ class OpEvent:
     several: bool = False
     ends_segment: bool = False
     is_alias: bool = False
-    unnoticed: tuple[tuple[int, int], ...] = ()
+    successors: tuple[tuple[int, int], ...] = ()
     demands: tuple[Any, ...] = ()
     passed: list[Any] | None = None
 
@@ -81,7 +83,7 @@ class OpEvent:
 
     def replay(self, history: History) -> None:
         history.extend(self.instrs)
-        history.unnoticed.update(self.unnoticed)
+        history.succeed(self.successors)
         if self.is_alias:
             history.aliases.update(self.instr.outputs)
         history.overwrite(self.overwritten, self.instr.op.name, self.instr.where)
@@ -151,6 +153,26 @@ class DataEvent:
 
 
 @dataclass(slots=True, eq=False)
+class DetachEvent:
+    """``detach_()``: operations that saved the tensor will refuse to use it. vid: the value, as it was in the graph."""
+
+    vid: int
+
+    def replay(self, history: History) -> None:
+        history.detached.add(self.vid)
+
+
+@dataclass(slots=True, eq=False)
+class SaversEvent:
+    """A storage is to be written, Note [Several version counters]. vids: results whose Nodes save what is in it."""
+
+    vids: tuple[int, ...]
+
+    def replay(self, history: History) -> None:
+        """Nothing was written yet."""
+
+
+@dataclass(slots=True, eq=False)
 class LookEvent:
     """Python hooked a value, or took its Node: gradients that pass there concern Python.
 
@@ -216,6 +238,7 @@ class BackwardEvent:
         history.released |= self.released
         history.write(self.writes)
         history.overwrite(self.overwritten)
+        history.succeed(zip(self.overwritten, (vid for _, vid in self.adds), strict=False))
 
 
 @dataclass(slots=True, eq=False)
@@ -275,7 +298,8 @@ class History:
         moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
         replaced: see ``DataEvent``.
-        unnoticed: see ``OpEvent.unnoticed``.
+        detached: see ``DetachEvent``.
+        homes: value id -> the first value of its storage, for views and for what was written in place.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
     """
@@ -295,7 +319,8 @@ class History:
     looked_at: set[int] = field(default_factory=set)
     moved: dict[int, int] = field(default_factory=dict)
     replaced: set[int] = field(default_factory=set)
-    unnoticed: dict[int, int] = field(default_factory=dict)
+    detached: set[int] = field(default_factory=set)
+    homes: dict[int, int] = field(default_factory=dict)
     aliases: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
@@ -323,11 +348,14 @@ class History:
         """Whether a value is computed in the open segment."""
         return any(vid in instr.outputs for instr in self.instrs[self.start :])
 
-    def as_saved(self, vid: int) -> int:
-        """What a Node that saved a value finds in its storage."""
-        while vid in self.unnoticed:
-            vid = self.unnoticed[vid]
-        return vid
+    def home(self, vid: int) -> int:
+        """The first value of the storage that a value is in."""
+        return self.homes.get(vid, vid)
+
+    def succeed(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Values that are in the storages of older ones."""
+        for older, vid in pairs:
+            self.homes[vid] = self.home(older)
 
     def canonical(self, owner: int) -> int:
         """The value id that a storage goes by: the one last written to it by a segment."""
@@ -340,6 +368,8 @@ class History:
             self.instrs.append(instr)
             for nr, vid in enumerate(instr.outputs):
                 self.defs[vid] = (instr, nr)
+                if instr.op.is_view:
+                    self.homes[vid] = self.home(instr.inputs[0])
 
     @staticmethod
     def replay(tip: TrieNode) -> History:

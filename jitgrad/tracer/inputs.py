@@ -81,6 +81,8 @@ class Inputs(RecorderState):
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
         """A second handle on a storage: the same value if the window is the same, else one more input."""
         for other in slot.live():
+            if other._vc is not tensor._vc:
+                self._counted_twice[id(storage)] = storage
             if other._aval is tensor._aval and other._tid == self.tid:
                 vid = self._same_value(tensor, other, kind)
                 break

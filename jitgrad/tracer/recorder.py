@@ -19,7 +19,7 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.flush import assignments, build_end
-from jitgrad.tracer.history import LeafEvent, LookEvent, OpEvent, ReleaseEvent
+from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.rules import name_line
 from jitgrad.tracer.slots import Slot
@@ -28,7 +28,8 @@ from jitgrad.tracer.writes import Writes
 
 __all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
-_END, _LEAF, _HOOKS, _NODE, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks node dtype released".split())
+_DETACHED = "<detached>"
+_END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 _getrefcount = sys.getrefcount
 
@@ -270,7 +271,9 @@ class Recorder(Writes):
         if tensor._tid != self.tid:
             return
         if not requires_grad and not tensor.is_leaf:
-            self.renumber(tensor)  # ``detach_``: who used the value before still has its Node
+            self._mark((_DETACHED, tensor._vid), make=lambda: DetachEvent(tensor._vid))
+            self.graph.detach(tensor._vid)
+            self.renumber(tensor)  # who used the value before still has its Node
             return
         self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
         self.inputs[tensor._vid] = tensor
@@ -295,10 +298,8 @@ class Recorder(Writes):
 
     def grad_fn_of(self, tensor: Any) -> Any:
         """The Node of a value of this trace, built on demand. Python may hook it: the path is another one from here."""
-        vid, graph = tensor._vid, self.graph
-        if vid not in graph.nodes:
-            graph.build(vid, self._mark((_NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)
-        return graph.attach(tensor)
+        self._make_node(tensor._vid)
+        return self.graph.attach(tensor)
 
     def saved_hooks_changed(self) -> None:
         """Saved-tensor hooks came or went: while there are any, Nodes are made as operations are recorded."""

@@ -50,6 +50,7 @@ class Backend(Protocol):
     def creation_meta_of(self, source: Any, is_several: bool) -> Any: ...
     def split_args(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]: ...
     def saved_vids(self, history: History, roots: list[int]) -> set[int]: ...
+    def savers(self, history: History, values: tuple[int, ...]) -> tuple[int, ...]: ...
     def node_making(self, recorder: Any) -> Any: ...
     def record_backward(self, recorder: Any, request: Any) -> Any: ...
     def repeat_backward(self, recorder: Any, root: Any, retain_graph: bool | None, create_graph: bool) -> bool: ...
@@ -76,6 +77,7 @@ class RecorderState:
 
     __slots__ = (
         "_cls",
+        "_counted_twice",
         "_dirty",
         "_new",
         "_numbers",
@@ -117,6 +119,7 @@ class RecorderState:
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
         self._viewed: list[Slot] = []
+        self._counted_twice: dict[int, Any] = {}
         self._numbers = NumberKeys()
         self._cls = cls = tensor_class()
         self._new = cls.__new__
@@ -142,6 +145,7 @@ class RecorderState:
         self.scalars.clear()
         self.outer.clear()
         self._viewed.clear()
+        self._counted_twice.clear()
         self.history = None
         self.segments = self.launches = 0
         return True

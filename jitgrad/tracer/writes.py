@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import ref
 
@@ -17,12 +16,12 @@ from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.early_checks import EarlyChecks
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.rules import name_line, user_line
 from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.version_counters import VersionCounters
 
 __all__ = ["Writes"]
 
@@ -30,7 +29,7 @@ _WRITE, _UPDATE, _OUTSIDE, _DATA = "<write>", "<update>", "<outside>", "<data>"
 _getrefcount = sys.getrefcount
 
 
-class Writes(EarlyChecks):
+class Writes(VersionCounters):
     """Records in-place operations."""
 
     __slots__ = ()
@@ -83,6 +82,8 @@ class Writes(EarlyChecks):
                 return None  # what retains the gradient goes along to the new Node
             if storage is None:
                 continue
+            if id(storage) in self._counted_twice and self._is_saved(target):
+                return None  # Note [Several version counters]
             if target._base is not None and (self._joins(inputs) or has_node(target)):
                 return None  # the base joins the graph with its view, or the view gets another Node
             slot = self._slots.get(id(storage))
@@ -175,8 +176,6 @@ class Writes(EarlyChecks):
         event = self._write_event(history, (*copied, *instrs), final, targets)
         event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
         event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
-        if event.unnoticed:
-            self._add_views_afresh(history, event)
         event.demands, event.passed = wanted, [None] * len(wanted)
         if wanted and not self._meets(event, inputs):
             return TrieNode(self.node, key, event, 0, 0)  # nobody finds it
@@ -185,19 +184,6 @@ class Writes(EarlyChecks):
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         return node
-
-    def _add_views_afresh(self, history: History, event: OpEvent) -> None:
-        """After a write through ``.data``: who saved a view of the old value will find the new one in it."""
-        now, made = dict(event.unnoticed), list(event.instrs)
-        fresh = self.node.next_vid + sum(len(i.outputs) for i in made)
-        for instr in history.instrs:
-            if instr.op.is_view and instr.inputs[0] in now:
-                outputs = tuple(range(fresh, fresh + len(instr.outputs)))
-                fresh += len(outputs)
-                source = now[instr.inputs[0]]
-                made.append(replace(instr, inputs=(source, *instr.inputs[1:]), outputs=outputs, requires_grad=False))
-                now.update(zip(instr.outputs, outputs, strict=True))
-        event.instrs, event.unnoticed = tuple(made), tuple(now.items())
 
     def _keep_target(
         self, op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], operands: tuple[Any, ...]
@@ -308,14 +294,8 @@ class Writes(EarlyChecks):
             )
         )
         overwritten = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
-        unnoticed = {
-            h._vid: vid
-            for target, vid in zip(targets, final.outputs, strict=True)
-            for h in (self._slots[id(target._storage)].live() if target._storage is not None else ())
-            if h._vc is not target._vc and h._aval is target._aval and h._vid not in overwritten
-        }
         event = OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
-        event.unnoticed = tuple(unnoticed.items())
+        event.successors = tuple((t._vid, vid) for t, vid in zip(targets, final.outputs, strict=True))
         return event
 
     def write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -332,6 +312,9 @@ class Writes(EarlyChecks):
         self.flush()
         self.backend.check_write(op, targets, args)
         log("fusion", "in-place %s while another window looks at the storage: done eagerly (%s)", op.name, user_line())
+        for x in self.backend.split_args(op, args)[0]:
+            if isinstance(x, TensorBase) and x._requires_grad and has_node(x):
+                x.grad_fn  # noqa: B018 - its Node as it was before the write, which its operands may not survive
         self._do_outside(op.name, targets, lambda: self.backend.inplace_eagerly(op, targets, args))
         return targets
 
@@ -357,6 +340,8 @@ class Writes(EarlyChecks):
                     handle.grad_fn  # noqa: B018 - its Node as it was before the write: saved values have that version
         seen = tuple(dict.fromkeys(v for t in targets for v in self._seen_values(t)))
         for target in targets:  # before: what Nodes save of it afterwards must not look like the old value
+            if id(target._storage) in self._counted_twice:
+                self.graph.forget(target._storage)
             self.forget(target)
         self.go_outside()
         try:
@@ -389,6 +374,10 @@ class Writes(EarlyChecks):
 
     def leave(self) -> dict[int, tuple[Any, int]]:
         """Recording stops for a while; what is remembered tells ``come_back`` which storages were written meanwhile."""
+        for storage in tuple(self._counted_twice.values()):
+            slot = self._slots.get(id(storage))
+            for handle in slot.live()[:1] if slot is not None else ():
+                self._is_saved(handle)
         self.flush()
         self.go_outside()
         known = [h for slot in self._slots.values() for h in slot.live()]
@@ -402,6 +391,8 @@ class Writes(EarlyChecks):
             seen = tuple(dict.fromkeys(v for h in written for v in self._seen_values(h)))
             self._mark((_OUTSIDE, None, seen), OutsideEvent(seen))
         for handle in written:
+            if id(handle._storage) in self._counted_twice:
+                self.graph.forget(handle._storage)
             self.forget(handle)
 
     def _seen_values(self, tensor: Any) -> list[int]:
@@ -427,11 +418,12 @@ class Writes(EarlyChecks):
         if id(storage) not in self._dirty and self.buffers.get(vid) is storage and not self._live().is_open(vid):
             # the id that the write reads: by another one, codegen would not see that they share memory
             slot.owner = vid
-        if self.buffers.get(slot.owner) is not storage:
+        if self.buffers.get(slot.owner) is not storage or self._live().is_open(slot.owner):
             # hits move a handle's value id on, with or without a slot: look for the id that has the memory
-            # (by its address: a saved value's second handle may have a storage object of its own)
-            memory = storage.addr
-            slot.owner = next((v for v, s in self.buffers.items() if s is storage or s.addr == memory != 0), slot.owner)
+            # (by its address: a saved value's second handle may have a storage object of its own), but not for one
+            # that the open segment has just given it
+            known = (v for v, s in self.buffers.items() if s is storage or s.addr == storage.addr != 0)
+            slot.owner = next((v for v in known if not self._live().is_open(v)), slot.owner)
         return self._live().canonical(slot.owner)
 
     def replace_data(self, tensor: Any) -> None:

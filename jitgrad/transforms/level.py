@@ -124,6 +124,9 @@ class Level:
     def replace_data(self, tensor: Any) -> None:
         self._tell("replace_data", tensor)
 
+    def note_data(self, source: Any, tensor: Any) -> None:
+        self._tell("note_data", source, tensor)
+
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
         """A tensor takes the place of its own view; of a handle, the level's side of it does."""
         above = getattr(tensor, "_level", None)
