@@ -41,7 +41,8 @@ def _stride_words(i: Item, dims: Sequence[int], itemsize: int) -> tuple[str, lis
     expr = i.expr or ()
     strides = [expr[d + 1] for d in dims] + [i.chunk_stride]
     last = len(dims) - 1
-    classes = "".join("0" if s == 0 else "1" if s == 1 and n == last else "x" for n, s in enumerate(strides))
+    inner = (last - 1, last)  # the last but one: see Note [Tiles]
+    classes = "".join("0" if s == 0 else "1" if s == 1 and n in inner else "x" for n, s in enumerate(strides))
     return classes, [s * itemsize for s, c in zip(strides, classes, strict=True) if c == "x"]
 
 

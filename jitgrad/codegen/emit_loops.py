@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from jitgrad.codegen import dtype_text as dt
 from jitgrad.codegen.emit_memory import Scope
 from jitgrad.codegen.emit_ops import OpPrinter
+from jitgrad.codegen.emit_tiles import Tiles
 from jitgrad.codegen.kernel_ir import NestKey, Op
 from jitgrad.codegen.phases import EFFECTS, Phase, is_reduce, split_phases
 from jitgrad.codegen.target import Target
@@ -39,10 +40,13 @@ class _NestPrinter:
         self.has_fma = target.has_fma
         seq_bits = ((1 << key.seqs) - 1) << key.units
         vec_bit = 1 << key.vec
-        self.inner_bits = {"map": vec_bit, "row": seq_bits | vec_bit, "col": seq_bits}[key.form]
-        self.ops.find_dependencies(0 if key.form == "map" else self.inner_bits, vec_bit if key.form == "col" else 0)
+        both = seq_bits | vec_bit
+        self.inner_bits = {"map": vec_bit, "tile": both, "row": both, "col": seq_bits}[key.form]
+        reduced = self.inner_bits if key.form in ("row", "col") else 0
+        self.ops.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
         self.phases = split_phases(key, self.ops.deps, self.inner_bits)
         self.row_buffers: dict[int, str] = {}
+        self.tiles = Tiles(self.b, key, self.ops)
 
     # structure
     def print(self) -> str:
@@ -51,6 +55,7 @@ class _NestPrinter:
         self.entry = Scope()
         self.ops.base_addresses(self.entry)
         self._reserve_rows()
+        self.tiles.reserve()
         once: set[int] = set()
         for n, op in enumerate(key.ops):
             constant = self.ops.deps[n] == 0 and op.op not in EFFECTS and not is_reduce(op)
@@ -101,7 +106,9 @@ class _NestPrinter:
             for n in row_ops:
                 if self.phases.of[n] == number:
                     self.ops.emit(scope, n)
-            if phase.reduces or phase.elems:
+            if key.form == "tile":
+                self._tile_loops(scope, block, phase)
+            elif phase.reduces or phase.elems:
                 self._pass(scope, block, phase)
 
     def _pass(self, scope: Scope, block: str, phase: Phase) -> None:
@@ -123,6 +130,21 @@ class _NestPrinter:
         if key.form == "col":
             return self._body(Scope(scope, index, scope.mask), phase, values)
         return self._vector_loop(scope, index, block, phase, values)
+
+    def _tile_loops(self, scope: Scope, block: str, phase: Phase) -> None:
+        """Squares of rows and lanes, see Note [Tiles]; inside each, the rows."""
+        b, key, dim = self.b, self.key, self.tiles.dim
+        lo, hi = self._vector_range(scope, block)
+        with b.loop("0", self.ops.word(dim), key.width, "tile") as first, b.loop(lo, hi, key.width, "vec") as at:
+            rest = b.op(f"sub i64 {self.ops.word(dim)}, {first}")
+            rows = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {key.width}")
+            last = b.op(f"sub i64 {b.op(f'sub i64 {hi}, {at}')}, 1")
+            mask = self._tail_mask(at, hi)
+            self.tiles.fill(Scope(scope, {dim: first, key.vec: at}), last, self._tail_mask(first, self.ops.word(dim)))
+            with b.loop("0", rows, hint="row") as row:
+                inner = Scope(scope, {dim: b.op(f"add i64 {first}, {row}"), key.vec: at}, mask)
+                self.tiles.recall(inner, row)
+                self._body(inner, phase, [])
 
     def _typed(self, phase: Phase, values: list[str]) -> list[tuple[str, str]]:
         return [(self._acc_type(n), value) for n, value in zip(phase.reduces, values, strict=True)]
@@ -186,6 +208,8 @@ class _NestPrinter:
     def _body(self, scope: Scope, phase: Phase, values: list[str]) -> list[str]:
         """The elementwise ops, then one step of each reduction; returns the accumulators."""
         for n in phase.elems:
+            if n in scope.regs:  # staged
+                continue
             if n in phase.recall:
                 kind, at, align = self._kept(scope, n)
                 scope.regs[n] = self.b.op(f"load {kind}, ptr {at}, align {align}")

@@ -8,6 +8,8 @@ Must not know: how a nest was chosen, how it is printed.
 # Dims are numbered: unit dims (outermost first), sequential dims, then the vector dim, then the chunk number.
 #   form   unit of work                                             inside a unit
 #   map    one index of the unit dims x one block of the vector dim  a loop of vectors
+#   tile   one index of the unit dims x one block of the vector dim  squares of the sequential dim x a vector, see
+#                                                                    Note [Tiles]; in each a loop over its rows
 #   row    one index of the unit dims x one chunk                    per phase: sequential loops, then a loop of
 #                                                                    vectors: the reduced dims
 #   col    one index of the unit dims x one chunk x one vector       per phase: sequential loops, the reduced dims;
@@ -32,9 +34,9 @@ class Op(NamedTuple):
         op: as in Note [Instructions], or "store", "fma", "number" (a constant that is an argument word).
         dtype: name of the result's dtype.
         srcs: earlier ops. A reduce_sum of two sources sums their product.
-        static: load/store: stride class per dim ("0", "1" contiguous lanes, "x" any); a store to what the
-            kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes, number of
-            indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
+        static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
+            what the kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes,
+            number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
             stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
             number: a double's bits; check: extent, status.
@@ -52,7 +54,7 @@ class NestKey:
     """Everything that a kernel's text depends on, apart from the target.
 
     Attributes:
-        form: "map", "row" or "col".
+        form: "map", "tile", "row" or "col".
         units: number of unit dims.
         seqs: number of sequential dims.
         width: lanes of the vector loop.

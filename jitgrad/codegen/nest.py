@@ -32,6 +32,8 @@ from jitgrad.codegen.target import Target
 __all__ = ["epilogue_ops", "make_kernel"]
 
 _BLOCK = 4096  # elements per unit of a plain loop
+_TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
+_TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
 _ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
@@ -100,6 +102,9 @@ def _assemble(
     reduces = any(i.op.startswith("reduce_") for i in items) or bool(body.sequential)
     form = "row" if vec in reduced else "col" if reduces else "map"
     width = _width(form, extents[vec], items, target)
+    across = _dim_across(extents, units, vec, items) if form == "map" and width >= _TILED_FROM else None
+    if across is not None:
+        form, units, seqs = "tile", [d for d in units if d != across], [across]
     if body.sequential and form == "row":
         width = 1
     chunked = "" if body.chunks == 1 else "seq" if seqs else "vec"
@@ -116,6 +121,17 @@ def _assemble(
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
     return Kernel(key, words, number, _cost(items, visits(extents, reduced, items, vec), width, number), "")
+
+
+def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, items: Sequence[Item]) -> int | None:
+    """The dim along which loads are contiguous that are strided along the lanes, see Note [Tiles]."""
+    for d in units:
+        if min(extents[d], extents[vec]) >= _TILED_FROM and any(
+            i.op == "load" and not i.srcs and i.expr[d + 1] == 1 and i.expr[vec + 1] not in (0, 1)  # type: ignore[index]
+            for i in items
+        ):
+            return d
+    return None
 
 
 def epilogue_ops(body: Body, shape: tuple[int, ...], target: Target) -> tuple[tuple[Op, ...], list[Any], int]:
@@ -158,7 +174,7 @@ def _row_length(form: str, extents: tuple[int, ...], seqs: list[int], vec: int, 
 def _blocks(form: str, extent: int, width: int) -> tuple[int, int]:
     if form == "row":
         return 0, 1
-    block = width if form == "col" else _BLOCK
+    block = width if form == "col" else _TILE_BLOCK if form == "tile" else _BLOCK
     return block, max(1, -(-extent // block))
 
 
