@@ -6,7 +6,9 @@ In: a function of tensors and anything else. Out: a function that means the same
 
 from __future__ import annotations
 
+import copy
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
@@ -132,26 +134,80 @@ class CompiledFunction:
         """Methods: one trie for all instances, whose tensors are inputs like any other."""
         return self if instance is None else functools.partial(self, instance)
 
+    # copies and pickles are new functions of the same Python, and record for themselves
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction:
+        fn = copy.deepcopy(self.fn, memo)
+        return self if fn is self.fn else CompiledFunction(fn)
+
+    def __reduce__(self) -> Any:
+        # a decorated function is found by its name, as functions are; what it wraps cannot be
+        found: Any = sys.modules.get(getattr(self.fn, "__module__", ""))
+        name = getattr(self.fn, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (CompiledFunction, (self.fn,))
+
     def __repr__(self) -> str:
         return f"<jitgrad.compile of {getattr(self.fn, '__qualname__', self.fn)!r}>"
 
 
 @overload
-def compile(fn: F) -> F: ...
+def compile(
+    fn: F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: Any = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> F: ...
 
 
 @overload
-def compile(fn: None = None) -> Callable[[F], F]: ...
+def compile(
+    fn: None = None,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: Any = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> Callable[[F], F]: ...
 
 
-def compile(fn: Any = None) -> Any:
+def compile(
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
     """Decorate a training step, or any function of tensors: with or without parentheses.
 
     The function runs in Python at every call, so branches, loops, prints and closures mean what they always mean; what
     it does to tensors is recorded and runs as fused native code. Reading a value (``.item()``, ``bool()``, ``print``)
     runs what has been recorded so far.
 
+    Args:
+        fn: the function. An ``nn.Module`` has its ``forward`` compiled in place and is returned (PyTorch wraps it).
+        fullgraph, dynamic, backend, mode, options: accepted for PyTorch's sake; there is one compiler.
+        disable: return ``fn`` as it is.
+
     Returns:
         A callable of the same signature. Calls inside another compiled function are recorded by that one.
     """
-    return CompiledFunction(fn) if fn is not None else CompiledFunction
+    if disable:
+        return fn if fn is not None else lambda function: function
+    return _compiled if fn is None else _compiled(fn)
+
+
+def _compiled(fn: Any) -> Any:
+    if not (hasattr(fn, "forward") and hasattr(fn, "compile")):
+        return CompiledFunction(fn)
+    fn.compile()  # a Module, which this level does not know
+    return fn

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from jitgrad.compile import CompiledFunction
 from jitgrad.dtypes import DType, float32, float64
 from jitgrad.functions.devices import to_target
 from jitgrad.nn.hooks import ForwardHook, ModuleHooks
@@ -50,6 +51,11 @@ class Module:
         if self._hooks is not None:
             return self._hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile ``forward`` of this module, in place; arguments are ignored, see ``jitgrad.compile``."""
+        if not isinstance(self.forward, CompiledFunction):
+            self.__dict__["forward"] = CompiledFunction(self.forward)
 
     # attributes, see Note [Where a module keeps things]
     def __setattr__(self, name: str, value: Any) -> None:
