@@ -114,10 +114,6 @@ def _as_scalar(x: Any) -> Any:
     return x.item() if _is_scalar_tensor(x) else _MISMATCH
 
 
-def _as_float(x: Any) -> Any:
-    return _MISMATCH if isinstance(x, bool) else _as_scalar(x)
-
-
 def _as_bool(x: Any) -> Any:
     if isinstance(x, bool):
         return x
@@ -147,7 +143,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "Tensor|Scalar": _as_number_or_tensor,
     "Tensor[]": _as_tensors,
     "Scalar": _as_scalar,
-    "float": _as_float,
+    "float": _as_scalar,
     "int": _as_int,
     "int[]": _as_ints,
     "int[1]": _as_one_or_more_ints,
@@ -260,7 +256,8 @@ def parsed(function: Callable[..., Any], text: str) -> Callable[..., Any]:
         if kind in known:
             return function(*args, **kwargs)
         if not signatures:
-            names.update(inspect.signature(function).parameters)
+            parameters = inspect.signature(function).parameters.values()
+            names.update(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
             signatures.extend(_read(one) for one in text.split(" | "))
         for signature in signatures:
             found = _match(signature, args, kwargs)
@@ -269,7 +266,7 @@ def parsed(function: Callable[..., Any], text: str) -> Callable[..., Any]:
                 break
         else:
             raise _error(name, signatures, args, kwargs)
-        if _is_unchanged(found, args, kwargs) and list not in kind and not _hides_values(signature, args, kwargs):
+        if _is_unchanged(found, args, kwargs) and not _hides_values(signature, args, kwargs):
             if len(known) >= _MAX_KINDS:
                 known.clear()
             known.add(kind)
@@ -279,7 +276,9 @@ def parsed(function: Callable[..., Any], text: str) -> Callable[..., Any]:
 
 
 def _hides_values(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a tensor stands where a number is meant: that it may depends on more than its type."""
+    """Whether the types do not tell it all: a list, or a tensor where a number is meant."""
+    if any(isinstance(v, list) for v in (*args, *kwargs.values())):
+        return True
     by_name = {p.name: p for p in signature.parameters}
     pairs = [*zip(signature.parameters, args, strict=False), *((by_name[k], v) for k, v in kwargs.items())]
     return any(isinstance(v, TensorBase) and not p.kind.startswith("Tensor") for p, v in pairs)

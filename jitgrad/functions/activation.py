@@ -9,7 +9,6 @@ from typing import Any
 
 from jitgrad.dispatch import apply
 from jitgrad.functions import pointwise
-from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 _GELU, _SILU, _SOFTPLUS, _ELU, _LEAKY = (OPS[n] for n in ("gelu", "silu", "softplus", "elu", "leaky_relu"))
-_LOG_SIGMOID, _HARDTANH, _SLICE = OPS["log_sigmoid"], OPS["hardtanh"], OPS["slice"]
+_LOG_SIGMOID, _HARDTANH = OPS["log_sigmoid"], OPS["hardtanh"]
 
 # Klambauer et al., "Self-Normalizing Neural Networks", 2017
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -60,17 +59,19 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """x above 0, alpha * (exp(x) - 1) below."""
-    return _finish(apply(_ELU, input, float(alpha)), input, inplace)
+    return _finish(apply(_ELU, input, float(alpha), 1.0, 1.0), input, inplace)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
     """A scaled elu that keeps activations normalised."""
-    return _finish(apply(_ELU, input, _SELU_ALPHA) * _SELU_SCALE, input, inplace)
+    return _finish(apply(_ELU, input, _SELU_ALPHA, _SELU_SCALE, 1.0), input, inplace)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
-    return _finish(apply(_ELU, input / alpha, 1.0) * alpha, input, inplace)
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)). RuntimeError for alpha 0."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _finish(apply(OPS["celu"], input, float(alpha), 1.0, 1.0 / float(alpha)), input, inplace)
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
@@ -79,7 +80,9 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
-    """x limited to [min_val, max_val]; the derivative at the limits is 0."""
+    """x limited to [min_val, max_val]; the derivative at the limits is 0. ValueError for limits in the wrong order."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
     return _finish(apply(_HARDTANH, input, min_val, max_val), input, inplace)
 
 
@@ -90,12 +93,12 @@ def relu6(input: Any, inplace: bool = False) -> Any:
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """relu6(x + 3) / 6."""
-    return _finish(relu6(input + 3) / 6, input, inplace)
+    return _finish(apply(OPS["hardsigmoid"], input), input, inplace)
 
 
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """x * relu6(x + 3) / 6."""
-    return _finish(input * relu6(input + 3) / 6, input, inplace)
+    return _finish(apply(OPS["hardswish"], input), input, inplace)
 
 
 def logsigmoid(input: Any) -> Any:
@@ -105,7 +108,7 @@ def logsigmoid(input: Any) -> Any:
 
 def mish(input: Any, inplace: bool = False) -> Any:
     """x * tanh(softplus(x))."""
-    return _finish(input * pointwise.tanh(softplus(input)), input, inplace)
+    return _finish(apply(OPS["mish"], input), input, inplace)
 
 
 def softsign(input: Any) -> Any:
@@ -125,9 +128,4 @@ def softmin(input: Any, dim: int) -> Any:
 
 def glu(input: Any, dim: int = -1) -> Any:
     """First half times the sigmoid of the second half, along ``dim``. RuntimeError for an odd extent."""
-    d = wrap_dim(dim, input.ndim)
-    extent = input._aval.shape[d]
-    if extent % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {extent}")
-    half = extent // 2
-    return apply(_SLICE, input, d, 0, half, 1) * pointwise.sigmoid(apply(_SLICE, input, d, half, extent, 1))
+    return apply(OPS["glu"], input, dim)

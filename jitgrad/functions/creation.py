@@ -251,7 +251,7 @@ new_empty = new_zeros
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -260,8 +260,8 @@ def arange(
     requires_grad: bool = False,
 ) -> Any:
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
-    if end is None:
-        start, end = 0, start
+    if start is None or end is None:
+        start, end = 0, start if end is None else end
     if dtype is None:
         dtype = int64 if all(isinstance(v, int) for v in (start, end, step)) else get_default_dtype()
     return _finish(made_on(device, _ARANGE, start, end, step, dtype), requires_grad)
@@ -271,8 +271,15 @@ def linspace(
     start: float, end: float, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """``steps`` numbers from start to end, both included."""
+    for name, bound in (("start", start), ("end", end)):
+        if isinstance(bound, TensorBase) and bound.ndim:
+            raise RuntimeError(
+                f"linspace only supports 0-dimensional start and end tensors, but got {name} with {bound.ndim} "
+                "dimension(s)."
+            )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    start, end = (x.item() if isinstance(x, TensorBase) else x for x in (start, end))
     return _finish(made_on(device, _LINSPACE, start, end, steps, dtype or get_default_dtype()), requires_grad)
 
 

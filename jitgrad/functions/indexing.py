@@ -17,16 +17,18 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.dispatch import apply, apply_inplace
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import bool_, int64
 from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
 from jitgrad.functions.devices import index_beside, moved
 from jitgrad.functions.views import expand, reshape
+from jitgrad.ops.aval import make_aval
 from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.shapes import broadcast, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.overlap import check_apart
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase
+from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = [
     "argwhere",
@@ -264,8 +266,11 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     found = np.nonzero(np.atleast_1d(input._ndarray()))
     if as_tuple:
         return tuple(tensor(positions, device=input.device) for positions in found)
-    positions = np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0), np.int64)
-    return tensor(positions, device=input.device)
+    # PyTorch's result lies in memory column by column
+    columns = np.stack(found) if input.ndim else np.zeros((0, len(found[0])), np.int64)
+    made = tensor(columns, device=CPU)
+    aval = make_aval(columns.shape[::-1], int64, (1, columns.shape[1]))
+    return moved(new_tensor(aval, made._storage), input.device)
 
 
 argwhere = nonzero
@@ -273,8 +278,11 @@ argwhere = nonzero
 
 def masked_select(input: Any, mask: Any) -> Any:
     """The elements where ``mask`` holds, in a vector. Reads the mask."""
-    shape = np.broadcast_shapes(input.shape, mask.shape)
-    return getitem(expand(input, shape), expand(mask, shape))
+    if mask.dtype is not bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = broadcast("masked_select", input.shape, mask.shape)
+    positions = np.flatnonzero(np.broadcast_to(mask._ndarray(), shape))
+    return apply(OPS["masked_select"], input, tensor(positions, device=input.device), shape)
 
 
 def index_select(input: Any, dim: int, index: Any) -> Any:
@@ -291,7 +299,18 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """As ``gather``, the other dimensions broadcasting; without ``dim``, over the flattened input."""
     if dim is None:
         return apply(_GATHER, reshape(input, (-1,)), reshape(indices, (-1,)), 0)
-    d = dim % input.ndim
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    if indices.dtype is not int64:
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {torch_dtype_name(indices.dtype)}"
+        )
+    d = wrap_dim(dim, input.ndim)
+    if not input.ndim:
+        return apply(_GATHER, input, indices, 0)
     one = [tuple(1 if k == d else n for k, n in enumerate(x.shape)) for x in (input, indices)]
     common = np.broadcast_shapes(*one)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
@@ -308,8 +327,14 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
     return apply(OPS["index_add"], input, index, source if alpha == 1 else source * alpha, dim)
 
 
+def _check_indices(indices: Any) -> None:
+    if not indices:
+        raise RuntimeError("index_put_: at least one index tensor is needed")
+
+
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """A copy with ``values`` written (or added) where the index tensors point."""
+    _check_indices(indices)
     items = tuple(indices)
     view, indexed = _apply_views(input, items)
     dims, tensors = _split(indexed)
@@ -355,6 +380,7 @@ def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) 
 
 def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """In-place ``index_put``."""
+    _check_indices(indices)
     view, indexed = _apply_views(self, tuple(indices))
     dims, tensors = _split(indexed)
     check_apart(view, values, *tensors)

@@ -27,9 +27,9 @@ _UNARY = (
     "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
 ).split()
 _BINARY = (
-    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor eq ne "
-    "lt le gt ge"
+    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor"
 ).split()
+_COMPARISONS = "eq ne lt le gt ge".split()
 
 
 def _unary(name: str) -> Callable[..., Any]:
@@ -42,8 +42,8 @@ def _unary(name: str) -> Callable[..., Any]:
     return _named(method, name)
 
 
-def _binary(name: str) -> Callable[..., Any]:
-    op = OPS[name]
+def _binary(name: str, op_name: str | None = None) -> Callable[..., Any]:
+    op = OPS[op_name or name]
 
     def method(self: Any, other: Any) -> Any:
         apply_inplace(op, (self,), self, other)
@@ -113,9 +113,9 @@ def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
     if max is None:
         if min is None:
             raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-        return _write(OPS["clamp_min"], self, min)
+        return _write(OPS["clamp_low"], self, min)
     if min is None:
-        return _write(OPS["clamp_max"], self, max)
+        return _write(OPS["clamp_high"], self, max)
     tensors = isinstance(min, TensorBase) or isinstance(max, TensorBase)
     return _write(OPS["clamp_tensor" if tensors else "clamp"], self, min, max)
 
@@ -191,6 +191,7 @@ _SPECIAL = (
 INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _unary(name) for name in _UNARY},
     **{name + "_": _binary(name) for name in _BINARY},
+    **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
     **{function.__name__: function for function in _SPECIAL},
 }
 INPLACE_METHODS["clip_"] = clamp_

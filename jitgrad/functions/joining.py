@@ -11,6 +11,7 @@ from typing import Any
 from jitgrad.dispatch import apply
 from jitgrad.functions.views import reshape
 from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "cat",
@@ -46,20 +47,42 @@ def _at_least(rank: int, x: Any) -> Any:
 
 def hstack(tensors: Sequence[Any]) -> Any:
     """Join along dimension 1 (0 for vectors)."""
+    if not tensors:
+        raise RuntimeError("hstack expects a non-empty TensorList")
     parts = [_at_least(1, x) for x in tensors]
     return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Sequence[Any]) -> Any:
     """Join along dimension 0, vectors as rows."""
+    if not tensors:
+        raise RuntimeError("vstack expects a non-empty TensorList")
     return cat([_at_least(2, x) for x in tensors], 0)
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
-    """Coordinates of the grid that vectors span (matrix indexing only)."""
-    if indexing != "ij":
-        raise RuntimeError(f'meshgrid: indexing must be "ij", but received: {indexing}')
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
+    """Coordinates of the grid that vectors span, in matrix order (``"ij"``) or with the first two swapped (``"xy"``).
+
+    Raises:
+        TypeError: for anything but tensors.
+        RuntimeError: for tensors of several dtypes or of more than one dimension, or another order.
+    """
     vectors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
+    for i, v in enumerate(vectors):
+        if not isinstance(v, TensorBase):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(v).__name__}")
+    if not vectors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for v in vectors:
+        if v.ndim > 1:
+            raise RuntimeError(f"Expected 0D or 1D tensor in the tensor list but got: {list(v.shape)}")
+        if v.dtype is not vectors[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if indexing == "xy" and len(vectors) > 1:
+        x, y, *rest = meshgrid(vectors[1], vectors[0], *vectors[2:])
+        return (y.transpose(0, 1), x.transpose(0, 1), *(r.transpose(0, 1) for r in rest))
     shape = tuple(v.numel() for v in vectors)
     grids = []
     for d, v in enumerate(vectors):

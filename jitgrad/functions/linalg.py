@@ -28,7 +28,7 @@ __all__ = [
 
 _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
-_EXPAND, _UNSQUEEZE, _SQUEEZE, _VIEW = OPS["expand"], OPS["unsqueeze"], OPS["squeeze"], OPS["unsafe_view"]
+_EXPAND, _UNSQUEEZE, _SQUEEZE, _VIEW = OPS["expand"], OPS["unsqueeze"], OPS["squeeze_dim"], OPS["unsafe_view"]
 
 mm = binary("mm", "The product of two matrices.")
 bmm = binary("bmm", "Products of two batches of matrices.")
@@ -104,4 +104,4 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 def trace(input: Any) -> Any:
     """The sum of a matrix's diagonal."""
-    return apply(OPS["diagonal"], input, 0, 0, 1).sum()
+    return apply(OPS["trace"], input)

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitgrad.dispatch import apply
 from jitgrad.functions._bind import binary, unary
+from jitgrad.functions.indexing import nonzero
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -220,9 +221,9 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     if max is None:
         if min is None:
             raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-        return apply(_CLAMP_MIN, input, min)
+        return apply(OPS["clamp_low"], input, min)
     if min is None:
-        return apply(_CLAMP_MAX, input, max)
+        return apply(OPS["clamp_high"], input, max)
     tensors = isinstance(min, TensorBase) or isinstance(max, TensorBase)
     return apply(_CLAMP_TENSOR if tensors else _CLAMP, input, min, max)
 
@@ -241,10 +242,10 @@ clip = clamp
 
 
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """Elements of ``input`` where the condition holds, of ``other`` elsewhere."""
-    if isinstance(condition, TensorBase) and input is not None and other is not None:
-        return apply(_WHERE, condition, input, other)
-    raise TypeError("where(): expected (Tensor condition, input, other); use nonzero(as_tuple=True) for positions")
+    """Elements of ``input`` where the condition holds, of ``other`` elsewhere; alone: ``nonzero(as_tuple=True)``."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    return apply(_WHERE, condition, input, other)
 
 
 def where_method(self: Any, condition: Any, other: Any) -> Any:
@@ -269,7 +270,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``other - alpha * input``."""
-    return sub(other, input, alpha=alpha)
+    return apply(OPS["rsub"], input, other) if alpha == 1 else sub(other, input, alpha=alpha)
 
 
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:

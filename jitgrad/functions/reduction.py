@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.dispatch import apply
+from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS
+from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -74,7 +76,9 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The product of all elements, or along one dimension."""
+    """The product of all elements, or along one dimension. RuntimeError for a gradient through integers."""
+    if dtype is not None and not dtype.is_floating_point and state.grad_enabled and input.requires_grad:
+        raise RuntimeError("Autograd not support dtype: " + torch_dtype_name(dtype))
     return apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
 
 
@@ -141,12 +145,16 @@ def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Whether any element is nonzero."""
+    """Whether any element is nonzero; with no dimensions (``()``), each by itself."""
+    if dim == ():
+        return apply(OPS["ne"], input, 0)
     return apply(_ANY, input, _dims(dim), keepdim)
 
 
 def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Whether all elements are nonzero."""
+    """Whether all elements are nonzero; with no dimensions (``()``), each by itself."""
+    if dim == ():
+        return apply(OPS["ne"], input, 0)
     return apply(_ALL, input, _dims(dim), keepdim)
 
 
@@ -177,7 +185,15 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
 
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Any:
     """The p-norm of the elements; ``"fro"`` is 2. Its derivative at 0 is 0."""
-    return apply(_NORM, input, 2.0 if p == "fro" else float(p), _dims(dim), keepdim)
+    if isinstance(p, TensorBase | list | tuple | dict):
+        raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
+    return apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
+
+
+def _order(p: Any) -> float:
+    if isinstance(p, str):
+        raise RuntimeError(f"only valid string values are 'nuc' and 'fro', found {p}")
+    return float(p)
 
 
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Any:

@@ -40,7 +40,7 @@ def detach_(self: Any) -> Any:
     if recorder is not None:
         recorder.set_requires_grad(self, False)
     elif self._graph is not None and self._graph.tid == self._tid:
-        self._graph.detach(self._vid)
+        self._graph.detach(self)
     self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
     return self
 
@@ -62,8 +62,9 @@ def _set_data(self: Any, value: Any) -> None:
     if value._aval.dtype is not self._aval.dtype or value._aval.device is not self._aval.device:
         self._accumulator = None  # what is accumulated from here on is of another kind
     self._sync()
+    value._sync()
     if state.recorder is not None:
-        state.recorder.replace_data(self)
+        state.recorder.replace_data(self, value)
     _adopt_memory(self, value)
 
 

@@ -44,7 +44,9 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
-    """A copy whose slice ``start:end:step`` of ``dim`` is ``src``."""
+    """A copy whose slice ``start:end:step`` of ``dim`` is ``src``. RuntimeError for steps below 1."""
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
     return apply(OPS["slice_scatter"], input, src, dim, start, end, step)
 
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from jitgrad.dispatch import apply
+from jitgrad.dtypes import int64
 from jitgrad.functions._bind import ints
+from jitgrad.functions.creation import tensor
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "as_strided",
@@ -60,6 +65,7 @@ __all__ = [
 _VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
 _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
 _SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
+_SQUEEZE_DIM, _SQUEEZE_DIMS = OPS["squeeze_dim"], OPS["squeeze_dims"]
 _DIAGONAL, _UNFOLD, _AS_STRIDED, _DETACH = OPS["diagonal"], OPS["unfold"], OPS["as_strided"], OPS["detach"]
 _SPLIT, _SPLIT_WITH_SIZES, _UNBIND = OPS["split"], OPS["split_with_sizes"], OPS["unbind"]
 _UNSAFE_SPLIT = OPS["unsafe_split"]
@@ -176,7 +182,9 @@ def broadcast_to(input: Any, size: Any) -> Any:
 
 def squeeze(input: Any, dim: Any = None) -> Any:
     """Drop dimensions of extent 1 (all, or those of ``dim`` that have it)."""
-    return apply(_SQUEEZE, input, tuple(dim) if type(dim) is list else dim)
+    if dim is None:
+        return apply(_SQUEEZE, input)
+    return apply(_SQUEEZE_DIM, input, dim) if isinstance(dim, int) else apply(_SQUEEZE_DIMS, input, tuple(dim))
 
 
 def unsqueeze(input: Any, dim: int) -> Any:
@@ -196,10 +204,12 @@ def slice_(input: Any, dim: int, start: int | None, stop: int | None, step: int 
 
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """``length`` indices of one dimension, from ``start``."""
-    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
-    first = start + extent if start < 0 else start
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    first = start + extent if start < 0 else start
     if not -extent <= start <= extent:
         raise IndexError(f"start out of range (expected to be in range of [{-extent}, {extent}], but got {start})")
     if first + length > extent:
@@ -209,6 +219,8 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All indices of one dimension, as a tuple of views."""
+    if input.ndim and not input._aval.shape[wrap_dim(dim, input.ndim)]:
+        return ()
     return apply(_UNBIND, input, dim)
 
 
@@ -216,14 +228,26 @@ def split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
     """Views of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
     if isinstance(split_size, int):
         return apply(_SPLIT, input, split_size, dim)
+    if isinstance(split_size, TensorBase):
+        return apply(_SPLIT, input, int(split_size), dim)
+    if not isinstance(split_size, tuple | list) or not all(isinstance(n, int) for n in split_size):
+        found = type(split_size).__name__
+        raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {found}")
     return apply(_SPLIT_WITH_SIZES, input, tuple(split_size), dim)
+
+
+def _extent_to_chunk(input: Any, chunks: int, dim: int) -> int:
+    if not input.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    extent: int = input._aval.shape[wrap_dim(dim, input.ndim)]
+    return extent
 
 
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most ``chunks`` views of equal size along ``dim``, the last possibly smaller."""
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    extent = _extent_to_chunk(input, chunks, dim)
     if not extent:
         return apply(_SPLIT_WITH_SIZES, input, (0,) * chunks, dim)
     return apply(_SPLIT, input, -(-extent // chunks), dim)
@@ -231,15 +255,24 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
     """Views along ``dim``: so many of nearly equal size, or cut at the given indices."""
-    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
     cuts = indices_or_sections
+    if isinstance(cuts, TensorBase):
+        if cuts.ndim > 1 or cuts.dtype is not int64:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional long "
+                f"tensor, but got a tensor with {cuts.ndim} dims"
+            )
+        cuts = cuts.tolist()
+    if not input.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
     if isinstance(cuts, int):
         if cuts <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
         size, extra = divmod(extent, cuts)
         ends = [(k + 1) * size + min(k + 1, extra) for k in range(cuts)]
         return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise([0, *ends]))
-    places = [None, *(cuts.tolist() if hasattr(cuts, "tolist") else cuts), None]
+    places = [None, *cuts, None]
     return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise(places))
 
 
@@ -250,9 +283,7 @@ def unsafe_split(input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
 
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """As ``chunk``, but the results own their memory, and may be written."""
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    extent = input._aval.shape[wrap_dim(dim, input.ndim)]
+    extent = _extent_to_chunk(input, chunks, dim)
     return apply(_UNSAFE_SPLIT, input, max(1, -(-extent // chunks)), dim)
 
 
@@ -299,9 +330,7 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
 
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     """A copy with elements moved along ``dims``, wrapping around; without dims, over the flattened tensor."""
-    if dims is None:
-        return reshape(roll(reshape(input, (-1,)), shifts, 0), input.shape)
-    return apply(_ROLL, input, _as_tuple(shifts), _as_tuple(dims))
+    return apply(_ROLL, input, _as_tuple(shifts), () if dims is None else _as_tuple(dims))
 
 
 def repeat(input: Any, *sizes: Any) -> Any:
@@ -309,17 +338,50 @@ def repeat(input: Any, *sizes: Any) -> Any:
     return apply(_REPEAT, input, ints(sizes))
 
 
-tile = repeat
+def tile(input: Any, *dims: Any) -> Any:
+    """As ``repeat``; dimensions that have no number are not repeated."""
+    sizes = ints(dims)
+    return apply(_REPEAT, input, (1,) * (input.ndim - len(sizes)) + tuple(sizes))
 
 
-def repeat_interleave(input: Any, repeats: int, dim: int | None = None) -> Any:
-    """Each element ``repeats`` times in a row."""
+def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
+    """Each element ``repeats`` times in a row: one number for all, or a tensor with one for each (which is read).
+
+    Raises:
+        RuntimeError: numbers of repeats that do not fit, or are negative.
+    """
+    if isinstance(repeats, TensorBase):
+        return _repeat_each(input, repeats, dim)
     if dim is None:
         return repeat_interleave(reshape(input, (-1,)), repeats, 0)
-    shape = input._aval.shape
+    if repeats < 0:
+        raise RuntimeError("repeats can not be negative")
+    x = reshape(input, (1,)) if not input.ndim else input
+    shape = x._aval.shape
     d = wrap_dim(dim, len(shape))
-    wide = expand(unsqueeze(input, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
-    return reshape(wide, (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+    wide = expand(unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
+    return reshape(apply(_CLONE, wide), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+
+
+def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
+    if dim is None:
+        input, dim = reshape(input, (-1,)), 0
+    if repeats.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if repeats.dtype.category != 1:
+        raise RuntimeError("repeats has to be Long or Int tensor")
+    d = wrap_dim(dim, input.ndim)
+    extent = input._aval.shape[d] if input.ndim else 1
+    if repeats.numel() not in (1, extent) and repeats.ndim:
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.numel()} and "
+            f"input.size({d}) = {extent}"
+        )
+    counts = repeats._ndarray()
+    if (counts < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    rows = np.repeat(np.arange(extent), counts if counts.size == extent else counts.reshape(-1)[:1])
+    return apply(OPS["index_select"], input, tensor(rows, device=input.device), d)
 
 
 swapaxes, swapdims, moveaxis = transpose, transpose, movedim

@@ -17,14 +17,16 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import same_aval
-from jitgrad.ops.shapes import broadcast, operand, torch_dtype_name
+from jitgrad.ops.shapes import broadcast, operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.special import np_erf, np_sigmoid
 from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.views import lower_slice
 
 __all__: list[str] = []
 
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+SIXTH = float(np.float32(1 / 6))  # PyTorch has this constant in float32, whatever the dtype
 GELU_SCALE, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
@@ -89,9 +91,17 @@ _define_slope(
     lambda g, x, lo, hi: np.where((x <= lo) | (x >= hi), g.dtype.type(0), g),
     lambda b, g, x, lo, hi: b.where(b.or_(b.le(x, lo), b.ge(x, hi)), _zero(b, g), g),
 )
+
+
+def _hardtanh_aval(x: Aval, lo: float, hi: float) -> Aval:
+    if x.dtype.category == 0:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    return same_aval(x)
+
+
 define(
     "hardtanh",
-    aval=lambda x, lo, hi: same_aval(x),
+    aval=_hardtanh_aval,
     numpy=lambda x, lo, hi: np.minimum(np.maximum(x, x.dtype.type(lo)), x.dtype.type(hi)),
     lower=lambda b, x, lo, hi: b.min(b.max(x, operand(b, lo, x.dtype)), operand(b, hi, x.dtype)),
     vjps=[Vjp(lambda c, g, x: call("hardtanh_backward", g, x, *c.params), (0,))],
@@ -198,23 +208,139 @@ define(
 )
 
 
-def _np_elu(x: Any, alpha: float) -> Any:
-    return np.where(x > 0, x, np.expm1(x) * x.dtype.type(alpha))
+# elu(x | alpha, scale, input_scale): scale * x above 0, scale * alpha * expm1(input_scale * x) below
 
 
-def _lower_elu(b: Any, x: Any, alpha: float) -> Any:
-    return b.where(b.gt(x, _zero(b, x)), x, b.mul(b.expm1(x), b.const(float(alpha), x.dtype)))
+def _np_elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    number = x.dtype.type
+    above = x if scale == 1 else x * number(scale)
+    return np.where(x > 0, above, np.expm1(x * number(input_scale)) * number(alpha * scale))
+
+
+def _lower_elu(b: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    def times(value: Any, factor: float) -> Any:
+        return value if factor == 1 else b.mul(value, b.const(float(factor), x.dtype))
+
+    below = times(b.expm1(times(x, input_scale)), alpha * scale)
+    return b.where(b.gt(x, _zero(b, x)), times(x, scale), below)
+
+
+def _elu_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    alpha, scale, input_scale = c.params
+    slope = (x if input_scale == 1 else x * input_scale).exp() * (alpha * scale * input_scale)
+    return call("where", call("gt", x, 0.0), g if scale == 1 else g * scale, g * slope)
+
+
+def _celu_aval(x: Aval, alpha: float, scale: float, input_scale: float) -> Aval:
+    return _float_only("elu_cpu")(x)
+
+
+for _name in ("elu", "celu"):
+    define(_name, aval=_celu_aval, numpy=_np_elu, lower=_lower_elu, vjps=[Vjp(_elu_rule, (0,))])
+
+
+# --- mish, hardsigmoid, hardswish, glu ---
+
+
+def _np_mish(x: Any) -> Any:
+    return x * np.tanh(_np_softplus(x, 1.0, 20.0))
+
+
+def _mish_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    squashed = call("softplus", x, 1.0, 20.0).tanh()
+    return g * (squashed + x * x.sigmoid() * (1 - squashed * squashed))
 
 
 define(
-    "elu",
-    aval=_float_only("elu_cpu"),
-    numpy=_np_elu,
-    lower=_lower_elu,
-    vjps=[
-        Vjp(lambda c, g, x: call("where", call("gt", x, 0.0), g, g * (x.exp() * c.params[0])), (0,)),
-    ],
+    "mish",
+    aval=_float_only("mish_cpu"),
+    numpy=_np_mish,
+    lower=lambda b, x: b.mul(x, b.tanh(_lower_softplus(b, x, 1.0, 20.0))),
+    vjps=[Vjp(_mish_rule, (0,))],
 )
+
+
+def _np_hardsigmoid(x: Any) -> Any:
+    number = x.dtype.type
+    return np.minimum(np.maximum(x + number(3), number(0)), number(6)) / number(6)
+
+
+def _lower_hardsigmoid(b: Any, x: Any) -> Any:
+    three, six = b.const(3.0, x.dtype), b.const(6.0, x.dtype)
+    return b.div(b.min(b.max(b.add(x, three), _zero(b, x)), six), six)
+
+
+def _no_second_derivative(c: RuleContext, g: Any) -> Any:
+    raise RuntimeError("derivative for aten::hardsigmoid_backward is not implemented")
+
+
+define(
+    "hardsigmoid_backward",
+    aval=lambda g, x: make_aval(broadcast("hardsigmoid_backward", g.shape, x.shape), g.dtype),
+    numpy=lambda g, x: np.where((x > -3) & (x < 3), g * g.dtype.type(SIXTH), g.dtype.type(0)),
+    lower=lambda b, g, x: b.where(
+        b.and_(b.gt(x, b.const(-3.0, x.dtype)), b.lt(x, b.const(3.0, x.dtype))),
+        b.mul(g, b.const(SIXTH, g.dtype)),
+        _zero(b, g),
+    ),
+    vjps=[Vjp(_no_second_derivative), Vjp(_no_second_derivative)],
+    num_inputs=2,
+    node_name="torch::autograd::NotImplemented",
+)
+define(
+    "hardsigmoid",
+    aval=_float_only("hardsigmoid_cpu"),
+    numpy=_np_hardsigmoid,
+    lower=_lower_hardsigmoid,
+    vjps=[Vjp(lambda c, g, x: call("hardsigmoid_backward", g, x), (0,))],
+)
+
+
+def _hardswish_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    inside = call("where", call("le", x, 3.0), g * (x / 3 + 0.5), g)
+    return call("where", call("lt", x, -3.0), 0.0, inside)
+
+
+define(
+    "hardswish",
+    aval=_float_only("hardswish_cpu"),
+    numpy=lambda x: x * _np_hardsigmoid(x),
+    lower=lambda b, x: b.mul(x, _lower_hardsigmoid(b, x)),
+    vjps=[Vjp(_hardswish_rule, (0,))],
+)
+
+
+def _glu_aval(x: Aval, dim: int) -> Aval:
+    if not x.ndim:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    d = wrap_dim(dim, x.ndim)
+    if x.shape[d] % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {x.shape[d]}")
+    _float_only("glu_cpu")(x)
+    return make_aval((*x.shape[:d], x.shape[d] // 2, *x.shape[d + 1 :]), x.dtype)
+
+
+def _np_glu(x: Any, dim: int) -> Any:
+    value, gate = np.split(x, 2, dim)
+    return value * np_sigmoid(gate)
+
+
+def _lower_glu(b: Any, x: Any, dim: int) -> Any:
+    d = wrap_dim(dim, len(x.shape))
+    half = x.shape[d] // 2
+    return b.mul(lower_slice(b, x, d, 0, half, 1), b.sigmoid(lower_slice(b, x, d, half, 2 * half, 1)))
+
+
+def _glu_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    aval = c.avals[0]
+    assert aval is not None
+    d = wrap_dim(c.params[0], aval.ndim)
+    half = aval.shape[d] // 2
+    value, gate = x.narrow(d, 0, half), x.narrow(d, half, half).sigmoid()
+    return call("cat", [g * gate, g * value * gate * (1 - gate)], d)
+
+
+define("glu", aval=_glu_aval, numpy=_np_glu, lower=_lower_glu, vjps=[Vjp(_glu_rule, (0,))])
 
 
 define(

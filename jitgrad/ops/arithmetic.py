@@ -30,15 +30,18 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["binary_aval"]
 
+_C_NAMES = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
+
 
 def _no_bools_aval(name: str, kernel: str) -> Any:
     """A binary shape rule that refuses two bools, naming PyTorch's kernel."""
     rule = binary_aval(name)
 
     def checked(x: Any, y: Any) -> Aval:
-        if dtype_of(x).category == 0 and dtype_of(y).category == 0:
+        out: Aval = rule(x, y)
+        if out.dtype.category == 0:
             raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
-        return rule(x, y)
+        return out
 
     return checked
 
@@ -83,6 +86,7 @@ def _define_binary(
     aval: Any = None,
     n: int = 2,
     checks_values: bool = False,
+    node_names: tuple[str | None, dict[int, str]] = (None, {}),
 ) -> None:
     define(
         name,
@@ -92,6 +96,8 @@ def _define_binary(
         vjps=vjps,
         num_inputs=n,
         checks_values=checks_values,
+        node_name=node_names[0],
+        node_names=node_names[1],
     )
 
 
@@ -124,6 +130,15 @@ def _sub_aval(x: Any, y: Any) -> Aval:
 _define_binary("add", np.add, _lower_add, [Vjp(lambda c, g: g), Vjp(lambda c, g: g)])
 _define_binary(
     "sub", np.subtract, lambda b, x, y: b.sub(x, y), [Vjp(lambda c, g: g), Vjp(lambda c, g: -g)], aval=_sub_aval
+)
+define(
+    "rsub",
+    aval=lambda x, y: _sub_aval(y, x),
+    numpy=np_promoted(lambda x, y: y - x),
+    lower=lower_promoted(lambda b, x, y: b.sub(y, x)),
+    vjps=[Vjp(lambda c, g: -g), Vjp(lambda c, g: g)],
+    num_inputs=2,
+    node_names={1: "RsubBackward1"},
 )
 _define_binary("mul", np.multiply, _lower_mul, [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))])
 _define_binary(
@@ -176,7 +191,7 @@ def _nonzero(function: Any) -> Any:
     """An integer division that raises where NumPy would only warn."""
 
     def rule(x: Any, y: Any) -> Any:
-        if np.asarray(y).dtype.kind in "bi" and not np.all(y):
+        if all(np.asarray(v).dtype.kind in "bi" for v in (x, y)) and not np.all(y):
             raise RuntimeError("ZeroDivisionError")
         return function(x, y)
 
@@ -226,6 +241,7 @@ for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zer
         [Vjp(_rule)] * 2,
         aval=_no_bools_aval(_name, "div_floor_cpu"),
         checks_values=True,
+        node_names=("torch::autograd::NotImplemented" if _name == "floor_divide" else "DivBackward2", {}),
     )
 _define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2, checks_values=True)
 _define_binary(
@@ -234,13 +250,16 @@ _define_binary(
     lambda b, x, y: b.mod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_floor", x, y), (0, 1))],
     checks_values=True,
+    node_names=("RemainderBackward1", {1: "RemainderBackward0"}),
 )
 _define_binary(
     "fmod",
     _nonzero(np.fmod),
     lambda b, x, y: b.fmod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_trunc", x, y), (0, 1))],
+    aval=_no_bools_aval("fmod", "fmod_cpu"),
     checks_values=True,
+    node_names=("FmodBackward1", {1: "FmodBackward0"}),
 )
 
 
@@ -274,7 +293,8 @@ def _clamp_hi_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
     return call("where", call("logical_or", call("gt", x, hi), call("lt", hi, lo)), g, 0.0)
 
 
-for _name, _node in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackward0")):
+_CLAMP_NODES = ("ClampBackward0", "ClampBackward1")  # of tensors, of numbers
+for _name, _bounds in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackward0")):
     define(
         _name,
         aval=binary_aval("clamp"),
@@ -282,32 +302,37 @@ for _name, _node in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackwar
         lower=lower_promoted(lambda b, x, lo, hi: b.min(b.max(x, lo), hi)),
         vjps=[Vjp(_clamp_x_rule, (0, 1, 2)), Vjp(_clamp_lo_rule, (0, 1, 2)), Vjp(_clamp_hi_rule, (0, 1, 2))],
         num_inputs=3,
-        node_name=_node,
+        node_name=_bounds,
     )
-define(
-    "clamp_min",
-    aval=binary_aval("clamp_min"),
-    numpy=np_promoted(np.maximum),
-    lower=lower_promoted(lambda b, x, lo: b.max(x, lo)),
-    vjps=[
-        Vjp(lambda c, g, x, lo: call("where", call("ge", x, lo), g, 0.0), (0, 1)),
-        Vjp(lambda c, g, x, lo: call("where", call("lt", x, lo), g, 0.0), (0, 1)),
-    ],
-    num_inputs=2,
-    node_name="ClampMinBackward0",
-)
-define(
-    "clamp_max",
-    aval=binary_aval("clamp_max"),
-    numpy=np_promoted(np.minimum),
-    lower=lower_promoted(lambda b, x, hi: b.min(x, hi)),
-    vjps=[
-        Vjp(lambda c, g, x, hi: call("where", call("le", x, hi), g, 0.0), (0, 1)),
-        Vjp(lambda c, g, x, hi: call("where", call("gt", x, hi), g, 0.0), (0, 1)),
-    ],
-    num_inputs=2,
-    node_name="ClampMaxBackward0",
-)
+# clamp_min(x, lo), and clamp(x, min=lo): the same under another node's name
+for _name, _node in (("clamp_min", ("ClampMinBackward1", "ClampMinBackward0")), ("clamp_low", _CLAMP_NODES)):
+    define(
+        _name,
+        aval=binary_aval("clamp_min"),
+        numpy=np_promoted(np.maximum),
+        lower=lower_promoted(lambda b, x, lo: b.max(x, lo)),
+        vjps=[
+            Vjp(lambda c, g, x, lo: call("where", call("ge", x, lo), g, 0.0), (0, 1)),
+            Vjp(lambda c, g, x, lo: call("where", call("lt", x, lo), g, 0.0), (0, 1)),
+        ],
+        num_inputs=2,
+        node_name=_node[0],
+        node_names={1: _node[1]},
+    )
+for _name, _node in (("clamp_max", ("ClampMaxBackward1", "ClampMaxBackward0")), ("clamp_high", _CLAMP_NODES)):
+    define(
+        _name,
+        aval=binary_aval("clamp_max"),
+        numpy=np_promoted(np.minimum),
+        lower=lower_promoted(lambda b, x, hi: b.min(x, hi)),
+        vjps=[
+            Vjp(lambda c, g, x, hi: call("where", call("le", x, hi), g, 0.0), (0, 1)),
+            Vjp(lambda c, g, x, hi: call("where", call("gt", x, hi), g, 0.0), (0, 1)),
+        ],
+        num_inputs=2,
+        node_name=_node[0],
+        node_names={1: _node[1]},
+    )
 
 
 def _where_aval(cond: Aval, x: Any, y: Any) -> Aval:
@@ -344,9 +369,24 @@ define(
 
 # --- interpolation ---
 
+
+def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
+    for what, other in (("end", end), ("weight", weight)):
+        if hasattr(other, "dtype") and dtype_of(other) is not dtype_of(x):
+            own, found = (_C_NAMES[dtype_of(v).name] for v in (x, other))
+            raise RuntimeError(f"expected dtype {own} for `{what}` but got dtype {found}")
+    shape = broadcast("lerp", *map(shape_of, (x, end, weight)))
+    if dtype_of(x).category < 2:
+        kernel = "lerp_kernel_tensor" if hasattr(weight, "shape") else "lerp_kernel_scalar"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{torch_dtype_name(dtype_of(x))}'")
+    return make_aval(shape, dtype_of(x))
+
+
 define(
     "lerp",
-    aval=binary_aval("lerp"),
+    aval=_lerp_aval,
+    node_name="LerpBackward1",
+    node_names={2: "LerpBackward0"},
     numpy=np_promoted(lambda x, end, w: np.where(np.abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w))),
     lower=lower_promoted(
         lambda b, x, end, w: b.where(
@@ -397,6 +437,15 @@ _define_binary(
     ],
     float_dtype,
 )
+
+
+def _logaddexp_aval(x: Any, y: Any) -> Aval:
+    out = make_aval(broadcast("logaddexp", shape_of(x), shape_of(y)), result_dtype(x, y))
+    if out.dtype.category < 2:
+        raise NotImplementedError(f"\"logaddexp_cpu\" not implemented for '{torch_dtype_name(out.dtype)}'")
+    return out
+
+
 _define_binary(
     "logaddexp",
     np.logaddexp,
@@ -409,5 +458,5 @@ _define_binary(
         Vjp(lambda c, g, x, out: g * (x - out).exp(), (0, "out")),
         Vjp(lambda c, g, y, out: g * (y - out).exp(), (1, "out")),
     ],
-    float_dtype,
+    aval=_logaddexp_aval,
 )

@@ -1,6 +1,6 @@
 """Comparisons, predicates, logical and bitwise operations.
 
-Owns: their table entries. None is differentiable.
+Owns: their table entries. None is differentiable; a comparison in place has zeros for gradients.
 Must not know: Tensor, kernels.
 """
 
@@ -13,8 +13,9 @@ import numpy as np
 from jitgrad.dtypes import bool_
 from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.shapes import broadcast, np_operand, operand, result_dtype, shape_of, torch_dtype_name
-from jitgrad.ops.table import define
+from jitgrad.ops.pointwise import zero_grad
+from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, operand, result_dtype, shape_of, torch_dtype_name
+from jitgrad.ops.table import Vjp, define
 
 __all__: list[str] = []
 
@@ -46,8 +47,28 @@ def _define_comparison(name: str, np_function: Any) -> None:
     )
 
 
+def _define_comparison_as_self(name: str, np_function: Any) -> None:
+    """``x.gt_(y)``: zeros and ones of x's own dtype, through which no gradient goes."""
+    compare = np_promoted(np_function)
+
+    def lower(b: Any, x: Any, y: Any) -> Any:
+        return b.cast(lower_promoted(lambda b, x, y: getattr(b, name)(x, y))(b, x, y), x.dtype)
+
+    define(
+        f"{name}_as_self",
+        aval=lambda x, y: make_aval(broadcast(name, x.shape, shape_of(y)), x.dtype),
+        numpy=lambda x, y: compare(x, y).astype(x.dtype),
+        lower=lower,
+        vjps=[Vjp(zero_grad), Vjp(zero_grad)],
+        num_inputs=2,
+        node_name=f"{name.capitalize()}Backward1",
+        node_names={1: f"{name.capitalize()}Backward0"},
+    )
+
+
 for _name, _np_function in _COMPARISONS.items():
     _define_comparison(_name, _np_function)
+    _define_comparison_as_self(_name, _np_function)
 
 
 def truth(b: Any, x: Any) -> Any:
@@ -79,10 +100,10 @@ def _integral_aval(name: str) -> Any:
     shape_rule = binary_aval(name)
 
     def rule(*inputs: Any) -> Aval:
-        if result_dtype(*inputs).category == 2:
-            shown = torch_dtype_name(result_dtype(*inputs))
-            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{shown}'")
-        return shape_rule(*inputs)
+        out: Aval = shape_rule(*inputs)
+        if out.dtype.category == 2:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{torch_dtype_name(out.dtype)}'")
+        return out
 
     return rule
 
@@ -136,4 +157,14 @@ def _np_isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> An
     return np.isclose(np_operand(x, dtype), np_operand(y, dtype), rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-define("isclose", aval=lambda x, y, rtol, atol, nan: _bool_aval("isclose")(x, y), numpy=_np_isclose, num_inputs=2)
+def _isclose_aval(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Aval:
+    left, right = dtype_of(x), dtype_of(y)
+    if left is not right:
+        raise RuntimeError(f"{torch_dtype_name(left)} did not match {torch_dtype_name(right)}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
+    return make_aval(broadcast("isclose", shape_of(x), shape_of(y)), bool_)
+
+
+define("isclose", aval=_isclose_aval, numpy=_np_isclose, num_inputs=2)

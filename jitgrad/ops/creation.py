@@ -60,6 +60,12 @@ def _range_length(start: float, end: float, step: float) -> int:
     return math.ceil((end - start) / step)
 
 
+def _counted(name: str, dtype: DType) -> DType:
+    if dtype is bool_:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+    return dtype
+
+
 def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
     wide: Any = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
     return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
@@ -74,7 +80,7 @@ def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -
 
 define(
     "arange",
-    aval=lambda start, end, step, dtype: make_aval((_range_length(start, end, step),), dtype),
+    aval=lambda start, end, step, dtype: make_aval((_range_length(start, end, step),), _counted("arange", dtype)),
     numpy=_np_arange,
     lower=_lower_arange,
     num_inputs=0,
@@ -93,7 +99,7 @@ def _np_linspace(start: float, end: float, steps: int, dtype: DType) -> Any:
 
 define(
     "linspace",
-    aval=lambda start, end, steps, dtype: make_aval(_checked_shape((steps,)), dtype),
+    aval=lambda start, end, steps, dtype: make_aval(_checked_shape((steps,)), _counted("linspace", dtype)),
     numpy=_np_linspace,
     num_inputs=0,
 )
@@ -155,8 +161,8 @@ define(
     lower=lambda b, x, src: b.expand(operand(b, src, x.dtype), x.shape),
     vjps=[Vjp(zero_grad), Vjp(lambda c, g: g)],
     num_inputs=2,
-    node_name="CopyBackwards",
-    node_names={1: "FillBackward0"},
+    node_name="torch::autograd::CopyBackwards",
+    node_names={1: "FillBackward2"},
 )
 define(
     "zero",

@@ -84,6 +84,8 @@ def _lower_arg(primitive: str) -> Any:
 
 def _define_arg(name: str, np_function: Any) -> None:
     def aval(x: Aval, dim: int | None, keepdim: bool) -> Aval:
+        if x.dtype.category == 0:
+            raise RuntimeError(f"{name}(): does not support bool input")
         dims = wrap_dims(dim, x.ndim)
         _check_not_empty(name, x, None if dim is None else dims[0] if dims else (), IndexError)
         return make_aval(reduced_shape(x.shape, dims, keepdim), int64)

@@ -14,7 +14,14 @@ from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
-from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, operand, result_dtype, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import (
+    broadcast,
+    is_number,
+    numel,
+    operand,
+    torch_dtype_name,
+    wrap_dim,
+)
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["no_wrap"]
@@ -24,12 +31,15 @@ __all__ = ["no_wrap"]
 
 
 def _check_gather(name: str, x: Aval, index: Aval, dim: int) -> int:
+    """The dimension. An index without elements may have any shape and dtype."""
+    d = wrap_dim(dim, x.ndim)
+    if not index.numel:
+        return d
     if index.dtype.category != 1:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
-    if x.ndim != index.ndim:
+    if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-    d = wrap_dim(dim, x.ndim)
-    for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
+    for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)):
         if k != d and n > m:
             raise RuntimeError(
                 f"Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than self "
@@ -58,11 +68,12 @@ def _check_positions(index: Any, extent: int, dim: int) -> None:
 
 
 def _np_gather(x: Any, index: Any, dim: int) -> Any:
-    if not x.ndim:
-        return x.copy()
+    if not index.size:
+        return np.empty(index.shape, x.dtype)
+    x, at = np.atleast_1d(x), np.atleast_1d(index)
     d = wrap_dim(dim, x.ndim)
-    _check_positions(index, x.shape[d], d)
-    return x[_grid(index, d)]
+    _check_positions(at, x.shape[d], d)
+    return x[_grid(at, d)].reshape(index.shape)
 
 
 def no_wrap(b: Any, index: Any, extent: int) -> Any:
@@ -77,10 +88,11 @@ def _lower_grid(b: Any, index: Any, dim: int, extent: int) -> list[Any]:
 
 
 def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
-    if not x.shape:
-        return x
-    d = wrap_dim(dim, len(x.shape))
-    return b.gather(x, _lower_grid(b, index, d, x.shape[d]))
+    if not numel(index.shape):
+        return b.const(x.dtype.np.type(0).item(), x.dtype, index.shape)
+    whole, at = (b.reshape(v, v.shape or (1,)) for v in (x, index))
+    d = wrap_dim(dim, len(whole.shape))
+    return b.reshape(b.gather(whole, _lower_grid(b, at, d, whole.shape[d])), index.shape)
 
 
 def _gather_rule(c: RuleContext, g: Any, index: Any) -> Any:
@@ -104,7 +116,11 @@ def _scatter_aval(x: Aval, index: Aval, src: Aval, dim: int) -> Aval:
     d = _check_gather("scatter_add", x, index, dim)
     if x.dtype is not src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
+    if not index.numel:
+        return make_aval(x.shape, x.dtype)
+    if max(src.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if any(n > m for n, m in zip(index.shape or (1,), src.shape or (1,), strict=True)):
         raise RuntimeError(
             f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {d} "
             f"and to be no larger than src {list(src.shape)}"
@@ -113,27 +129,33 @@ def _scatter_aval(x: Aval, index: Aval, src: Aval, dim: int) -> Aval:
 
 
 def _np_scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
-    out = x.copy()
-    if not x.ndim:
-        return out + src
-    d = wrap_dim(dim, x.ndim)
-    _check_positions(index, x.shape[d], d)
-    np.add.at(out, _grid(index, d), src[tuple(slice(n) for n in index.shape)])
-    return out
+    if not index.size:
+        return x.copy()
+    out, at, src = np.atleast_1d(x).copy(), np.atleast_1d(index), np.atleast_1d(src)
+    d = wrap_dim(dim, out.ndim)
+    _check_positions(at, out.shape[d], d)
+    np.add.at(out, _grid(at, d), src[tuple(slice(n) for n in at.shape)])
+    return out.reshape(x.shape)
 
 
 def _lower_scatter_add(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
-    if not x.shape:
-        return b.add(x, src)
-    used = b.slice(src, [0] * len(src.shape), index.shape, [1] * len(src.shape))
-    d = wrap_dim(dim, len(x.shape))
-    return b.add(x, b.scatter_add(x.shape, _lower_grid(b, index, d, x.shape[d]), used))
+    if not numel(index.shape):
+        return x
+    at, whole = (b.reshape(v, v.shape or (1,)) for v in (index, src))
+    used = b.slice(whole, [0] * len(whole.shape), at.shape, [1] * len(whole.shape))
+    shape = x.shape or (1,)
+    d = wrap_dim(dim, len(shape))
+    return b.add(x, b.reshape(b.scatter_add(shape, _lower_grid(b, at, d, shape[d]), used), x.shape))
 
 
 def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
     src, at = c.avals[2], c.avals[1]
     assert src is not None and at is not None
+    if not at.numel:
+        return filled(0.0, src)
     taken = call("gather", g, index, c.params[0])
+    if src.ndim != at.ndim:
+        return taken.reshape((1,)).expand(src.shape or (1,)).reshape(src.shape)
     if src.shape == at.shape:
         return taken
     widths = tuple(n - m for n, m in zip(src.shape, at.shape, strict=True))
@@ -155,11 +177,11 @@ define(
 
 
 def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
+    d = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     if index.dtype.category != 1:
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-    d = wrap_dim(dim, x.ndim)
     count = index.shape[0] if index.ndim else 1
     if not x.ndim and count != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
@@ -248,6 +270,26 @@ define(
 )
 
 
+# --- masked_select(x, flat | shape): the elements of x, broadcast to shape, at positions of the flattened whole ---
+
+
+def _masked_select_rule(c: RuleContext, g: Any, flat: Any) -> Any:
+    assert c.avals[0] is not None
+    size = numel(c.params[0])
+    zeros = filled(0.0, c.avals[0], (size,))
+    return call("scatter_add", zeros, flat, g, 0).reshape(c.params[0])
+
+
+define(
+    "masked_select",
+    aval=lambda x, flat, shape: make_aval(flat.shape, x.dtype),
+    numpy=lambda x, flat, shape: np.broadcast_to(x, shape).reshape(-1)[flat],
+    lower=lambda b, x, flat, shape: b.gather(b.reshape(b.expand(x, shape), (numel(shape),)), [flat]),
+    vjps=[Vjp(_masked_select_rule, (1,)), None],
+    num_inputs=2,
+)
+
+
 # --- one_hot(index | num_classes) ---
 
 
@@ -287,17 +329,15 @@ def _masked_fill_aval(x: Aval, mask: Aval, value: Any) -> Aval:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    if dtype_of(value).category > x.dtype.category:
-        raise RuntimeError(
-            f"value cannot be converted to type {torch_dtype_name(x.dtype)} without overflow"
-            if not hasattr(value, "shape")
-            else f"result type {torch_dtype_name(result_dtype(x, value))} can't be cast to {torch_dtype_name(x.dtype)}"
-        )
+    if x.dtype.category == 1 and is_number(value) and not hasattr(value, "shape"):
+        limits = np.iinfo(x.dtype.np)
+        if not limits.min <= value <= limits.max:
+            raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
     return make_aval(broadcast("masked_fill", x.shape, mask.shape), x.dtype)
 
 
 def _np_masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    return np.where(mask, np_operand(value, dtype_of(x)), x)
+    return np.where(mask, np.asarray(value).astype(x.dtype), x)
 
 
 define(
@@ -311,6 +351,8 @@ define(
         Vjp(lambda c, g, mask: call("where", mask, g, 0.0), (1,)),
     ],
     num_inputs=3,
+    node_name="MaskedFillBackward1",
+    node_names={2: "MaskedFillBackward0"},
 )
 
 

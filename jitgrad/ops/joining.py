@@ -13,7 +13,7 @@ import numpy as np
 from jitgrad.dtypes import promote_types
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
-from jitgrad.ops.shapes import as_dtype, wrap_dim
+from jitgrad.ops.shapes import as_dtype, numel, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
@@ -149,14 +149,27 @@ define(
 
 
 def _roll_aval(x: Aval, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Aval:
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if not dims and len(shifts) == 1:
+        return make_aval(x.shape, x.dtype)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     for d in dims:
+        if not x.ndim:
+            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
         wrap_dim(d, x.ndim)
     return make_aval(x.shape, x.dtype)
 
 
+def _np_roll(x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    """Over the flattened tensor without dims."""
+    return np.roll(x, shifts, dims) if dims else np.roll(x.reshape(-1), shifts[0]).reshape(x.shape)
+
+
 def _lower_roll(b: Any, x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    if not dims:
+        return b.reshape(_lower_roll(b, b.reshape(x, (numel(x.shape),)), shifts, (0,)), x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
         d = wrap_dim(dim, len(x.shape))
         n = x.shape[d] if x.shape else 0
@@ -169,7 +182,7 @@ def _lower_roll(b: Any, x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) 
 define(
     "roll",
     aval=_roll_aval,
-    numpy=lambda x, shifts, dims: np.roll(x, shifts, dims) if x.ndim else x.copy(),
+    numpy=_np_roll,
     lower=_lower_roll,
     vjps=[Vjp(lambda c, g: call("roll", g, tuple(-s for s in c.params[0]), c.params[1]))],
 )

@@ -237,18 +237,21 @@ def _as_strided(use: Use) -> tuple[Any, ...]:
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
 floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
-gelu silu softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc
-remainder fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp copy masked_fill
-pow_scalar pow zero _softmax
+gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div
+add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum minimum clamp clamp_tensor clamp_min
+clamp_max clamp_low clamp_high where lerp addcmul addcdiv atan2 logaddexp copy masked_fill pow_scalar pow zero _softmax
+eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
 """
 _LINEAR = """
+trace squeeze_dim squeeze_dims
 alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice split split_with_sizes unbind diagonal
 unfold clone _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool2d
 avg_pool2d_backward slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
 as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter diagonal_scatter
 """
-_FIRST_IS_LINEAR = "gather take index_select embedding max_pool2d_backward max_pool2d_read masked_scatter_backward " + (
-    " ".join(f"index{k} index_backward{k}" for k in range(1, MAX_INDICES + 1))
+_FIRST_IS_LINEAR = (
+    "gather take masked_select index_select embedding max_pool2d_backward max_pool2d_read masked_scatter_backward "
+    + " ".join(f"index{k} index_backward{k}" for k in range(1, MAX_INDICES + 1))
 )
 _FIRST_TWO_ARE_LINEAR = " ".join(f"index_put{k} index_put_accumulate{k}" for k in range(1, MAX_INDICES + 1))
 _MULTILINEAR = "mm bmm mv dot linear_nobias conv2d conv2d_input conv2d_weight"

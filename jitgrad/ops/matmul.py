@@ -96,6 +96,8 @@ define(
 
 
 def _mv_aval(x: Aval, v: Aval) -> Aval:
+    if not x.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     if x.ndim != 2 or v.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {x.ndim}, {v.ndim}")
     if x.shape[1] != v.shape[0]:

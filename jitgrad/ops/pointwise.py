@@ -54,6 +54,7 @@ def _define_float_unary(name: str, np_function: Any, rule: Any, save: int | str 
 
     define(
         name,
+        node_name="Log1PBackward0" if name == "log1p" else None,
         aval=float_aval,
         numpy=numpy,
         lower=lower_composed if lower else lower_primitive,

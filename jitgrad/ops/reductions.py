@@ -70,7 +70,8 @@ def _mean_dtype(x: Any, dtype: DType | None) -> DType:
 
 
 def _mean_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
-    return make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), _mean_dtype(x, dtype))
+    out = _mean_dtype(x, dtype)
+    return make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), out)
 
 
 def _np_mean(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
@@ -102,6 +103,38 @@ for _name, _node in (("sum", "SumBackward0"), ("sum_dim", "SumBackward1")):
     define(_name, aval=_sum_aval, numpy=_np_sum, lower=_lower_sum, vjps=[Vjp(_sum_rule)], node_name=_node)
 for _name, _node in (("mean", "MeanBackward0"), ("mean_dim", "MeanBackward1")):
     define(_name, aval=_mean_aval, numpy=_np_mean, lower=_lower_mean, vjps=[Vjp(_mean_rule)], node_name=_node)
+
+
+# --- trace ---
+
+
+def _trace_aval(x: Aval) -> Aval:
+    if x.dtype.category == 0:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    if x.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
+    return make_aval((), _sum_dtype(x, None))
+
+
+def _lower_trace(b: Any, x: Any) -> Any:
+    on_diagonal = b.eq(b.iota(x.shape, 0), b.iota(x.shape, 1))
+    wide = b.cast(x, _sum_dtype(x, None))
+    return b.sum(b.where(on_diagonal, wide, b.const(wide.dtype.np.type(0).item(), wide.dtype)), (0, 1), False)
+
+
+def _trace_rule(c: RuleContext, g: Any) -> Any:
+    aval = c.avals[0]
+    assert aval is not None
+    return call("diagonal_backward", g.expand((min(aval.shape),)), aval.shape, 0, 0, 1)
+
+
+define(
+    "trace",
+    aval=_trace_aval,
+    numpy=lambda x: np.trace(x, dtype=_sum_dtype(x, None).np),
+    lower=_lower_trace,
+    vjps=[Vjp(_trace_rule)],
+)
 
 
 # --- prod ---

@@ -24,13 +24,15 @@ _UFUNCS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximu
 
 
 def _aval(x: Aval, index: Aval, src: Aval, dim: int, reduce: str, include_self: bool) -> Aval:
-    if reduce not in _UFUNCS:
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     d = wrap_dim(dim, x.ndim)
-    if index.dtype.category != 1:
+    if index.numel and index.dtype.category != 1:
         raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
     if x.dtype is not src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if reduce not in _UFUNCS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if not index.numel:
+        return make_aval(x.shape, x.dtype)
     if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
     if max(src.ndim, 1) != max(index.ndim, 1):
@@ -56,6 +58,8 @@ def _start(dtype: Any, reduce: str) -> Any:
 
 
 def _numpy(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    if not index.size:
+        return x.copy()
     if not x.ndim:
         flat = (x.reshape(1), index.reshape(-1), src.reshape(-1), 0, reduce, include_self)
         return _numpy(*flat).reshape(())

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.gathering import no_wrap
@@ -26,14 +27,6 @@ __all__: list[str] = []
 def _check_index(name: str, index: Aval) -> None:
     if index.dtype.category != 1:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
-
-
-def _check_rows(name: str, index: Aval) -> int:
-    """The number of rows that a vector of positions names."""
-    _check_index(name, index)
-    if index.ndim > 1:
-        raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
-    return index.shape[0] if index.ndim else 1
 
 
 def _rows(x: Any, index: Any, dim: int) -> tuple[Any, ...]:
@@ -54,16 +47,16 @@ def _bare(shape: tuple[int, ...]) -> str:
 
 
 def _index_add_aval(x: Aval, index: Aval, source: Aval, dim: int) -> Aval:
-    if index.dtype.category != 1:
-        raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
+    d = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError(f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim}")
+    if index.dtype.category != 1:
+        raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
     if x.dtype is not source.dtype:
         raise RuntimeError(
             f"index_add_(): self ({torch_dtype_name(x.dtype)}) and source ({torch_dtype_name(source.dtype)}) must have "
             "the same scalar type"
         )
-    d = wrap_dim(dim, x.ndim)
     count, rows = index.numel, source.shape[d] if d < source.ndim else 1
     if d and d >= source.ndim:
         raise RuntimeError(
@@ -123,24 +116,32 @@ define(
 
 
 def _index_copy_aval(x: Aval, index: Aval, source: Aval, dim: int) -> Aval:
-    count = _check_rows("index_copy_", index)
+    d, count = wrap_dim(dim, x.ndim), index.numel
+    if index.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and count != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {count})")
+    if source.ndim and x.ndim and source.ndim != x.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({source.ndim}), destination dimensionality ({x.ndim})"
+        )
+    if index.dtype is not int64:
+        raise IndexError(f"index_copy_(): Expected a long tensor for index, but got {torch_dtype_name(index.dtype)}")
     if x.dtype is not source.dtype:
         raise RuntimeError(
             "index_copy_(): self and source expected to have the same dtype, but got (self) "
             f"{torch_dtype_name(x.dtype)} and (source) {torch_dtype_name(source.dtype)}"
         )
-    if not x.ndim:
-        return make_aval((), x.dtype)
-    d = wrap_dim(dim, x.ndim)
-    if source.ndim == x.ndim and count != source.shape[d]:
-        raise IndexError(
-            f"index_copy_(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[d]})"
-        )
     rest = _without(x.shape, d)
-    if source.ndim and (source.ndim != x.ndim or _without(source.shape, d) != rest):
+    if _without(source.shape, d) != rest:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
             f"{_bare(rest)} at dimension {d} and source slice shape: {_bare(_without(source.shape, d))} at dimension 0."
+        )
+    if source.ndim and count != source.shape[d]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[d]})"
         )
     return make_aval(x.shape, x.dtype)
 
@@ -175,14 +176,16 @@ define(
 
 
 def _index_fill_aval(x: Aval, index: Aval, value: Any, dim: int) -> Aval:
-    _check_rows("index_fill_", index)
+    if index.dtype is not int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    wrap_dim(dim, x.ndim)
     if getattr(value, "shape", ()):
         raise RuntimeError(
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{len(value.shape)} dimension(s)."
         )
-    if x.ndim:
-        wrap_dim(dim, x.ndim)
     return make_aval(x.shape, x.dtype)
 
 
@@ -222,22 +225,25 @@ define(
 
 
 def _scatter_aval(x: Aval, index: Aval, src: Any, dim: int) -> Aval:
-    _check_index("scatter", index)
-    if max(x.ndim, 1) != max(index.ndim, 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
     d = wrap_dim(dim, x.ndim)
+    if index.numel:
+        _check_index("scatter", index)
     of_src = getattr(src, "shape", None)
     if of_src is not None and x.dtype is not src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    fits = all(n <= m for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if k != d)
+    if not index.numel:
+        return make_aval(x.shape, x.dtype)
+    if max(x.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    fits = all(n <= m for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if k != d)
     if of_src is None and not fits:
         raise RuntimeError(
             f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {d}"
         )
     if of_src is not None:
-        if len(of_src) != index.ndim:
+        if max(len(of_src), 1) != max(index.ndim, 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-        if not fits or any(n > m for n, m in zip(index.shape, of_src, strict=True)):
+        if not fits or any(n > m for n, m in zip(index.shape or (1,), of_src or (1,), strict=True)):
             raise RuntimeError(
                 f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension "
                 f"{d} and to be no larger size than src {list(of_src)}"
@@ -247,8 +253,12 @@ def _scatter_aval(x: Aval, index: Aval, src: Any, dim: int) -> Aval:
 
 def _np_scatter(x: Any, index: Any, src: Any, dim: int) -> Any:
     values = np.asarray(np_operand(src, dtype_of(x)))
+    if not index.size:
+        return x.copy()
     if not x.ndim:
-        return values.reshape(()).astype(x.dtype)
+        return _np_scatter(x.reshape(1), index.reshape(-1), values.reshape(-1)[:1], 0).reshape(())
+    if index.ndim != x.ndim or values.ndim not in (0, x.ndim):
+        index, values = np.atleast_1d(index), np.atleast_1d(values)
     d = wrap_dim(dim, x.ndim)
     wrong = (index < 0) | (index >= x.shape[d])
     if wrong.any():
@@ -266,7 +276,11 @@ def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
     """Elements that the index does not reach get nothing."""
     src, at = c.avals[2], c.avals[1]
     assert src is not None and at is not None
+    if not at.numel:
+        return filled(0.0, src)
     taken = call("gather", g, index, c.params[0])
+    if src.ndim != at.ndim:
+        return taken.reshape((1,)).expand(src.shape or (1,)).reshape(src.shape)
     if src.shape == at.shape:
         return taken
     widths = tuple(n - m for n, m in zip(src.shape, at.shape, strict=True))
@@ -363,8 +377,13 @@ def _check_flat(index: Any, size: int) -> None:
         raise IndexError(f"out of range: tried to access index {at} on a tensor of {size} elements.")
 
 
+def _check_long(name: str, index: Aval) -> None:
+    if index.dtype is not int64:
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {torch_dtype_name(index.dtype)}")
+
+
 def _take_aval(x: Aval, index: Aval) -> Aval:
-    _check_index("take", index)
+    _check_long("take", index)
     if not x.numel and index.numel:
         raise IndexError("take(): tried to take from an empty tensor")
     return make_aval(index.shape, x.dtype)
@@ -381,7 +400,7 @@ def _take_rule(c: RuleContext, g: Any, index: Any) -> Any:
 
 
 def _put_aval(x: Aval, index: Aval, source: Aval, accumulate: bool) -> Aval:
-    _check_index("put_", index)
+    _check_long("put_", index)
     if x.dtype is not source.dtype:
         raise RuntimeError(
             "put_(): self and source expected to have the same dtype, but got self.dtype = "

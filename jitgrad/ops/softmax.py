@@ -22,7 +22,7 @@ __all__: list[str] = []
 def _softmax_aval(name: str) -> Any:
     def rule(x: Aval, dim: int) -> Aval:
         wrap_dim(dim, x.ndim)
-        if x.dtype.category != 2:
+        if x.dtype.category != 2 and x.numel:
             raise NotImplementedError(
                 f"\"{name}_lastdim_kernel_impl\" not implemented for '{torch_dtype_name(x.dtype)}'"
             )

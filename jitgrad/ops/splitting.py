@@ -30,8 +30,8 @@ def _defined(c: RuleContext, g: tuple[Any, ...]) -> list[Any]:
 
 
 def _even_sizes(extent: int, size: int) -> list[int]:
-    if size < 0 or (size == 0 and extent):
-        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    if size == 0 and extent:
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}")
     return [min(size, extent - at) for at in range(0, extent, size or 1)] or [0]
 
 
@@ -50,6 +50,8 @@ def _pieces(shape: tuple[int, ...], size: int | tuple[int, ...], dim: int) -> tu
     """(dimension, (start, stop) of each piece)."""
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
+    if isinstance(size, int) and size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
     d = wrap_dim(dim, len(shape))
     at, cuts = 0, []
     for extent in _sizes(shape[d], size, dim):

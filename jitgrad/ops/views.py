@@ -185,6 +185,8 @@ def _expanded_shape(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int,
     out = []
     for d, want in enumerate(shape):
         own = have[d - lead] if d >= lead else None
+        if want < -1:
+            raise RuntimeError(f"numel: integer multiplication overflow (expand to {list(shape)})")
         if want == -1 and own is None:
             raise RuntimeError(
                 f"The expanded size of the tensor ({want}) isn't allowed in a leading, non-existing dimension {d}"
@@ -218,17 +220,22 @@ def _squeezed(shape: tuple[int, ...], dim: int | tuple[int, ...] | None) -> tupl
     """The dims that stay."""
     if dim is None:
         return tuple(d for d, n in enumerate(shape) if n != 1)
-    gone = {wrap_dim(d, len(shape)) for d in ((dim,) if isinstance(dim, int) else dim)}
+    gone = [wrap_dim(d, len(shape)) for d in ((dim,) if isinstance(dim, int) else dim)]
+    for d in gone:
+        if gone.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
     return tuple(d for d, n in enumerate(shape) if n != 1 or d not in gone)
 
 
-define(
-    "squeeze",
-    aval=lambda x, dim: _permuted(x, _squeezed(x.shape, dim)),
-    lower=lambda b, x, dim: b.reshape(x, tuple(x.shape[d] for d in _squeezed(x.shape, dim))),
-    vjps=[Vjp(_back_to_input_shape)],
-    is_view=True,
-)
+for _name, _node in (("squeeze", 0), ("squeeze_dim", 1), ("squeeze_dims", 2)):
+    define(
+        _name,
+        aval=lambda x, dim=None: _permuted(x, _squeezed(x.shape, dim)),
+        lower=lambda b, x, dim=None: b.reshape(x, tuple(x.shape[d] for d in _squeezed(x.shape, dim))),
+        vjps=[Vjp(_back_to_input_shape)],
+        is_view=True,
+        node_name=f"SqueezeBackward{_node}",
+    )
 
 
 def _unsqueeze_aval(x: Aval, dim: int) -> Aval:

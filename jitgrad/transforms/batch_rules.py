@@ -307,8 +307,10 @@ def _layer_norm(use: BatchUse) -> Any:
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
 floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
-gelu silu softplus log_sigmoid elu leaky_relu add sub mul div add_scaled sub_scaled floor_divide div_floor div_trunc
-remainder fmod maximum minimum clamp clamp_tensor clamp_min clamp_max where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
+gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div
+add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum minimum clamp clamp_tensor clamp_min
+clamp_max clamp_low clamp_high where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
+eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
 isinf isfinite clone zero _to_copy zeros_like ones_like alias detach
 """
@@ -317,13 +319,14 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     (_POINTWISE, _pointwise),
     ("copy", _into_first),
     ("masked_fill", _masked_fill),
-    ("view unsafe_view squeeze unsqueeze", _reshape),
+    ("view unsafe_view squeeze squeeze_dim squeeze_dims unsqueeze", _reshape),
     ("expand", _expand),
     ("permute", _permute),
     ("t", _t),
     ("transpose", _needs_dims(_with_dim(0, 1))),
     ("select slice unbind unfold flip cat", _needs_dims(_with_dim(0))),
-    ("split split_with_sizes unsafe_split roll", _needs_dims(_with_dim(1))),
+    ("split split_with_sizes unsafe_split", _needs_dims(_with_dim(1))),
+    ("roll", lambda use: _needs_dims(_with_dim(1))(use) if use.params[1] else None),
     ("stack", _with_dim(0, extra=1)),
     ("diagonal", _with_dim(1, 2)),
     ("tril triu one_hot", _same),
@@ -335,7 +338,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("argmax argmin max_dim min_dim", _reduction(0)),
     ("linalg_vector_norm", _reduction(1)),
     ("var std", _variance),
-    ("_softmax _log_softmax cumsum", _along),
+    ("_softmax _log_softmax cumsum glu", _along),
     ("mm", _mm),
     ("bmm", _bmm),
     ("mv", _mv),

@@ -131,6 +131,16 @@ def _selection() -> dict[str, list[Sample]]:
             Sample((f(3, 4), f(4)), (), lambda t, x, a: t.clamp(x, min=a)),
             Sample((ints(5), 1.5), (), lambda t, x, a: t.clamp(x, min=a)),
         ],
+        "clamp_low": [Sample((f(3, 4), 0.2), (), lambda t, x, a: t.clamp(x, min=a))],
+        "clamp_high": [Sample((f(3, 4), f(4)), (), lambda t, x, a: t.clamp(x, max=a))],
+        "rsub": [
+            Sample((f(3, 4), f(4)), (), lambda t, x, y: t.rsub(x, y)),
+            Sample((f(3, 4), 2.5), (), lambda t, x, y: t.rsub(x, y)),
+        ],
+        **{
+            f"{name}_as_self": [Sample((f(3, 4), f(4)), (), lambda t, x, y, name=name: getattr(x * 1, name + "_")(y))]
+            for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        },
         "clamp_max": [Sample((f(3, 4), 0.2), (), lambda t, x, a: t.clamp(x, max=a))],
         "where": [
             Sample((mask(3, 4), f(4), f(3, 1)), (), lambda t, c, x, y: t.where(c, x, y)),
@@ -228,10 +238,9 @@ def _views() -> dict[str, list[Sample]]:
         "t": [Sample((f(2, 3),), (), lambda t, x: x.t())],
         "permute": [Sample((x,), ((2, 0, 1),), lambda t, x: x.permute(2, 0, 1))],
         "expand": [Sample((f(3, 1),), ((2, -1, 4),), lambda t, x: x.expand(2, -1, 4))],
-        "squeeze": [
-            Sample((f(1, 3, 1),), (None,), lambda t, x: x.squeeze()),
-            Sample((f(1, 3, 1),), (-1,), lambda t, x: x.squeeze(-1)),
-        ],
+        "squeeze": [Sample((f(1, 3, 1),), (), lambda t, x: x.squeeze())],
+        "squeeze_dim": [Sample((f(1, 3, 1),), (-1,), lambda t, x: x.squeeze(-1))],
+        "squeeze_dims": [Sample((f(1, 3, 1),), ((0, 1),), lambda t, x: x.squeeze((0, 1)))],
         "unsqueeze": [Sample((x,), (-2,), lambda t, x: x.unsqueeze(-2))],
         "select": [Sample((x,), (1, -1), lambda t, x: x.select(1, -1))],
         "slice": [
@@ -280,7 +289,10 @@ def _joining() -> dict[str, list[Sample]]:
         ],
         "stack": [Sample(([x, f(2, 3)],), (-1,), lambda t, xs: t.stack(xs, -1))],
         "flip": [Sample((f(2, 3, 4),), ((0, -1),), lambda t, x: x.flip(0, -1))],
-        "roll": [Sample((f(2, 5),), ((1, -2), (0, 1)), lambda t, x: x.roll((1, -2), (0, 1)))],
+        "roll": [
+            Sample((f(2, 5),), ((3,), ()), lambda t, x: x.roll(3)),
+            Sample((f(2, 5),), ((1, -2), (0, 1)), lambda t, x: x.roll((1, -2), (0, 1))),
+        ],
         "repeat": [Sample((x,), ((2, 1, 3),), lambda t, x: x.repeat(2, 1, 3))],
         "constant_pad": [
             Sample((x,), ((1, -1), (0, 2), 0.5), lambda t, x: t.nn.functional.pad(x, (-1, 2, 1, 0), value=0.5))
@@ -296,6 +308,7 @@ def _products() -> dict[str, list[Sample]]:
             Sample((ints(3, 4), ints(4, 5)), (), lambda t, x, y: x.mm(y)),
         ],
         "bmm": [Sample((f(2, 3, 4), f(2, 4, 5)), (), lambda t, x, y: x.bmm(y))],
+        "trace": [Sample((f(3, 4),), (), lambda t, x: x.trace())],
         "mv": [Sample((f(3, 4), f(4)), (), lambda t, x, y: x.mv(y))],
         "dot": [Sample((f(4), f(4)), (), lambda t, x, y: x.dot(y))],
         "addmm": [
@@ -372,6 +385,9 @@ def _indexing() -> dict[str, list[Sample]]:
         ],
         "masked_scatter_backward": [Sample((f(3, 4), mask(3, 4)), ((5, 3),))],
         "take": [Sample((f(3, 4), flat), (), lambda t, x, i: x.take(i))],
+        "masked_select": [
+            Sample((f(1, 4), np.array([0, 5, 7])), ((3, 4),), lambda t, x, i: x.expand(3, 4).reshape(-1)[i])
+        ],
         "put": [
             Sample((f(3, 4), flat, f(2, 2)), (False,), lambda t, x, i, s: x.put(i, s)),
             Sample((f(3, 4), np.array([5, 5, -7]), f(3)), (True,), lambda t, x, i, s: x.put(i, s, True)),
@@ -428,7 +444,16 @@ def _activations() -> dict[str, list[Sample]]:
         "silu": [Sample((x,), (), use("silu"))],
         "softplus": [Sample((x,), (2.0, 3.0), use("softplus", 2.0, 3.0))],
         "log_sigmoid": [Sample((x,), (), use("logsigmoid"))],
-        "elu": [Sample((x,), (0.7,), use("elu", 0.7))],
+        "elu": [
+            Sample((x,), (0.7, 1.0, 1.0), use("elu", 0.7)),
+            Sample((x,), (1.6732632423543772, 1.0507009873554805, 1.0), use("selu")),
+        ],
+        "celu": [Sample((x,), (a, 1.0, 1 / a), use("celu", a)) for a in (0.5, -2.0)],
+        "mish": [Sample((x,), (), use("mish"))],
+        "hardsigmoid": [Sample((3 * x,), (), use("hardsigmoid"))],
+        "hardsigmoid_backward": [Sample((x, 3 * f(4, 5)))],
+        "hardswish": [Sample((3 * x,), (), use("hardswish"))],
+        "glu": [Sample((f(3, 4),), (d,), use("glu", d)) for d in (-1, 1)],
         "leaky_relu": [Sample((x,), (0.2,), use("leaky_relu", 0.2))],
         "hardtanh": [Sample((x,), (-1.0, 0.5), use("hardtanh", -1.0, 0.5))],
         "threshold_backward": [Sample((x, f(4, 5)))],
