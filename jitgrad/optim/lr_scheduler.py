@@ -1,79 +1,39 @@
 """Learning-rate schedules: each sets ``group["lr"]`` from the number of ``step()`` calls.
 
-Owns: the schedules. Must not know: update rules, traces (a changed rate is a run-time scalar there, and compiles
-nothing).
+Owns: the schedules; cycles are in ``lr_cycles.py``. Must not know: update rules, traces (a changed rate is a run-time
+scalar there, and compiles nothing).
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jitgrad.optim.lr_base import LRScheduler, per_group
+from jitgrad.optim.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from jitgrad.optim.optimizer import Optimizer
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "MultiplicativeLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
     "StepLR",
 ]
-
-
-class LRScheduler:
-    """Base of the schedules: call ``step()`` after the optimizer's.
-
-    Args:
-        optimizer: whose groups are changed.
-        last_epoch: -1 to start; the number of steps already done to go on (groups need ``"initial_lr"`` then).
-
-    Attributes:
-        base_lrs: the rates of the groups at the start.
-        last_epoch: steps done.
-    """
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        for i, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
-            elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer")
-        self.optimizer = optimizer
-        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.step()
-
-    def get_lr(self) -> list[float]:
-        """The rates for ``last_epoch``; a schedule changes the groups' present rates, so that schedules chain."""
-        raise NotImplementedError
-
-    def get_last_lr(self) -> list[float]:
-        """The rates of the groups now."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def step(self) -> None:
-        """One more epoch (or batch)."""
-        self.last_epoch += 1
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            group["lr"] = rate
-
-    def _scaled(self, factor: float) -> list[float]:
-        return [group["lr"] * factor for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state."""
-        self.__dict__.update(state_dict)
 
 
 class StepLR(LRScheduler):
@@ -133,6 +93,32 @@ class LambdaLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See ``LRScheduler``."""
         return [rate * fn(self.last_epoch) for rate, fn in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class MultiplicativeLR(LambdaLR):
+    """Times ``lr_lambda(epoch)``; one function for all groups, or a list of one each."""
+
+    def get_lr(self) -> list[float]:
+        """See ``LRScheduler``."""
+        rates = self.get_last_lr()
+        if self.last_epoch == 0:
+            return rates
+        return [rate * fn(self.last_epoch) for rate, fn in zip(rates, self.lr_lambdas, strict=True)]
+
+
+class PolynomialLR(LRScheduler):
+    """From the starting rate to 0 over ``total_iters`` epochs, along a polynomial of degree ``power``."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """See ``LRScheduler``."""
+        left = self.total_iters - self.last_epoch
+        if self.last_epoch == 0 or left < 0:
+            return self.get_last_lr()
+        return self._scaled((left / (left + 1)) ** self.power)
 
 
 class LinearLR(LRScheduler):
@@ -197,3 +183,159 @@ class CosineAnnealingLR(LRScheduler):
             return [rate + (base - self.eta_min) * rise for rate, base in zip(rates, self.base_lrs, strict=True)]
         ratio = (1 + math.cos(math.pi * epoch / half)) / (1 + math.cos(math.pi * (epoch - 1) / half))
         return [(rate - self.eta_min) * ratio + self.eta_min for rate in rates]
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after another: ``schedulers[i]`` until step ``milestones[i]``, when the next one starts anew.
+
+    Raises:
+        ValueError: the numbers of schedules and milestones do not fit, or a schedule does not.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        _check_parts(type(self).__name__, optimizer, schedulers)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                f"milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to "
+                f"be equal to {len(milestones)}"
+            )
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        self._restart()
+
+    def _restart(self) -> None:
+        self.last_epoch = 0
+        for part in self._schedulers:
+            part.last_epoch = -1
+        self._schedulers[bisect_right(self._milestones, 0)]._restart()
+
+    def step(self) -> None:
+        """One more step of the schedule whose turn it is."""
+        self.last_epoch += 1
+        turn = bisect_right(self._milestones, self.last_epoch)
+        if turn and self._milestones[turn - 1] == self.last_epoch:
+            self._schedulers[turn]._restart()
+        else:
+            self._schedulers[turn].step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """See ``LRScheduler``; the schedules' states under ``"_schedulers"``."""
+        return {**super().state_dict(), "_schedulers": [part.state_dict() for part in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        for part, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            part.load_state_dict(state)
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+
+
+class ChainedScheduler(SequentialLR):
+    """All schedules at every step, each on what the one before made of the rates."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        optimizer = schedulers[0].optimizer if optimizer is None and schedulers else optimizer
+        _check_parts(type(self).__name__, optimizer, schedulers)
+        self._schedulers = list(schedulers)
+        self.optimizer: Any = optimizer
+
+    def _restart(self) -> None:
+        for part in self._schedulers:
+            part._restart()
+
+    def step(self) -> None:
+        """One more step of all of them."""
+        for part in self._schedulers:
+            part.step()
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times ``factor`` when what is measured has not become better for more than ``patience`` steps.
+
+    Args:
+        optimizer: whose groups are changed.
+        mode: ``"min"`` or ``"max"``: what better is.
+        factor: below 1.
+        patience: steps without an improvement that are forgiven.
+        threshold, threshold_mode: what counts as better: by that part (``"rel"``), or that much (``"abs"``).
+        cooldown: steps after a change in which nothing is counted.
+        min_lr: the lowest rate; one for all groups, or a list.
+        eps: a change that is not larger is not made.
+
+    Attributes:
+        best, num_bad_epochs: so far.
+
+    Raises:
+        ValueError: ``factor`` is not below 1, or there is no such mode.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | list[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.min_lrs = per_group(optimizer, "min_lr", min_lr)
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+
+    def step(self, metrics: Any = None) -> None:
+        """One more epoch, after which ``metrics`` (a number or a tensor of one) was measured."""
+        self.last_epoch += 1
+        if self._is_better(float(metrics)):
+            self.best, self.num_bad_epochs = float(metrics), 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(group["lr"] * self.factor, lowest)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+
+    def _is_better(self, value: float) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            return sign * value < sign * self.best * (1 - sign * self.threshold)
+        return sign * value < sign * self.best - self.threshold
+
+
+def _check_parts(name: str, optimizer: Any, schedulers: Sequence[LRScheduler]) -> None:
+    if not schedulers:
+        raise ValueError(f"{name} expects at least one scheduler, but got no scheduler.")
+    for i, part in enumerate(schedulers):
+        if isinstance(part, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+            )
+        if part.optimizer is not optimizer:
+            raise ValueError(
+                f"{name} expects all schedulers to belong to the same optimizer, but the {type(part).__name__} at "
+                f"index {i} has another."
+            )

@@ -131,6 +131,8 @@ SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
     "lambda": ("LambdaLR", {"lr_lambda": lambda epoch: 1 / (1 + epoch)}),
     "linear": ("LinearLR", {"start_factor": 0.25, "total_iters": 4}),
     "constant": ("ConstantLR", {"factor": 0.25, "total_iters": 3}),
+    "multiplicative": ("MultiplicativeLR", {"lr_lambda": lambda epoch: 0.9 + 0.01 * epoch}),
+    "polynomial": ("PolynomialLR", {"total_iters": 5, "power": 2.0}),
 }
 
 
