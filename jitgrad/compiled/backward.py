@@ -234,7 +234,7 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
     active = switch_recorder(None)
     try:
         sources = Sources(
-            lambda v, aval: fresh_handle(aval, None, recorder.tid, v),
+            lambda v, aval, _: fresh_handle(aval, None, recorder.tid, v),
             recorder.inputs.__getitem__,
             recorder.outer.__getitem__,
             numbers,

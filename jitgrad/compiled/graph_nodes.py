@@ -190,7 +190,7 @@ class Sources(NamedTuple):
     """Where the Nodes of a recipe find what they refer to.
 
     Attributes:
-        value: (value id, aval) -> a fresh handle on it, outside any graph.
+        value: (value id, aval, whether it is saved as an output) -> a fresh handle on it, outside any graph.
         leaf: input id -> the leaf that came in under it.
         outer: input id -> (Node, output number) of a tensor that came in with a graph of its own.
         scalars: the run-time scalars of the call.
@@ -199,7 +199,7 @@ class Sources(NamedTuple):
         tid: the stamp of the call's handles while it runs, else 0.
     """
 
-    value: Callable[[int, Aval], Any]
+    value: Callable[..., Any]
     leaf: Callable[[int], Any]
     outer: Callable[[int], tuple[Any, int]]
     scalars: list[Any]
@@ -268,7 +268,7 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
             if x.vid in sources.detached and x.history is not None:
                 take_history(handle)
     for nr, vid, aval in step.outputs:
-        handle, is_there = _handle(recipe, vid, aval, sources)
+        handle, is_there = _handle(recipe, vid, aval, sources, True)
         saved.append(_save(handle, nr, is_there, recipe.writers.get(vid)))
     return tuple(saved)
 
@@ -286,11 +286,11 @@ def take_history(handle: Any) -> None:
     handle._requires_grad, handle._grad_fn, handle._graph = False, None, None
 
 
-def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources) -> tuple[Any, bool]:
+def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources, is_output: bool = False) -> tuple[Any, bool]:
     """A handle on a value; on one that is lost, a handle under a version counter of its own."""
     if vid in recipe.gone or not sources.has_value(vid):
         return fresh_handle(make_aval(aval.shape, aval.dtype), None), False
-    return sources.value(vid, aval), True
+    return sources.value(vid, aval, is_output), True
 
 
 def _save(handle: Any, output_nr: int, is_there: bool, writer: tuple[str, str] | None) -> SavedVariable:

@@ -90,6 +90,8 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = Fa
     if not is_last or recorder.graph.tip is not None or event.keeps_graph:
         for vid, owner in event.written:
             buffers[vid] = buffers[owner]
+        for vid, root in event.windows:
+            buffers[vid] = buffers[root]
 
 
 def _mark_inference(alive: list[Any], event: EndEvent) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from weakref import ref
 
 from jitgrad.compiled.creation_order import CreationOrder
 from jitgrad.compiled.graph_nodes import Recipe, Sources, build_nodes, make_recipe, take_history
@@ -46,6 +47,7 @@ class TraceGraph:
         "_outer",
         "_saves",
         "_scalars",
+        "_twins",
         "_versions",
         "nodes",
         "order",
@@ -66,6 +68,7 @@ class TraceGraph:
         self.nodes: dict[int, Any] = {}
         self.order = CreationOrder()
         self._detached: set[int] = set()
+        self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self._counters: dict[int, list[int]] = {}
         self._versions: dict[int, int] = {}
 
@@ -74,13 +77,20 @@ class TraceGraph:
         self.recorder = recorder
         self.tid = recorder.tid
 
-    def keep(self, tip: Any, alive: list[Any], saves: bool) -> None:
-        """Remember the path, and the versions of everything that may have been saved."""
+    def keep(self, tip: Any, alive: list[Any], saves: bool, windows: tuple[tuple[int, int], ...]) -> None:
+        """Remember the path, and the versions of everything that may have been saved.
+
+        Args:
+            windows: (value id, value id): a saved view, and what it is a view of.
+        """
         self.tip = tip
         if not saves:
             return
         self._saves = True
         self.note_versions([*self.recorder.inputs.values(), *alive])
+        for vid, root in windows:
+            counter = self._counters[vid] = self._counters[root]
+            self._versions[vid] = counter[0]
 
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
@@ -98,6 +108,7 @@ class TraceGraph:
         if self.tip is None:
             self.nodes.clear()  # who holds a Node still has it
             self._detached.clear()
+            self._twins.clear()
             self._counters.clear()
             self._versions.clear()
             self.order.reset()
@@ -147,12 +158,20 @@ class TraceGraph:
             source = recipe.sources.get(vid, vid)
             self.nodes[vid] = self.nodes[source] if source in self.nodes else outer[source]
 
-    def detach(self, vid: int) -> None:
-        """``detach_()`` of the tensor that has a value: Nodes that saved it as an operand refuse to use it."""
-        self._detached.add(vid)
-        for saved in self._saved():
-            if saved.tensor._vid == vid and saved.output_nr < 0:
-                take_history(saved.tensor)
+    def detach(self, tensor: Any) -> None:
+        """``tensor.detach_()``: Nodes that saved it as an operand refuse to use it."""
+        self._detached.add(tensor._vid)
+        for twin in self._twins_of(tensor):
+            take_history(twin)
+
+    def replace_data(self, tensor: Any, value: Any) -> None:
+        """``tensor.data = value``: so it is for Nodes that saved the tensor as an operand."""
+        for twin in self._twins_of(tensor):
+            twin._aval, twin._storage, twin._array, twin._tid = value._aval, value._storage, None, 0
+
+    def _twins_of(self, tensor: Any) -> list[Any]:
+        """What the Nodes that exist have saved in place of a tensor."""
+        return [twin for known, twin in ((a(), b()) for a, b in self._twins) if known is tensor and twin is not None]
 
     def forget(self, storage: Any) -> None:
         """A storage is about to be written outside: what Nodes saved of it is to be looked at afresh."""
@@ -176,13 +195,16 @@ class TraceGraph:
         """While the call runs: saved values are handles of the call; the segment's end gives memory to those in use."""
         recorder = self.recorder
         tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
+        known_twins = self._twins
         twins = {h._vid: h for h in reversed(handles)}
         twins.update((vid, t) for vid, t in recorder.inputs.items() if t._vid == vid and t._tid == tid)
 
-        def value(vid: int, aval: Aval) -> Any:
+        def value(vid: int, aval: Aval, is_output: bool = False) -> Any:
             twin = twins.get(vid)
             if twin is not None:
                 handle = twin_of(twin)
+                if not is_output:
+                    known_twins.append((ref(twin), ref(handle)))
             elif vid in buffers:
                 handle = fresh_handle(aval, buffers[vid], tid, vid)
                 counter = counters.get(vid)
@@ -205,10 +227,13 @@ class TraceGraph:
                     self.recorder.adopt(saved.tensor)
 
     def _closed_sources(self, recipe: Recipe) -> Sources:
-        buffers = self._buffers
+        buffers, inputs = self._buffers, self._inputs
 
-        def value(vid: int, aval: Aval) -> Any:
-            handle = fresh_handle(aval, buffers.get(vid), self.tid, vid)
+        def value(vid: int, aval: Aval, is_output: bool = False) -> Any:
+            known, storage = inputs.get(vid), buffers.get(vid)
+            if known is not None and storage is not None and known._storage.addr != storage.addr and not is_output:
+                return twin_of(known)  # its data was replaced after the call
+            handle = fresh_handle(aval, storage, self.tid, vid)
             counter = self._counters.get(vid)
             if counter is not None and vid not in recipe.gone:
                 handle._vc = counter

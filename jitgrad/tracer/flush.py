@@ -21,11 +21,14 @@ PENDING = 1  # views hold a storage without memory already: give that one memory
 VIEW = 2  # shares one that has memory, or gets it from another survivor
 
 
-def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int, Any], defers: bool) -> EndEvent:
+def build_end(
+    history: History, backend: Any, alive: list[Any], slots: dict[int, Any], inputs: dict[int, Any], defers: bool
+) -> EndEvent:
     """Decide what the open segment must leave behind, and compile it.
 
     Args:
         slots: id of a storage -> its slot.
+        inputs: value id -> tensor, of the recorder.
         defers: do not compile it yet, see Note [New graphs].
     """
     assign = assignments(alive)
@@ -34,6 +37,9 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
     here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
     saved = backend.saved_vids(history, roots) if roots else set()
     in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW} | history.aliases
+    held = {vid for vid, t in inputs.items() if t._vid == vid} | {h._vid for h in alive}
+    windows = _windows(history, (saved - in_place - survivors) & here, held, here)
+    in_place |= {vid for vid, _, _ in windows}
     outputs = tuple(sorted((survivors | (saved - in_place)) & here))
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
     outputs += _unused_checks(history, outputs, writes)
@@ -44,6 +50,7 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
     layouts += [
         (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in (saved - in_place) & here
     ]
+    layouts += [(vid, layout) for vid, _, layout in windows]
     # last: a value that is written is found in the storage that it was written to, whoever else keeps it
     layouts += [(vid, history.aval_of(owner)) for vid, owner in writes]
     named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how == PENDING]
@@ -59,8 +66,45 @@ def build_end(history: History, backend: Any, alive: list[Any], slots: dict[int,
         has_pending=PENDING in assign,
         is_deferred=defers and program is not None,
         named=tuple(named),
+        windows=tuple((vid, root) for vid, root, _ in windows),
         segment=segment,
     )
+
+
+def _windows(history: History, saved: set[int], held: set[int], here: set[int]) -> list[tuple[int, int, Aval]]:
+    """Of saved values, the views that nobody holds: (value id, whose memory it is a window on, layout).
+
+    As in eager execution they are no copies: what is written to that memory is noticed, or seen, by who saved the view.
+    Only of a value that somebody holds, by whose version counter a write is known.
+    """
+    windows = []
+    for vid in sorted(saved):
+        path, root = [], vid
+        while root in here and root not in held and history.defs[root][0].op.is_view:
+            path.append(history.defs[root])
+            root = path[-1][0].inputs[0]
+        if not path or root not in held:
+            continue
+        layout = _layout_at_the_end(history, root, here)
+        if layout is None:
+            continue
+        for instr, nr in reversed(path):
+            laid_out = instr.op.aval(layout, *instr.params)
+            layout = laid_out[nr] if isinstance(laid_out, tuple) else laid_out
+        windows.append((vid, root, layout))
+    return windows
+
+
+def _layout_at_the_end(history: History, vid: int, here: set[int]) -> Aval | None:
+    """How a value lies in memory when the segment has ended; None if it is not there as it is."""
+    if vid not in here:
+        is_there = vid in history.avals and history.canonical(vid) not in history.writes
+        return history.avals[vid] if is_there else None
+    owners = [owner for owner, written in history.writes.items() if written == vid]
+    if owners:
+        return history.aval_of(owners[0])
+    aval = history.aval_of(vid)
+    return aval if aval.is_contiguous and not aval.offset else None
 
 
 def assignments(alive: list[Any]) -> tuple[int, ...]:

@@ -256,6 +256,7 @@ class EndEvent:
         has_pending: some survivor's storage waits for memory.
         is_deferred: the program is only a stand-in: compile the segment when it is met again.
         named: (owner id, value id): storages that got memory, under another value than they were first known by.
+        windows: (value id, value id): saved views, and on whose memory they are windows.
         segment: what the program computes, for ``explain`` and for replaying an error.
     """
 
@@ -269,6 +270,7 @@ class EndEvent:
     has_pending: bool
     is_deferred: bool
     named: tuple[tuple[int, int], ...]
+    windows: tuple[tuple[int, int], ...]
     segment: Any
 
     def replay(self, history: History) -> None:

@@ -215,6 +215,8 @@ class Recorder(Writes):
             base = source._base
             out._base = source if base is None else base
             out._view_version = version[0]
+            if not out._requires_grad and out._base._requires_grad:
+                self._unlinked.append(ref(out))
             if base is not None or window != TRACKED:
                 out._creation_meta = self.backend.creation_meta_of(source, window == SEVERAL)
         slot = self._slots.get(id(storage))
@@ -261,6 +263,16 @@ class Recorder(Writes):
         """Grad mode is part of the path, so no operation has to carry it."""
         node = self.node.children.get(enabled)
         self.node = node if node is not None else self._mark(enabled)
+        if enabled and self._unlinked:
+            self._make_leaves()
+
+    def _make_leaves(self) -> None:
+        """Views that were made in no_grad mode of a tensor that requires grad: with grad mode on, they are leaves."""
+        views, self._unlinked = [r() for r in self._unlinked], []
+        for view in views:
+            if view is not None and view._tid == self.tid and not view._requires_grad and view.requires_grad:
+                self.set_requires_grad(view, True)
+                view._requires_grad = True
 
     def set_default_dtype(self, dtype: Any) -> None:
         """What Python floats become from here on is part of the path."""
@@ -272,7 +284,7 @@ class Recorder(Writes):
             return
         if not requires_grad and not tensor.is_leaf:
             self._mark((_DETACHED, tensor._vid), make=lambda: DetachEvent(tensor._vid))
-            self.graph.detach(tensor._vid)
+            self.graph.detach(tensor)
             self.renumber(tensor)  # who used the value before still has its Node
             return
         self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
@@ -340,7 +352,7 @@ class Recorder(Writes):
             raise
         finally:
             if event.keeps_graph:  # also of what was computed before an error
-                self.graph.keep(node, alive, event.saves)
+                self.graph.keep(node, alive, event.saves, event.windows)
         if not is_last:
             self.graph.note_versions(alive)  # Nodes that are made later must see writes to these
         self._dirty.clear()
@@ -358,6 +370,6 @@ class Recorder(Writes):
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()
-        event = build_end(history, self.backend, alive, self._slots, self.trie.defers)
+        event = build_end(history, self.backend, alive, self._slots, self.inputs, self.trie.defers)
         node = self.trie.grow(self.node, key, event)
         return self._publish(node, event)

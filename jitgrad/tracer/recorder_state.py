@@ -79,11 +79,13 @@ class RecorderState:
         "_cls",
         "_counted_twice",
         "_dirty",
+        "_former",
         "_new",
         "_numbers",
         "_root",
         "_slots",
         "_start",
+        "_unlinked",
         "_viewed",
         "backend",
         "buffers",
@@ -120,6 +122,8 @@ class RecorderState:
         self._dirty: set[int] = set()
         self._viewed: list[Slot] = []
         self._counted_twice: dict[int, Any] = {}
+        self._former: dict[int, set[int]] = {}
+        self._unlinked: list[Any] = []
         self._numbers = NumberKeys()
         self._cls = cls = tensor_class()
         self._new = cls.__new__
@@ -146,6 +150,8 @@ class RecorderState:
         self.outer.clear()
         self._viewed.clear()
         self._counted_twice.clear()
+        self._former.clear()
+        self._unlinked.clear()
         self.history = None
         self.segments = self.launches = 0
         return True

@@ -46,6 +46,7 @@ class VersionCounters(EarlyChecks):
         seeds = {tensor._vid} if slot is None else {tensor._vid, slot.owner}
         if slot is not None:
             seeds.update(h._vid for h in slot.live() if h._tid == self.tid)
+        seeds |= self._former.get(id(tensor._storage), set())
         key = tuple(sorted(seeds))
         vids = self._mark((_SAVERS, key), make=lambda: SaversEvent(self.backend.savers(self._live(), key))).event.vids
         for vid in vids:

@@ -426,15 +426,19 @@ class Writes(VersionCounters):
             slot.owner = next((v for v in known if not self._live().is_open(v)), slot.owner)
         return self._live().canonical(slot.owner)
 
-    def replace_data(self, tensor: Any) -> None:
-        """``tensor.data = ...``: Nodes save their inputs themselves, so they will see the new data, as in PyTorch."""
+    def replace_data(self, tensor: Any, value: Any) -> None:
+        """``tensor.data = value``: Nodes save their inputs themselves, so they will see the new data, as in PyTorch."""
         if tensor._tid == self.tid:
             self._mark((_DATA, tensor._vid), DataEvent(tensor._vid))
             self.inputs[tensor._vid] = tensor
+        self.graph.replace_data(tensor, value)
 
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
         slot = self._slots.pop(id(tensor._storage), None)
-        for handle in slot.live() if slot is not None else ():
+        if slot is not None:
+            self._former.setdefault(id(tensor._storage), set()).add(slot.owner)
+        for handle in (*slot.live(), tensor) if slot is not None else (tensor,):
+            if handle._tid == self.tid:
+                self._former.setdefault(id(tensor._storage), set()).add(handle._vid)
             handle._tid = 0
-        tensor._tid = 0

@@ -121,8 +121,8 @@ class Level:
     def forget(self, tensor: Any) -> None:
         self._tell("forget", tensor)
 
-    def replace_data(self, tensor: Any) -> None:
-        self._tell("replace_data", tensor)
+    def replace_data(self, tensor: Any, value: Any) -> None:
+        self._tell("replace_data", tensor, value)
 
     def note_data(self, source: Any, tensor: Any) -> None:
         self._tell("note_data", source, tensor)
