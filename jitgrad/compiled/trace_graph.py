@@ -88,8 +88,9 @@ class TraceGraph:
             return
         self._saves = True
         self.note_versions([*self.recorder.inputs.values(), *alive])
+        held = {h._vid: h for h in alive}
         for vid, root in windows:
-            counter = self._counters[vid] = self._counters[root]
+            counter = self._counters[vid] = held.get(root, self.recorder.inputs.get(root))._vc
             self._versions[vid] = counter[0]
 
     def note_versions(self, tensors: Iterable[Any]) -> None:

@@ -28,7 +28,7 @@ from jitgrad.tracer.writes import Writes
 
 __all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
-_DETACHED = "<detached>"
+_DETACHED, _STUB = "<detached>", "<stub>"
 _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 _getrefcount = sys.getrefcount
@@ -264,15 +264,20 @@ class Recorder(Writes):
         node = self.node.children.get(enabled)
         self.node = node if node is not None else self._mark(enabled)
         if enabled and self._unlinked:
-            self._make_leaves()
+            self._give_stubs()
 
-    def _make_leaves(self) -> None:
-        """Views that were made in no_grad mode of a tensor that requires grad: with grad mode on, they are leaves."""
+    def _give_stubs(self) -> None:
+        """Views that were made in no_grad mode of a tensor that requires grad: with grad mode on, they do as well.
+
+        Their gradient goes nowhere. Until the call ends, they are told by their flag.
+        """
         views, self._unlinked = [r() for r in self._unlinked], []
         for view in views:
             if view is not None and view._tid == self.tid and not view._requires_grad and view.requires_grad:
-                self.set_requires_grad(view, True)
+                self._mark((_STUB, view._vid))
+                self.outer[view._vid] = (None, 0)
                 view._requires_grad = True
+                self._stubs.append(view)
 
     def set_default_dtype(self, dtype: Any) -> None:
         """What Python floats become from here on is part of the path."""
@@ -353,7 +358,10 @@ class Recorder(Writes):
         finally:
             if event.keeps_graph:  # also of what was computed before an error
                 self.graph.keep(node, alive, event.saves, event.windows)
-        if not is_last:
+        if is_last:
+            for view in self._stubs:
+                view._requires_grad = False
+        else:
             self.graph.note_versions(alive)  # Nodes that are made later must see writes to these
         self._dirty.clear()
         if self._viewed and not is_last:  # their views are windows on memory from here on

@@ -85,6 +85,7 @@ class RecorderState:
         "_root",
         "_slots",
         "_start",
+        "_stubs",
         "_unlinked",
         "_viewed",
         "backend",
@@ -124,6 +125,7 @@ class RecorderState:
         self._counted_twice: dict[int, Any] = {}
         self._former: dict[int, set[int]] = {}
         self._unlinked: list[Any] = []
+        self._stubs: list[Any] = []
         self._numbers = NumberKeys()
         self._cls = cls = tensor_class()
         self._new = cls.__new__
@@ -152,6 +154,7 @@ class RecorderState:
         self._counted_twice.clear()
         self._former.clear()
         self._unlinked.clear()
+        self._stubs.clear()
         self.history = None
         self.segments = self.launches = 0
         return True

@@ -71,7 +71,7 @@ def test_functions_are_pickled_by_their_names_where_they_have_them() -> None:
 
 
 def test_a_module_is_compiled_in_place() -> None:
-    jg.manual_seed(0)  # else the ReLU may let nothing through
+    jg.manual_seed(4)  # else the ReLU may let nothing through
     for compiled in (lambda m: jg.compile(m), lambda m: m.compile() or m):
         layer = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
         x = jg.ones(4, 2)

@@ -1,0 +1,207 @@
+"""Writes under several version counters, and replaced data, in and around compiled steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import agreement
+import numpy as np
+import pytest
+from modes import Mode
+
+import jitgrad as jg
+from jitgrad import events
+
+
+def parameters() -> tuple[Any, Any]:
+    p = jg.tensor([[0.5, -1.0], [2.0, 0.25]], requires_grad=True)
+    return p, jg.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+def _through_a_view(p: Any, x: Any) -> Any:
+    y = x @ p.t()
+    y.sum().item()  # a segment ends here
+    p.data.mul_(3.0)
+    return y
+
+
+def _after_the_value_is_dropped(p: Any, x: Any) -> Any:
+    a = p * 2
+    d = a.data
+    y = a.sin()
+    del a
+    d.mul_(3.0)
+    return y
+
+
+def _a_saved_data_handle(p: Any, x: Any) -> Any:
+    d = x.data
+    y = p * d
+    x.mul_(2.0)
+    return y
+
+
+def _a_view_of_data(p: Any, x: Any) -> Any:
+    y = p * p
+    p.data[0].view(-1)[1:].add_(5.0)
+    return y
+
+
+def _replaced(p: Any, x: Any) -> Any:
+    a = p * 1
+    y = a * a
+    a.data = x.data
+    return y
+
+
+def _replaced_after_a_write(p: Any, x: Any) -> Any:
+    a = p.expand(2, 2, 2)
+    y = jg.maximum(a, x)
+    p.data.sub_(0.1)
+    a.data = x.data
+    return y
+
+
+def _seen_again_after_recording_stopped(p: Any, x: Any) -> Any:
+    y = x @ p
+    jg.autograd.functional.jacobian(lambda t: t * t, x[0])
+    p.data.mul_(0.5)
+    return y
+
+
+def _noticed_and_unnoticed(p: Any, x: Any) -> Any:
+    a = p * 1
+    y = a * a
+    a.data.mul_(2.0)
+    z = a * a
+    with jg.no_grad():
+        a.add_(1.0)
+    return z.detach() + y
+
+
+CASES = [f for name, f in list(globals().items()) if name[0] == "_" != name[1] and callable(f)]
+
+
+@pytest.mark.parametrize("backward", ["inside", "outside", "twice"])
+@pytest.mark.parametrize("make", CASES, ids=lambda f: f.__name__)
+def test_a_backward_uses_what_is_in_memory(make: Callable[..., Any], backward: str) -> None:
+    def step(p: Any, x: Any) -> Any:
+        y = make(p, x)
+        if backward != "outside":
+            y.sum().backward(retain_graph=backward == "twice")
+        return y
+
+    def run(step: Any) -> Any:
+        seen = []
+        for _ in range(3):
+            p, x = parameters()
+            try:
+                y = step(p, x)
+                if backward != "inside":
+                    y.sum().backward()
+            except RuntimeError as error:
+                seen.append(type(error).__name__)
+            seen.append(agreement.observe([p, x]))
+        return seen
+
+    agreement.assert_same(run(jg.compile(step)), run(step))
+
+
+def test_writes_after_the_backward_are_recorded() -> None:
+    def step(p: Any, x: Any) -> None:
+        loss = (x @ p).square().sum()
+        p.grad = None
+        loss.backward()
+        p.data.add_(p.grad.data, alpha=-0.01)
+
+    function, (p, x) = jg.compile(step), parameters()
+    for _ in range(3):
+        with events.count("segments") as segments, events.count("fallbacks") as fallbacks:
+            function(p, x)
+        assert (segments(), fallbacks()) == (1, 0)
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_a_parameter_whose_data_is_replaced_before_its_backward(mode: Mode, is_outside: bool) -> None:
+    def step(p: Any, x: Any) -> Any:
+        y = p * p
+        if not is_outside:
+            p.data = x.data
+        return y
+
+    def run() -> Any:
+        p, x = parameters()
+        y = function(p, x)
+        if is_outside:
+            p.data = x.data
+        y.sum().backward()
+        return p.grad
+
+    function = mode.wrap(step)
+    for _ in range(3 if mode.name == "warm" else 1):
+        np.testing.assert_array_equal(run().numpy(), [[2.0, 4.0], [6.0, 8.0]])
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_a_saved_value_that_is_detached_in_place(mode: Mode, is_outside: bool) -> None:
+    def step(p: Any, x: Any) -> Any:
+        a = p * 2
+        y = a * a
+        if not is_outside:
+            a.detach_()
+        return a, y
+
+    def run() -> None:
+        a, y = function(*parameters())
+        if is_outside:
+            a.detach_()
+        with pytest.raises(RuntimeError, match="detached in-place"):
+            y.sum().backward()
+
+    function = mode.wrap(step)
+    for _ in range(3 if mode.name == "warm" else 1):
+        run()
+
+
+def test_a_value_that_was_not_saved_may_be_detached(mode: Mode) -> None:
+    def step() -> Any:
+        p, _ = parameters()
+        a = p * 2
+        y = a.exp()
+        a.detach_()
+        y.sum().backward()
+        return p.grad, a.requires_grad
+
+    grad, requires_grad = mode.run(step)
+    np.testing.assert_allclose(grad.numpy(), 2 * np.exp(2 * parameters()[0].detach().numpy()), rtol=1e-6)
+    assert not requires_grad
+
+
+def test_a_view_made_without_grad_requires_it_with_grad(mode: Mode) -> None:
+    def step() -> Any:
+        p, _ = parameters()
+        with jg.no_grad():
+            v = p[0]
+            assert not (v * 2).requires_grad
+        y = v * 3
+        y.sum().backward()
+        return y.requires_grad, v, p
+
+    requires_grad, view, base = mode.run(step)
+    assert requires_grad and view.requires_grad and view.is_leaf
+    assert view.grad is None and base.grad is None  # as in PyTorch, it goes nowhere
+    (view * 2).sum().backward()
+    assert view.grad is None
+
+
+def test_a_saved_view_notices_a_write_after_the_call(mode: Mode) -> None:
+    function = mode.wrap(lambda p, x: x @ p.t())
+    for _ in range(3):
+        p, x = parameters()
+        x.requires_grad_()
+        y = function(p, x)
+        with jg.no_grad():
+            p.mul_(2.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
