@@ -14,6 +14,7 @@ from jitgrad.events import bump
 from jitgrad.ops import dispatch_hook
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager import apply_eager, apply_inplace_eager, split_args
+from jitgrad.runtime.eager_direct import apply_one, apply_two
 from jitgrad.state import state, write_checks
 
 __all__ = ["apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse"]
@@ -39,6 +40,11 @@ def apply(op: Op, *args: Any) -> Any:
     try:
         if recorder is not None:
             return recorder.apply(op, args)
+        if len(args) == op.num_inputs:
+            if len(args) == 1:
+                return apply_one(op, args[0])
+            if len(args) == 2:
+                return apply_two(op, *args)
         inputs, params = split_args(op, args)
         return apply_eager(op, inputs, params)
     except SparseOperandError:

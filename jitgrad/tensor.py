@@ -21,7 +21,7 @@ from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager import apply_eager
+from jitgrad.runtime.eager_direct import apply_two
 from jitgrad.runtime.engine import hooks as engine_hooks
 from jitgrad.runtime.engine.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.request import BackwardRequest, execute_request
@@ -33,7 +33,7 @@ __all__ = ["Tensor", "is_tensor"]
 
 _ADD, _SUB, _MUL, _DIV, _POW = (OPS[n] for n in ("add", "sub", "mul", "div", "pow"))
 _EQ, _NE, _LT, _LE, _GT, _GE = (OPS[n] for n in ("eq", "ne", "lt", "le", "gt", "ge"))
-_NEG, _DETACH, _SLICE = OPS["neg"], OPS["detach"], OPS["slice"]
+_NEG, _DETACH, _SLICE, _RSUB = OPS["neg"], OPS["detach"], OPS["slice"], OPS["rsub"]
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -47,13 +47,21 @@ def _operand(other: Any) -> Any:
 
 
 def _binary(op: Any, a: Any, b: Any) -> Any:
-    """The slow half of an operator: eager, or an operand that needs a look."""
+    """The slow half of an operator: an operand that needs a look."""
+    recorder = state.recorder
+    if recorder is None:
+        return _eager(op, a, b)
+    a, b = _operand(a), _operand(b)
+    return NotImplemented if a is NotImplemented or b is NotImplemented else recorder.apply(op, (a, b))
+
+
+def _eager(op: Any, a: Any, b: Any) -> Any:
+    """An operator where nothing is recorded."""
     if not (type(a) is type(b) is Tensor):
         a, b = _operand(a), _operand(b)
         if a is NotImplemented or b is NotImplemented:
             return NotImplemented
-    recorder = state.recorder
-    return apply_eager(op, (a, b), ()) if recorder is None else recorder.apply(op, (a, b))
+    return apply_two(op, a, b)
 
 
 class Tensor(TensorBase):
@@ -70,30 +78,30 @@ class Tensor(TensorBase):
     # arithmetic: `x * y` on the hot path is one attribute, one test and one call
     def __add__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.binary(_ADD, self, other) if rec is not None else _binary(_ADD, self, other)
+        return rec.binary(_ADD, self, other) if rec is not None else _eager(_ADD, self, other)
 
     def __sub__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.binary(_SUB, self, other) if rec is not None else _binary(_SUB, self, other)
+        return rec.binary(_SUB, self, other) if rec is not None else _eager(_SUB, self, other)
 
     def __mul__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.binary(_MUL, self, other) if rec is not None else _binary(_MUL, self, other)
+        return rec.binary(_MUL, self, other) if rec is not None else _eager(_MUL, self, other)
 
     def __truediv__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.binary(_DIV, self, other) if rec is not None else _binary(_DIV, self, other)
+        return rec.binary(_DIV, self, other) if rec is not None else _eager(_DIV, self, other)
 
     def __pow__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.binary(_POW, self, other) if rec is not None else _binary(_POW, self, other)
+        return rec.binary(_POW, self, other) if rec is not None else _eager(_POW, self, other)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Any:
         rec = state.recorder
-        return rec.reflected(_SUB, other, self) if rec is not None and is_number(other) else _binary(_SUB, other, self)
+        return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         rec = state.recorder
@@ -204,6 +212,9 @@ class Tensor(TensorBase):
         return iter(functions.unbind(self, 0))
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, TensorBase | int | float):
+            kind = type(element)
+            raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {kind}.")
         return bool((self == element).any())
 
     # shape and type
@@ -294,6 +305,9 @@ class Tensor(TensorBase):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Make this leaf part of the graph (or not). RuntimeError for non-leaves and non-floating dtypes."""
+        if requires_grad.__class__ is not bool:
+            found = type(requires_grad).__name__
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {found}")
         if requires_grad and not self._aval.dtype.is_floating_point:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if requires_grad and inference_tensors and not state.inference_mode and self.is_inference():
@@ -303,7 +317,6 @@ class Tensor(TensorBase):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        requires_grad = bool(requires_grad)
         if self._requires_grad is not requires_grad:
             recorder = state.recorder
             if recorder is not None:
@@ -511,11 +524,16 @@ class Tensor(TensorBase):
             raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
         return bool(self.item())
 
+    def _only_element(self) -> Any:
+        if self._aval.numel != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
+
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only_element())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only_element())
 
     def __index__(self) -> int:
         if self._aval.dtype.is_floating_point or self._aval.numel != 1:

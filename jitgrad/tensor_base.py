@@ -16,7 +16,6 @@ Must not know: operations, the engine, the tracer (they know this class).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ __all__ = [
     "install_storage",
     "install_tensor_class",
     "is_inference",
+    "new_result",
     "new_tensor",
     "new_version",
     "tensor_class",
@@ -115,18 +115,13 @@ class TensorBase:
         raise UnknownNameError(f"'{type(self).__name__}' object", name, type(self))
 
 
-_storage_lock = threading.Lock()
 _make_storage: list[Callable[[Any], Any]] = []
 
 
 def _storage_on_demand(tensor: TensorBase) -> Any:
-    """Eager results have an array at first; few are ever asked for their storage. Two threads must get the same one."""
-    with _storage_lock:
-        try:
-            return object.__getattribute__(tensor, "_storage")
-        except AttributeError:
-            tensor._storage = storage = _make_storage[0](tensor._array)
-            return storage
+    """See Note [Storage on demand]: two threads, or two tensors over one array, get the same one."""
+    tensor._storage = storage = _make_storage[0](tensor._array)
+    return storage
 
 
 def install_storage(make: Callable[[Any], Any]) -> None:
@@ -181,6 +176,20 @@ def install_tensor_class(cls: type[TensorBase]) -> None:
 def tensor_class() -> type[TensorBase]:
     """The class of results."""
     return _class[0]
+
+
+def new_result(aval: Aval, array: Any) -> Any:
+    """A tensor over an array that nobody else knows, outside any graph; see Note [Storage on demand]."""
+    cls = _class[0]
+    out = cls.__new__(cls)
+    out._aval = aval
+    out._array = array
+    out._vc = new_version() if modes_in_use else [0]
+    # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
+    out._requires_grad = False
+    out._base = out._grad_fn = None
+    out._output_nr = out._tid = 0
+    return out
 
 
 def new_tensor(aval: Aval, storage: Any, array: Any = None) -> Any:

@@ -9,15 +9,23 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # A storage's memory goes back to the free lists when the last reference to the storage is dropped. NumPy views made by
 # ``Storage.array`` hold the storage through their ``base``, so memory that NumPy can still reach is never recycled.
 # Memory that came from NumPy is held through ``owner`` and is never recycled either.
+#
+# Note [Storage on demand]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
+# asked for theirs, and making one costs as much as an operation. Tensors that share such an array (a result and its
+# saved alias) must find one storage, whoever asks first, on whatever thread: so it is found by the array.
 """
 
 from __future__ import annotations
 
 import ctypes
+import weakref
 from typing import Any
 
 import numpy as np
 
+from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval
 from jitgrad.runtime.memory import _cached, _held, give, take
 from jitgrad.tensor_base import install_storage
@@ -90,19 +98,17 @@ class Storage:
 
     @staticmethod
     def from_array(array: np.ndarray[Any, Any]) -> Storage:
-        """Share the memory of ``array`` and keep it alive.
+        """Share the memory of ``array`` and keep it alive; the same storage again for an array that owns its memory.
 
         ``addr`` is the address of the array's first element, whatever its alignment. The caller sees to layouts that
         an ``Aval`` cannot express: negative strides, strides that are no multiple of the item size, read-only memory.
         """
-        storage = Storage.__new__(Storage)
-        storage.owner = array
-        try:
-            storage.addr = ctypes.addressof(_byte.from_buffer(array))  # three times faster than array.ctypes.data
-            storage.nbytes = array.nbytes
-        except (TypeError, ValueError):  # read-only, strided or empty
-            storage.addr = array.__array_interface__["data"][0] or 1
-            storage.nbytes = _span(array)
+        if array.base is not None:
+            return _over(array)
+        with _storages_lock:
+            storage = _storages.get(id(array))
+            if storage is None:
+                storage = _storages[id(array)] = _over(array)
         return storage
 
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
@@ -119,6 +125,23 @@ class Storage:
 
     def __repr__(self) -> str:
         return f"Storage({self.nbytes} bytes at {self.addr:#x})" if self.addr else "Storage(pending)"
+
+
+_storages_lock = process_lock()
+_storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
+"""Of arrays that own their memory, by ``id``: a storage keeps its array alive. See Note [Storage on demand]."""
+
+
+def _over(array: np.ndarray[Any, Any]) -> Storage:
+    storage = Storage.__new__(Storage)
+    storage.owner = array
+    try:
+        storage.addr = ctypes.addressof(_byte.from_buffer(array))  # three times faster than array.ctypes.data
+        storage.nbytes = array.nbytes
+    except (TypeError, ValueError):  # read-only, strided or empty
+        storage.addr = array.__array_interface__["data"][0] or 1
+        storage.nbytes = _span(array)
+    return storage
 
 
 def _span(array: np.ndarray[Any, Any]) -> int:

@@ -15,26 +15,24 @@ from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import as_dtype, np_operand
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.device_ops import different_devices, run_elsewhere, write_elsewhere
-from jitgrad.runtime.eager_plan import EagerPlan, find_plan, known_plan, number_key
+from jitgrad.runtime.eager_plan import EagerPlan, find_plan, plan_for
 from jitgrad.runtime.engine.copy_slices import (
     check_writable,
     creation_meta_of,
     is_in_graph,
     rebase_history,
-    view_requires_grad,
 )
 from jitgrad.runtime.engine.op_node import backward_plan, build_node, make_op_node, saved_inputs
 from jitgrad.runtime.engine.overwrites import caught, note_write
 from jitgrad.runtime.engine.saved_variable import SavedVariable, pack_saved
-from jitgrad.runtime.numpy_rule import run_numpy
+from jitgrad.runtime.numpy_rule import own, run_numpy
 from jitgrad.runtime.overlap import check_no_overlap
-from jitgrad.runtime.quiet import quiet, run_quietly
+from jitgrad.runtime.quiet import run_quietly
 from jitgrad.state import modes_in_use, state
-from jitgrad.tensor_base import TensorBase, new_tensor, new_version, tensor_class
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 
-__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args", "storage_from_result"]
+__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args"]
 
 
 _COPY = OPS["copy"]
@@ -48,78 +46,39 @@ def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[An
     return args[:n], args[n:]
 
 
-def storage_from_result(array: Any, inputs: list[Any]) -> tuple[Any, Any]:
-    """A storage for a fresh result; a rule may have returned (a view of) an input: copy then."""
-    if not array.flags.owndata or not array.flags.writeable or any(array is a for a in inputs):
-        array = array.copy()
-    return Storage.from_array(array), array
-
-
 def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """Run one operation.
 
     Raises:
         Whatever the shape rule or the NumPy rule raises; nothing has happened then.
     """
-    key: list[Any] = [op, params]
-    needs: list[bool] = []
-    for x in inputs:
-        if isinstance(x, TensorBase):
-            key.append(x._aval)
-            needs.append(x._requires_grad or (x._base is not None and view_requires_grad(x)))
-        else:
-            key.append(number_key(op, x))
-            needs.append(False)
-    plan = known_plan(tuple(key))
-    if plan is None:
-        plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
-    if plan.direct is not None:
-        out = _run_direct(plan, inputs)
-        if True in needs and state.grad_enabled and plan.is_differentiable:
-            out._grad_fn = node = build_node(op, *plan.graph(tuple(needs)), inputs, (out,))
-            out._requires_grad = True
-            if modes_in_use:
-                pack_saved(node)
-            return out
-        outs: tuple[Any, ...] = (out,)
+    plan = plan_for(op, inputs, params)
+    outs: tuple[Any, ...]
+    if plan.is_plain:
+        outs = (_run_plain(plan, inputs),)
     elif op.is_view:
         outs = tuple(_make_view(inputs[0], a, bool(op.vjps), plan.is_several) for a in plan.out_avals)
     elif plan.is_elsewhere:
         outs = run_elsewhere(op, inputs, plan.params, plan.out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-        results = run_numpy(op, arrays, params, plan.out_avals)
-        pairs = zip(results, plan.out_avals, strict=True)
-        outs = tuple(new_tensor(a, *storage_from_result(r, arrays)) for r, a in pairs)
-    if True in needs and op.vjps and state.grad_enabled:
-        _join_graph(plan, inputs, outs, needs)
+        results = run_numpy(op, arrays, plan.params, plan.out_avals)
+        outs = tuple(new_result(a, own(r, a, arrays)) for r, a in zip(results, plan.out_avals, strict=True))
+    if op.vjps and state.grad_enabled:
+        _join_graph(plan, inputs, outs)
     return outs if plan.is_several else outs[0]
 
 
-def _run_direct(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
-    """Floating, row-major, one dtype: the NumPy function's result is what the aval says."""
-    function: Any = plan.direct
-    arrays = [x._array if isinstance(x, TensorBase) and x._array is not None else _array_of(x) for x in inputs]
-    try:
-        result = quiet.run(function, *arrays)
-    except RuntimeError:  # a finalizer, in the middle of another operation
-        result = run_quietly(function, *arrays)
-    if result.base is not None or result is arrays[0]:
-        result = result.copy()
-    cls = tensor_class()
-    out = cls.__new__(cls)  # without a storage, which is made on demand
-    out._aval = plan.out_avals[0]
-    out._array = result
-    # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
-    out._vc = [0] if not modes_in_use else new_version()
-    out._requires_grad = False
-    out._base = out._grad_fn = None
-    out._output_nr = 0
-    return out
-
-
-def _array_of(x: Any) -> Any:
-    return x._ndarray() if isinstance(x, TensorBase) else x
+def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
+    arrays = []
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            array = x._array
+            arrays.append(array if array is not None else x._ndarray())
+        else:
+            arrays.append(plan.constant(x))
+    result = run_quietly(plan.function, *arrays, *plan.params)
+    return new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, arrays))
 
 
 def _make_view(source: Any, aval: Aval, is_differentiable: bool, is_several: bool) -> Any:
@@ -134,13 +93,13 @@ def _make_view(source: Any, aval: Aval, is_differentiable: bool, is_several: boo
     return out
 
 
-def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...], needs: list[bool]) -> None:
+def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Give the floating outputs a Node, if the operation has a derivative for any of the inputs that need one."""
-    if not plan.is_differentiable:
-        needs = [need and has_rule for need, has_rule in zip(needs, plan.differentiable, strict=True)]
-        if True not in needs:
-            return
-    node = build_node(plan.op, *plan.graph(tuple(needs)), inputs, outs)
+    needs = tuple([is_in_graph(x) for x in inputs])
+    graph = plan.graph(needs) if True in needs else None
+    if graph is None:
+        return
+    node = build_node(plan.op, *graph, inputs, outs)
     if plan.is_elsewhere:
         node.note_stream()
     for nr, out in enumerate(outs):
@@ -265,7 +224,7 @@ def _before_write(target: Any, is_saved: bool) -> Any:
         (old,) = run_elsewhere(OPS["clone"], (target,), (), (scratch_aval(target._aval.shape, target._aval),))
     elif is_saved:
         array = target._ndarray().copy(order="C")
-        old = new_tensor(make_aval(target._aval.shape, target._aval.dtype), Storage.from_array(array), array)
+        old = new_result(make_aval(target._aval.shape, target._aval.dtype), array)
     else:
         old = new_tensor(target._aval, target._storage)
     old._requires_grad = target._requires_grad

@@ -12,16 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitgrad.devices import CPU, Device
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.device_ops import placement
 from jitgrad.runtime.engine.op_node import BackwardPlan, backward_plan
+from jitgrad.runtime.quiet import run_quietly
+from jitgrad.tensor_base import TensorBase
 
-__all__ = ["EagerPlan", "aval_args", "find_plan", "known_plan", "number_key"]
+__all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "plans"]
 
 _MAX_PLANS = 8192
 """Then all are dropped: shapes that keep changing must not fill the memory."""
+_MAX_CONSTANTS = 16
 
 
 class EagerPlan:
@@ -31,21 +36,28 @@ class EagerPlan:
         op: the operation.
         out_avals: of the outputs.
         is_several: the operation returns a tuple.
-        direct: the bare NumPy function, if inputs and output share one floating dtype and are row-major; else None.
+        direct: the bare NumPy function, if inputs and output share one floating dtype; else None.
         context_avals: of the inputs; None for numbers.
         params: the static parameters.
         differentiable: which inputs have a derivative rule.
-        is_differentiable: all of them do.
+        is_plain: one result, in memory of its own, on the CPU.
+        aval: of the first output.
+        function: ``direct``, or the operation's NumPy rule.
+        is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
         is_elsewhere: inputs or results are not on the CPU.
     """
 
     __slots__ = (
+        "_constants",
         "_graph",
+        "aval",
         "context_avals",
         "differentiable",
         "direct",
-        "is_differentiable",
+        "function",
         "is_elsewhere",
+        "is_exact",
+        "is_plain",
         "is_several",
         "op",
         "out_avals",
@@ -63,25 +75,49 @@ class EagerPlan:
         self.direct = self._direct()
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
-        self.is_differentiable = bool(vjps) and all(self.differentiable)
-        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext]] = {}
+        self.aval = self.out_avals[0]
+        self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
+        self.function: Any = self.direct or op.numpy
+        self.is_exact = self._is_exact()
+        self._constants: dict[int | float, Any] = {}
+        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
     def _direct(self) -> Callable[..., Any] | None:
-        """See ``direct``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
+        """See ``direct``."""
         out = self.out_avals[0]
         inputs = [a for a in self.context_avals if a is not None]
-        is_plain = out.dtype.is_floating_point and out.ndim > 0 and bool(inputs) and not self.is_elsewhere
-        if is_plain and all(a.dtype is out.dtype and a.is_contiguous for a in inputs):
-            return getattr(self.op.numpy, "direct", None)
-        return None
+        is_plain = out.dtype.is_floating_point and bool(inputs) and not self.is_elsewhere
+        if not is_plain or any(a.dtype is not out.dtype for a in inputs):
+            return None
+        rule = self.op.numpy
+        return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
 
-    def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext]:
-        """What a node needs, for one choice of inputs that need gradients."""
-        found = self._graph.get(needs)
-        if found is None:
-            context = RuleContext(self.context_avals, self.out_avals, self.params, needs)
-            found = self._graph[needs] = (backward_plan(self.op, needs), context)
-        return found
+    def _is_exact(self) -> bool:
+        """See ``is_exact``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
+        inputs = [a for a in self.context_avals if a is not None]
+        return isinstance(self.direct, np.ufunc) and self.aval.ndim > 0 and all(a.is_contiguous for a in inputs)
+
+    def constant(self, number: Any) -> Any:
+        """A number operand of ``direct`` as a 0-d array, which NumPy takes up at half the cost; kept for next time."""
+        array = self._constants.get(number)
+        if array is None:
+            if self.direct is None or not number or type(number) not in (int, float):  # 0.0 and -0.0 would be one entry
+                return number
+            if len(self._constants) >= _MAX_CONSTANTS:
+                self._constants.clear()
+            array = self._constants[number] = run_quietly(np.array, number, self.out_avals[0].dtype.np)
+        return array
+
+    def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
+        """What a node needs, for one choice of inputs that require grad; None: none of them has a derivative."""
+        try:
+            return self._graph[needs]
+        except KeyError:
+            wanted = tuple(need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True))
+            context = RuleContext(self.context_avals, self.out_avals, self.params, wanted)
+            found = (backward_plan(self.op, wanted), context) if True in wanted else None
+            self._graph[needs] = found
+            return found
 
 
 def _without_device(params: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -95,15 +131,30 @@ def _on(device: Device, avals: Any) -> Any:
     return avals.on(device) if type(avals) is Aval else avals
 
 
-_plans: dict[tuple[Any, ...], EagerPlan] = {}
+plans: dict[tuple[Any, ...], EagerPlan] = {}
 
 
-def known_plan(key: tuple[Any, ...]) -> EagerPlan | None:
-    """The plan under (operation, params, then each input's aval or ``number_key``); None: ask ``find_plan``."""
+def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerPlan:
+    """The plan for these tensors and numbers.
+
+    Raises:
+        Whatever the shape rule raises.
+    """
+    if len(inputs) == 2:
+        x, y = inputs
+        key: tuple[Any, ...] = (
+            op,
+            params,
+            x._aval if isinstance(x, TensorBase) else number_key(op, x),
+            y._aval if isinstance(y, TensorBase) else number_key(op, y),
+        )
+    else:
+        key = (op, params, *[x._aval if isinstance(x, TensorBase) else number_key(op, x) for x in inputs])
     try:
-        return _plans.get(key)
+        plan = plans.get(key)
     except TypeError:  # a parameter that cannot be hashed
-        return None
+        plan = None
+    return plan or find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
 
 
 def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
@@ -125,16 +176,16 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     """
     key = (op, params, *[a if type(a) is Aval else number_key(op, a) for a in avals])
     try:
-        plan = _plans.get(key)
+        plan = plans.get(key)
     except TypeError:  # a parameter that cannot be hashed
         return EagerPlan(op, avals, params)
     if plan is not None:
         return plan
     plan = EagerPlan(op, avals, params)
     if _is_settled(plan):
-        if len(_plans) >= _MAX_PLANS:
-            _plans.clear()
-        _plans[key] = plan
+        if len(plans) >= _MAX_PLANS:
+            plans.clear()
+        plans[key] = plan
     return plan
 
 

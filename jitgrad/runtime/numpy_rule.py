@@ -15,7 +15,9 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.quiet import run_quietly
 
-__all__ = ["run_numpy"]
+__all__ = ["own", "run_numpy"]
+
+_ndarray = np.ndarray
 
 
 def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
@@ -30,3 +32,26 @@ def _exactly(result: Any, aval: Aval) -> Any:
     """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
     array = np.asarray(result, dtype=aval.dtype.np, order="C")
     return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
+
+
+def own(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
+    """What a NumPy rule has returned, as ``aval`` says and in memory that nobody else knows.
+
+    Args:
+        result: an array, perhaps (a view of) an input, or a NumPy scalar.
+        aval: what it is to be.
+        inputs: what the rule was given.
+    """
+    if (
+        type(result) is not _ndarray
+        or result.dtype is not aval.dtype.np
+        or result.shape != aval.shape
+        or not result.flags.c_contiguous
+    ):
+        result = _exactly(result, aval)
+    if result.base is not None:
+        return result.copy()
+    for array in inputs:
+        if result is array:
+            return result.copy()
+    return result

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["quiet", "run_quietly"]
+__all__ = ["quiet", "run_anyway", "run_quietly"]
 
 
 def _run_in_errstate(function: Callable[..., Any], *args: Any) -> Any:
@@ -46,7 +46,11 @@ def run_quietly(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return quiet.run(function, *args)
     except RuntimeError as error:
-        # a finalizer that runs inside the call may come here again
-        if "cannot enter context" not in str(error):
-            raise
-        return _run_in_errstate(function, *args)
+        return run_anyway(error, function, *args)
+
+
+def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) -> Any:
+    """After ``quiet.run`` has raised: again, if only a finalizer had come here in the middle of another operation."""
+    if "cannot enter context" not in str(error):
+        raise error
+    return _run_in_errstate(function, *args)

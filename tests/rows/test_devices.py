@@ -62,7 +62,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 def _add_twice(device, producer, consumer, log):
     """Two gradients of 1 and 2 on ``device`` into one slot; (buffer, what the second addition asked for)."""
-    buffer = InputBuffer(1)
+    buffer = InputBuffer([None])
     first, second = jitgrad.ones(3, device=device), jitgrad.full((3,), 2.0, device=device)
     vcpu.synchronize(0)
     vcpu.synchronize(1)
@@ -76,7 +76,7 @@ def _add_twice(device, producer, consumer, log):
 @pytest.mark.row("B44")
 def test_the_first_slot_that_is_not_on_the_cpu_decides(mode: Mode) -> None:
     def step():
-        buffer = InputBuffer(4)
+        buffer = InputBuffer([None] * 4)
         empty = buffer.device()
         buffer.add(0, jitgrad.ones(2) * 2)
         on_cpu = buffer.device()
@@ -110,7 +110,7 @@ def test_a_gradient_that_the_user_holds_is_not_written(mode: Mode, device: str) 
 @pytest.mark.row("B46")
 def test_only_sums_of_the_buffer_are_written(mode: Mode) -> None:
     def step():
-        buffer = InputBuffer(1)
+        buffer = InputBuffer([None])
         mine = jitgrad.ones(2)
         with jitgrad.no_grad():
             buffer.add(0, mine)
@@ -157,7 +157,7 @@ def _add_twice_held(producer, consumer, log, device="vcpu:0"):
     with vcpu.stream(vcpu.Stream(device)) as _:
         first, second = jitgrad.ones(3, device=device), jitgrad.full((3,), 2.0, device=device)
         assert (first.tolist(), second.tolist()) == ([1.0] * 3, [2.0] * 3)  # they are there
-    buffer = InputBuffer(1)
+    buffer = InputBuffer([None])
     buffer.add(0, first, producer, consumer)
     log.waits.clear()
     log.launches.clear()
@@ -206,7 +206,7 @@ def test_stream_case_5_on_neither_device(mode: Mode, log: Log) -> None:
 @pytest.mark.row("B52")
 def test_variables_move_out(mode: Mode) -> None:
     def step():
-        buffer = InputBuffer(2)
+        buffer = InputBuffer([None] * 2)
         gradient = jitgrad.ones(2) * 3
         buffer.add(1, gradient)
         moved = buffer.variables()
@@ -218,7 +218,7 @@ def test_variables_move_out(mode: Mode) -> None:
 @pytest.mark.row("B52")
 def test_a_position_that_the_node_does_not_have(mode: Mode) -> None:
     def step():
-        buffer = InputBuffer(2)
+        buffer = InputBuffer([None] * 2)
         with pytest.raises(AssertionError, match="position 2 of a node with 2 inputs"):
             buffer.add(2, jitgrad.ones(2))
         with pytest.raises(AssertionError, match="position 5"):

@@ -100,7 +100,7 @@ def test_a_node_can_be_called_and_knows_its_depth(mode: Mode) -> None:
         a = x * x
         b = a * 2 + x  # the longest path: add, mul, mul, leaf
         result = a.grad_fn(jitgrad.ones(2))
-        depths = [t.grad_fn.topological_nr for t in (b, a)] + [a.grad_fn.next_edges[0].node.topological_nr]
+        depths = [t.grad_fn.topological_nr for t in (b, a)] + [a.grad_fn.next_edges[0][0].topological_nr]
         return [g.tolist() for g in result], depths, len(a.grad_fn.next_edges), type(a.grad_fn).__mro__[1].__name__
 
     gradients, depths, count, base = mode.run(step, lambda: (_leaf(),))

@@ -37,7 +37,7 @@ def _weight():
 def test_two_gradients_of_one_slot(mode: Mode, first: str, second: str) -> None:
     def step():
         made = {"sparse": _sparse(), "dense": jitgrad.ones(3, 2)}
-        buffer = InputBuffer(1)
+        buffer = InputBuffer([None])
         buffer.add(0, made[first])
         buffer.add(0, _sparse() if second == first else made[second])
         total = buffer[0]
@@ -58,7 +58,7 @@ def test_many_gradients_of_one_slot(mode: Mode, grad_mode: bool) -> None:
     def step():
         totals = []
         for order in ("sss", "ssd", "sds", "dss", "dds", "dsd", "sdd"):
-            buffer = InputBuffer(1)
+            buffer = InputBuffer([None])
             with jitgrad.set_grad_enabled(grad_mode):
                 for kind in order:
                     buffer.add(0, _sparse() if kind == "s" else jitgrad.ones(3, 2))

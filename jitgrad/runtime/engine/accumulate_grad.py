@@ -107,13 +107,18 @@ def _owns_storage(grad: TensorBase) -> bool:
     if grad.is_sparse:
         return False
     aval = grad._aval
+    if not aval.is_contiguous or aval.offset or grad._base is not None:
+        return False
+    array = grad._array
+    if array is not None and array.base is None and sys.getrefcount(array) == _LOCAL_ONLY + 1:
+        return True  # there is no storage yet: Note [Storage on demand]
     storage = grad._storage
-    if storage is None or not aval.is_contiguous or aval.offset or grad._base is not None:
+    if storage is None:
         return False
     if sys.getrefcount(storage) != _LOCAL_ONLY + 1:
         return False
     owner = storage.owner
-    return owner is None or sys.getrefcount(owner) == _LOCAL_ONLY + 1 + (grad._array is owner)
+    return owner is None or sys.getrefcount(owner) == _LOCAL_ONLY + 1 + 2 * (array is owner)
 
 
 def accumulator_of(tensor: Any) -> AccumulateGrad:

@@ -91,7 +91,7 @@ class CopySlices(Node):
             if grads[0] is not None:
                 slice_grad = fit(self.fn, 0, grads[0], self.view)
             grads = grads[1:]
-        if self.next_edges[0].node is None:
+        if self.next_edges[0][0] is None:
             return (None, *grads)
         return (call("strided_scatter", grad, slice_grad, base, self.view), *grads)
 

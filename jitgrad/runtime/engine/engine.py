@@ -395,7 +395,7 @@ def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, 
         return GraphRoot(roots, seeds), []
     ((node, input_nr),) = roots
     assert node is not None
-    buffer = InputBuffer(len(node.input_metadata))
+    buffer = InputBuffer([None] * len(node.input_metadata))
     seed = seeds[0]
     if seed is not None and seed._aval.device.is_virtual:
         buffer.add(input_nr, seed, current_stream(seed._aval.device), stream_of(node))

@@ -131,7 +131,7 @@ def _send(task: GraphTask, node: Node, grads: list[Any], stream: Stream | None) 
             continue
         buffer = not_ready.pop(target, None)
         if buffer is None:
-            buffer = InputBuffer(len(target.input_metadata))
+            buffer = InputBuffer([None] * len(target.input_metadata))
         if trace.is_active():
             _emit_arrival(task, target, buffer, input_nr, grad, missing)
         if task.arrivals is None:

@@ -24,19 +24,13 @@ __all__ = ["InputBuffer", "accumulate", "accumulate_stream"]
 
 
 class InputBuffer(list[Any]):
-    """One slot per node input; None = undefined.
+    """One slot per node input; None = undefined. It is made of what is there at first: ``InputBuffer([None])``.
 
     Attributes:
         owned: bit ``i`` is set when slot ``i`` holds a sum made here.
     """
 
-    __slots__ = ("owned",)
-
-    owned: int
-
-    def __init__(self, num_inputs: int) -> None:
-        super().__init__((None,) * num_inputs)
-        self.owned = 0
+    owned = 0
 
     def add(
         self,

@@ -21,7 +21,7 @@ from typing import Any
 
 from jitgrad.devices import CPU, Device
 from jitgrad.ops.aval import Aval, devices_in_use
-from jitgrad.runtime.engine.edge import Edge
+from jitgrad.runtime.engine.edge import NextEdge
 from jitgrad.runtime.engine.node_hooks import HookDict, NodeHooks, RemovableHandle
 from jitgrad.runtime.stream import Stream, current_stream
 
@@ -34,6 +34,7 @@ __all__ = [
     "device_of",
     "name_of",
     "next_sequence_nr",
+    "sequence",
     "share_sequence",
     "skip_sequence_nrs",
     "stream_of",
@@ -45,35 +46,35 @@ ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1
 
 
 class _Sequence(threading.local):
-    """The rising creation number, one series per thread as in PyTorch."""
+    """The rising creation number, one series per thread as in PyTorch; ``take()`` is ``next_sequence_nr``."""
 
     def __init__(self) -> None:
         self.take = itertools.count().__next__
 
 
-_sequence = _Sequence()
+sequence = _Sequence()
 
 
 def next_sequence_nr() -> int:
     """The number of the next node that this thread creates."""
-    return _sequence.take()
+    return sequence.take()
 
 
 def share_sequence(take: Callable[[], int] | None = None) -> Callable[[], int]:
     """This thread's series, which another thread may take over; with ``take``, this thread goes on with that one."""
-    before = _sequence.take
+    before = sequence.take
     if take is not None:
-        _sequence.take = take
+        sequence.take = take
     return before
 
 
 def skip_sequence_nrs(least: int) -> None:
     """Let the next number be at least ``least``, for Nodes that were numbered by other means meanwhile."""
-    upcoming = _sequence.take()
-    _sequence.take = itertools.count(max(upcoming, least)).__next__
+    upcoming = sequence.take()
+    sequence.take = itertools.count(max(upcoming, least)).__next__
 
 
-def topological_nr_above(edges: Sequence[Edge]) -> int:
+def topological_nr_above(edges: Sequence[NextEdge]) -> int:
     """The length of the longest path to a leaf, for a node with these edges."""
     longest = -1
     for node, _ in edges:
@@ -108,12 +109,12 @@ class Node:
     refuses_detached = False
     """Whether a saved input must still have the history it had; see ``SavedVariable.unpack``."""
 
-    next_edges: tuple[Edge, ...]
+    next_edges: tuple[NextEdge, ...]
     input_metadata: tuple[Aval, ...]
     hooks: NodeHooks | None
     _stream: Stream
 
-    def __init__(self, next_edges: tuple[Edge, ...] = (), input_metadata: tuple[Aval, ...] = ()) -> None:
+    def __init__(self, next_edges: tuple[NextEdge, ...] = (), input_metadata: tuple[Aval, ...] = ()) -> None:
         self.next_edges = next_edges
         self.input_metadata = input_metadata
         self.sequence_nr = next_sequence_nr()
@@ -259,7 +260,7 @@ class GraphRoot(Node):
 
     __slots__ = ("seeds",)
 
-    def __init__(self, roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> None:
+    def __init__(self, roots: tuple[NextEdge, ...], seeds: tuple[Any, ...]) -> None:
         super().__init__(roots, tuple([seed._aval for seed in seeds if seed is not None]))
         self.seeds = seeds
 

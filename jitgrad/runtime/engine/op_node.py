@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.anomaly import store_stack
-from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.edge import INVALID_EDGE, NextEdge
 from jitgrad.runtime.engine.graph_task import current
-from jitgrad.runtime.engine.node import Node, next_sequence_nr
+from jitgrad.runtime.engine.node import Node, sequence
 from jitgrad.runtime.engine.overwrites import Place, caught, place_now
 from jitgrad.runtime.engine.saved_names import (
     ALL_NAMES,
@@ -28,7 +28,18 @@ from jitgrad.runtime.engine.saved_variable import RELEASED_MESSAGE, SavedTensor,
 from jitgrad.state import anomaly, state
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["BackwardPlan", "OpNode", "assemble", "backward_plan", "build_node", "make_op_node", "saved_inputs"]
+__all__ = [
+    "BackwardPlan",
+    "OpNode",
+    "assemble",
+    "backward_plan",
+    "build_node",
+    "edge_of",
+    "make_op_node",
+    "remember_line",
+    "save",
+    "saved_inputs",
+]
 
 
 class BackwardPlan(NamedTuple):
@@ -39,12 +50,14 @@ class BackwardPlan(NamedTuple):
         outputs: numbers of the outputs to save; they follow the inputs.
         rules: (edge, rule, positions among the saved) of each gradient.
         only: (edge, rule), if there is only one and it takes what is saved in that order; else None.
+        saves: there is something to save.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     rules: tuple[tuple[int, Any, tuple[int, ...]], ...]
     only: tuple[int, Any] | None
+    saves: bool
 
 
 _PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
@@ -72,7 +85,7 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
     is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
-    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None)
+    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None, bool(keys))
 
 
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
@@ -98,6 +111,7 @@ class OpNode(Node):
 
     __slots__ = ("context", "op", "place", "plan", "saved")
 
+    __init__ = object.__init__  # ``assemble`` fills it: an ``__init__`` in Python would double the price
     refuses_detached = True
 
     op: Op
@@ -219,10 +233,7 @@ for _name in ALL_NAMES:
     setattr(OpNode, _name, property(functools.partial(_look, name=_name)))
 
 
-_new_edge = tuple.__new__
-
-
-def _edge_of(tensor: Any) -> Edge:
+def edge_of(tensor: Any) -> NextEdge:
     """``gradient_edge``, short for the common cases: a result that is no view, a leaf used before."""
     node = tensor._grad_fn
     if node is None:
@@ -230,9 +241,9 @@ def _edge_of(tensor: Any) -> Edge:
         if accumulator is not None and tensor._base is None:
             node = accumulator()
             if node is not None:
-                return _new_edge(Edge, (node, 0))
+                return (node, 0)
     elif tensor._base is None:
-        return _new_edge(Edge, (node, tensor._output_nr))
+        return (node, tensor._output_nr)
     return gradient_edge(tensor)
 
 
@@ -262,31 +273,38 @@ def build_node(
     op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
 ) -> OpNode:
     """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
-    edges = []
-    for tensor, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
-        edges.append(_edge_of(tensor) if needed else INVALID_EDGE)
-    saved = [SavedVariable(x) if isinstance(x := inputs[i], TensorBase) else x for i in plan.inputs]
-    for number in plan.outputs:
-        saved.append(SavedVariable(outputs[number], number))
-    node = assemble(op, plan, context, tuple(edges), tuple(saved))
-    if caught.left and saved:
-        caught.left -= 1
-        node.place = place_now(4)  # the user's frame is no nearer
+    pairs = zip(inputs, context.needs, strict=True)
+    edges = tuple([edge_of(x) if needed else INVALID_EDGE for x, needed in pairs])
+    saved = save(plan, inputs, outputs) if plan.saves else ()
+    node = assemble(op, plan, context, edges, saved)
+    if saved and caught.left:
+        remember_line(node)
     return node
 
 
+def save(plan: BackwardPlan, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the rules will read, in the plan's order."""
+    saved: list[Any] = []
+    for i in plan.inputs:
+        x = inputs[i]
+        saved.append(SavedVariable(x) if isinstance(x, TensorBase) else x)
+    for number in plan.outputs:
+        saved.append(SavedVariable(outputs[number], number))
+    return tuple(saved)
+
+
 def assemble(
-    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[Edge, ...], saved: tuple[Any, ...]
+    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[NextEdge, ...], saved: tuple[Any, ...]
 ) -> OpNode:
     """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
-    node = OpNode.__new__(OpNode)
+    node = OpNode()
     topological_nr = -1
     for below, _ in next_edges:
         if below is not None and below.topological_nr > topological_nr:
             topological_nr = below.topological_nr
     node.next_edges = next_edges
     node.topological_nr = topological_nr + 1
-    node.sequence_nr = next_sequence_nr()
+    node.sequence_nr = sequence.take()
     node.hooks = None
     node.input_metadata = context.out_avals
     node.op = op
@@ -296,3 +314,9 @@ def assemble(
     if anomaly.enabled:
         store_stack(node, current.node)
     return node
+
+
+def remember_line(node: OpNode) -> None:
+    """Keep where an eager operation was called, see Note [Both lines]."""
+    caught.left -= 1
+    node.place = place_now(4)  # the user's frame is no nearer

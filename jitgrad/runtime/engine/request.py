@@ -15,14 +15,13 @@ import numpy as np
 from jitgrad.devices import CPU
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.dispatch_hook import filled
-from jitgrad.runtime.buffer import Storage
 from jitgrad.runtime.engine.accumulate_grad import existing_accumulator, gradient_edge
 from jitgrad.runtime.engine.edge import Edge
 from jitgrad.runtime.engine.engine import engine
 from jitgrad.runtime.engine.hooks import retain_grad
 from jitgrad.runtime.engine.node import Identity
 from jitgrad.state import modes_in_use, state
-from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result
 
 __all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads", "output_edge"]
 
@@ -140,10 +139,7 @@ def _implicit_seed(root: Any) -> Any:
     if state.recorder is not None or modes_in_use or aval.device is not CPU:
         return filled(1.0, aval)
     # the same, by hand: nearly every eager backward begins with it
-    array = np.ones(aval.shape, aval.dtype.np)
-    seed = new_tensor(make_aval(aval.shape, aval.dtype), Storage.from_array(array), array)
-    seed._vc, seed._requires_grad, seed._base = [0], False, None
-    return seed
+    return new_result(make_aval(aval.shape, aval.dtype), np.ones(aval.shape, aval.dtype.np))
 
 
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:

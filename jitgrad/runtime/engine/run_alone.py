@@ -121,7 +121,7 @@ def _merge(not_ready: dict[Node, InputBuffer], target: Node, input_nr: int, grad
     """Add a gradient to those that have arrived; returns them if they are all."""
     buffer = not_ready.get(target)
     if buffer is None:
-        buffer = not_ready[target] = InputBuffer(len(target.input_metadata))
+        buffer = not_ready[target] = InputBuffer([None] * len(target.input_metadata))
         buffer[input_nr] = grad
         return None
     buffer.add(input_nr, grad)

@@ -24,7 +24,13 @@ from jitgrad.runtime.engine.accumulate_grad import AccumulateGrad, gradient_edge
 from jitgrad.runtime.engine.join import give_back_history
 from jitgrad.runtime.engine.overwrites import modified_message
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference, new_tensor
+from jitgrad.tensor_base import (
+    TensorBase,
+    inference_tensors,
+    is_inference,
+    new_result,
+    new_tensor,
+)
 
 if TYPE_CHECKING:
     from jitgrad.runtime.engine.node import Node
@@ -251,7 +257,11 @@ class SavedTensor:
 
 def _detached(tensor: Any) -> Any:
     """``tensor.detach()`` without the dispatcher: this is the eager hot path, and no event of a trace."""
-    alias = new_tensor(tensor._aval, tensor._storage, tensor._array)
+    array = tensor._array
+    if array is not None and array.base is None:
+        alias = new_result(tensor._aval, array)  # it has the same storage: Note [Storage on demand]
+    else:
+        alias = new_tensor(tensor._aval, tensor._storage, array)
     alias._vc = tensor._vc
     alias._requires_grad, alias._base = False, None  # the first rule looks at them: cheaper here than by default
     if tensor._tid:
