@@ -17,7 +17,8 @@ API = (
     "PyThread_get_thread_ident", "PyTuple_New", "PyTuple_SetItem", "PyDict_GetItemWithError", "PyDict_SetItem",
     "PyType_GenericAlloc", "PyList_New", "PyList_Append", "PyList_GetItem", "PyList_Size", "Py_IncRef", "Py_DecRef",
     "PyObject_IsTrue", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall", "PyType_IsSubtype", "PyErr_Occurred",
-    "PyErr_Clear", "PyLong_FromVoidPtr", "PyWeakref_NewRef", "PyLong_AsLong",
+    "PyErr_Clear", "PyLong_FromVoidPtr", "PyWeakref_NewRef", "PyLong_AsLong", "PyLong_FromLong", "PyList_SetItem",
+    "PyTuple_GetItem", "PySet_New", "PySet_Add", "PySet_Contains",
 )  # fmt: skip
 BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
@@ -25,7 +26,7 @@ _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
                "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_creation_meta", "_array", "_grad",
                "_retains_grad", "_accumulator", "_output_nr", "__weakref__"),
-    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed"),
+    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed", "_dirty"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
     "op": ("num_inputs",),
     "storage": ("addr", "nbytes", "owner"),
@@ -38,7 +39,7 @@ BEYOND_A_STAMP = (
 ).split()
 _OBJECTS = (
     "recorder thread Tensor Storage Slot float int list True False None simple views in plain leaf tracked untracked "
-    "pool link_view slow_apply slow_enter"
+    "pool link_view slow_apply slow_enter slow_assignments fresh pending view"
 ).split()
 
 WORDS: dict[str, int] = {

@@ -1,6 +1,6 @@
 """The recorder's hits as native code that calls Python's C API.
 
-Owns: the LLVM text of Note [Native hits]: operators, ``apply``, ``enter``, ``alive``.
+Owns: the LLVM text of Note [Native hits]: operators, ``apply``, ``enter``, ``alive`` (``python_writes`` has the rest).
 Must not know: the recorder's Python code. It sees slots at offsets, and functions and objects at addresses.
 In: a block of words, see ``python_api.WORDS``, filled by ``compiled/native_hits.py``. Out: C functions.
 
@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from jitgrad.codegen.python_api import BINARY, REFLECTED, WORDS, CFunction
 from jitgrad.codegen.python_handles import handle_functions
+from jitgrad.codegen.python_writes import write_functions
 
 __all__ = ["ENTRY_POINTS", "module_text"]
 
-ENTRY_POINTS = (*(f"op_{n}" for n in BINARY), *(f"op_r{n}" for n in REFLECTED), "apply", "enter", "alive", "activate")
+_OPERATORS = (*(f"op_{n}" for n in BINARY), *(f"op_r{n}" for n in REFLECTED))
+ENTRY_POINTS = (*_OPERATORS, "apply", "enter", "alive", "activate", "unwatched", "move", "assignments")
 
 
 def _number_key(b: CFunction, number: str, slow: str) -> str:
@@ -226,6 +228,7 @@ def module_text() -> str:
     """The whole module; ``native_hits(i)`` is the address of entry point i, ``native_hits(-1)`` that of the words."""
     parts = handle_functions()
     parts += [*map(_binary, BINARY), *map(_reflected, REFLECTED), _apply(), _enter(), _alive(), _activate()]
+    parts += write_functions()
     table = ", ".join(f"ptr @{name}" for name in ENTRY_POINTS)
     count = len(ENTRY_POINTS)
     find = CFunction("native_hits", "i64 %nr")

@@ -20,8 +20,9 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
 from jitgrad.state import native_cell, state, switch_recorder
 from jitgrad.tensor_base import tensor_class
+from jitgrad.tracer.hot import FRESH, HOT, PENDING, VIEW, assignments
 from jitgrad.tracer.inputs import IN
-from jitgrad.tracer.recorder import HOT, SIMPLE, TRACKED, UNTRACKED, VIEWS, Recorder
+from jitgrad.tracer.recorder import SIMPLE, TRACKED, UNTRACKED, VIEWS, Recorder
 from jitgrad.tracer.slots import LEAF, PLAIN, Slot
 from jitgrad.tracer.trie import TrieNode
 
@@ -126,6 +127,10 @@ def _fill(words: Any) -> None:
         "pool": [],
         "slow_apply": dispatch.apply,
         "slow_enter": Recorder.enter,
+        "slow_assignments": assignments,
+        "fresh": FRESH,
+        "pending": PENDING,
+        "view": VIEW,
     }
     objects.update({f"op {name}": OPS[name] for name in BINARY})
     tensor = tensor_class()
@@ -155,6 +160,9 @@ def _attach(entries: dict[str, int]) -> None:
     Recorder.enter = _method(Recorder, "enter", entries["enter"])  # type: ignore[method-assign]
     native_cell.activate = _function("activate", entries["activate"], _METH_O)
     HOT.alive = _function("alive", entries["alive"], _METH_O)
+    HOT.assignments = _function("assignments", entries["assignments"], _METH_O)
+    HOT.unwatched = _function("unwatched", entries["unwatched"], _METH_FASTCALL)
+    HOT.move = _function("move", entries["move"], _METH_FASTCALL)
     slow, fast = dispatch.apply, _function("apply", entries["apply"], _METH_FASTCALL)
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, "apply", None) is slow:

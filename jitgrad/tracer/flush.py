@@ -1,6 +1,6 @@
 """The end of a segment, seen for the first time: what must be computed, stored, written.
 
-Owns: ``build_end`` and the ways a surviving handle gets its storage.
+Owns: ``build_end``.
 In: the history and the surviving handles. Out: an ``EndEvent``.
 """
 
@@ -11,14 +11,10 @@ from typing import Any
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
+from jitgrad.tracer.hot import FRESH, PENDING, VIEW, assignments
 from jitgrad.tracer.slots import has_node
 
-__all__ = ["FRESH", "PENDING", "VIEW", "assignments", "build_end"]
-
-# how a surviving handle gets its storage
-FRESH = 0  # a new one
-PENDING = 1  # views hold a storage without memory already: give that one memory
-VIEW = 2  # shares one that has memory, or gets it from another survivor
+__all__ = ["build_end"]
 
 
 def build_end(
@@ -105,25 +101,6 @@ def _layout_at_the_end(history: History, vid: int, here: set[int]) -> Aval | Non
         return history.aval_of(owners[0])
     aval = history.aval_of(vid)
     return aval if aval.is_contiguous and not aval.offset else None
-
-
-def assignments(alive: list[Any]) -> tuple[int, ...]:
-    """One per handle. Of the handles that share a storage without memory, the first that is no view fills it."""
-    assign = []
-    filled: set[int] = set()
-    for handle in alive:
-        storage = handle._storage
-        if storage is None:
-            how = FRESH
-        elif handle._base is not None or id(storage) in filled:
-            how = VIEW
-        elif not storage.addr:
-            how = PENDING
-            filled.add(id(storage))
-        else:  # an alias of an input
-            how = VIEW
-        assign.append(how)
-    return tuple(assign)
 
 
 def _stored_aval(aval: Aval, how: int) -> Aval:

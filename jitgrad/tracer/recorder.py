@@ -8,7 +8,6 @@ In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the b
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 from weakref import ref
 
@@ -18,34 +17,20 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.flush import assignments, build_end
+from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
+from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.rules import name_line
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
 from jitgrad.tracer.writes import Writes
 
-__all__ = ["DETACHED", "HOT", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
+__all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
 _DETACHED, _STUB = "<detached>", "<stub>"
 _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
-_getrefcount = sys.getrefcount
-
-
-def _alive(handles: list[Any]) -> list[Any]:
-    """The handles that somebody outside the list holds: list, loop variable and argument make three references."""
-    return [h for h in handles if _getrefcount(h) > 3]
-
-
-class Hot:
-    """Functions of the hot path that have a native twin, see Note [Native hits]."""
-
-    alive = staticmethod(_alive)
-
-
-HOT = Hot()
 
 
 class Recorder(Writes):
@@ -340,7 +325,7 @@ class Recorder(Writes):
         alive = HOT.alive(self.handles)
         key: tuple[Any, ...] = (_END, *[h._vid for h in alive]) if alive else (_END,)
         if self._viewed:  # which of the handles share a storage is not told by their values
-            key = (*key, assignments(alive))
+            key = (*key, HOT.assignments(alive))
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_end(key, alive)

@@ -18,6 +18,7 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
+from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.rules import name_line, user_line
 from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
@@ -73,6 +74,8 @@ class Writes(VersionCounters):
 
     def _rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
+        if not self._counted_twice and HOT.unwatched(self, [*targets]):
+            return ()
         same: list[Any] | tuple[()] = ()
         for nr, target in enumerate(targets):
             if target._tid != self.tid:
@@ -135,17 +138,12 @@ class Writes(VersionCounters):
 
     def _rebind(self, instr: Instr, targets: tuple[Any, ...], rebinds: Sequence[Any]) -> None:
         """Move the targets, and whoever shares their window, on to the written values."""
-        joins = instr.requires_grad
-        for target, vid in zip(targets, instr.outputs, strict=True):
-            target._vid = vid
-            target._vc[0] += 1
-            if joins:
+        HOT.move(self, list(targets), instr.outputs)
+        if instr.requires_grad:
+            for target in targets:
                 target._requires_grad, target._graph, target._grad_fn = True, self.graph, None
                 target._hooks = None  # the old value's Node has them
-            storage = target._storage
-            if storage is not None:
-                self._dirty.add(id(storage))
-                if joins and storage.addr:
+                if target._storage is not None and target._storage.addr:
                     self.handles.append(target)  # the segment's end must keep what its new graph needs
         for nr, other in rebinds:
             other._vid = instr.outputs[nr]
@@ -225,13 +223,7 @@ class Writes(VersionCounters):
             node = self._grow_update(op, rows, writes, numbers, params, key)
         self.node = node
         self.scalars.extend(numbers)
-        dirty = self._dirty
-        for target, vid in zip(targets, node.event.results, strict=True):
-            target._vid = vid
-            target._vc[0] += 1
-            storage = target._storage
-            if storage is not None:
-                dirty.add(id(storage))
+        HOT.move(self, targets, node.event.results)
         for nr, other in rebinds:
             other._vid = node.event.results[nr]
         if node.event.ends_segment:
