@@ -13,6 +13,14 @@ from jitgrad.ops.aval import contiguous_strides
 __all__ = ["Domain", "Refuse", "Resplit"]
 
 
+# Note [Errors and frames]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# An error holds the frames it came through, and each frame holds its caller's: up to the user's step, and every handle
+# in it. A frame that holds such an error is a cycle, which lives until a collection, and its handles with it: they
+# would survive their segment in one call and not in the next, and each time there is something to compile. So errors
+# that are kept, in a variable or as a result, are stripped of their frames.
+
+
 class Refuse(Exception):
     """A value cannot be part of this loop. ``store``: the value that must lie in memory first, if that would help."""
 

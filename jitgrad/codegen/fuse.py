@@ -264,7 +264,7 @@ def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> Refuse | Non
         lowerer.add(node, dims)
     except Refuse as refusal:
         lowerer.rollback(mark)
-        return refusal
+        return refusal.with_traceback(None)  # Note [Errors and frames]
     except Resplit as finer:
         lowerer.rollback(mark)
         if group.kind == "loops":
@@ -296,7 +296,7 @@ def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) ->
         except Refuse as refusal:
             return Refuse(refusal.reason, blame)
         except Resplit as again:
-            finer = again
+            finer = again.with_traceback(None)
             continue
         group.lowerer, group.nodes, group.dims = lowerer, nodes, all_dims
         return None
@@ -306,7 +306,7 @@ def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) ->
 def _lower_alone(group: Group, node: Node) -> None:
     refusal = _lower_into(group, node, tuple(range(len(group.shape))))
     if refusal is not None:
-        raise refusal
+        raise Refuse(refusal.reason, refusal.store)
 
 
 def _start_matmul(group: Group, node: Node) -> None:

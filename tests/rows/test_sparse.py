@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import itertools
 import pickle
 
@@ -11,7 +12,7 @@ import pytest
 from modes import Mode
 
 import jitgrad
-from jitgrad import nn, optim
+from jitgrad import events, nn, optim
 from jitgrad.nn import functional as F
 from jitgrad.runtime.engine.input_buffer import InputBuffer
 
@@ -164,6 +165,29 @@ def test_sgd(mode: Mode, options: dict[str, float]) -> None:
     sparse, dense = (mode.run(train(is_sparse), make).detach().numpy() for is_sparse in (True, False))
     np.testing.assert_allclose(sparse, dense, rtol=1e-6)
     assert not np.allclose(dense, _weight().detach().numpy())
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.5}, {"weight_decay": 0.5}])
+def test_a_second_call_meets_nothing_new(options: dict[str, float]) -> None:
+    """What the first call compiles keeps none of its frames alive: their tensors would survive their segments."""
+
+    @jitgrad.compile
+    def step(weight, optimizer, places):
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.embedding(places, weight, sparse=True).sum().backward()
+            optimizer.step()
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            weight = _weight()
+            with events.count("misses") as misses:
+                step(weight, optim.SGD([weight], lr=0.5, **options), jitgrad.tensor([0, 2, 0]))
+    finally:
+        gc.enable()
+    assert misses() == 0
 
 
 def test_sparse_adam_moves_only_the_rows_it_meets(mode: Mode) -> None:
