@@ -1,13 +1,15 @@
 """Optimizer updates as single operations: new parameter and new moments from old ones.
 
-Owns: ``_sgd_update``, ``_sgd_momentum_update``, ``_adam_update``, ``_adam_amsgrad_update``. None is differentiable.
+Owns: ``_sgd_update``, ``_sgd_momentum_update``, ``_adam_update``, ``_adam_amsgrad_update``, and the ``.._scheduled``
+form of each. None is differentiable.
 Must not know: Tensor, parameter groups, kernels.
 
 Sources: Adam (Kingma and Ba 2015), AMSGrad (Reddi et al. 2018), AdamW (Loshchilov and Hutter 2019); the order of the
 arithmetic is that of ``torch.optim``, so that losses agree to rounding.
 
 Each formula is written once, over ``add sub mul div sqrt maximum`` of an *algebra*: NumPy arrays or primitives.
-Names begin with an underscore: their numbers are run-time scalars from the first call on.
+Names begin with an underscore: their numbers are run-time scalars from the first call on. In a ``.._scheduled`` form so
+are the options that people put on a schedule (momentum, betas, weight decay).
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ def _number(b: Algebra, value: Any, like: Any) -> Any:
     return operand(b, value, like.dtype)
 
 
-def _decayed(b: Algebra, p: Any, g: Any, weight_decay: float, maximize: bool) -> Any:
-    """The gradient to descend, with its L2 penalty."""
+def _decayed(b: Algebra, p: Any, g: Any, weight_decay: Any, maximize: bool) -> Any:
+    """The gradient to descend, with its L2 penalty; the decay of a scheduled form is a primitive, which is true."""
     if maximize:
         g = b.mul(g, _number(b, -1.0, p))
     return b.add(g, b.mul(p, _number(b, weight_decay, p))) if weight_decay else g
@@ -61,7 +63,7 @@ def _decayed(b: Algebra, p: Any, g: Any, weight_decay: float, maximize: bool) ->
 # --- SGD ---
 
 
-def _sgd(b: Algebra, p: Any, g: Any, lr: Any, weight_decay: float, maximize: bool) -> Any:
+def _sgd(b: Algebra, p: Any, g: Any, lr: Any, weight_decay: Any, maximize: bool) -> Any:
     g = _decayed(b, p, g, weight_decay, maximize)
     return b.sub(p, b.mul(g, _number(b, lr, p)))
 
@@ -72,15 +74,15 @@ def _sgd_momentum(
     g: Any,
     buf: Any,
     lr: Any,
-    momentum: float,
-    dampening: float,
-    weight_decay: float,
+    momentum: Any,
+    gain: Any,
+    weight_decay: Any,
     nesterov: bool,
     maximize: bool,
     first: bool,
 ) -> tuple[Any, Any]:
     g = _decayed(b, p, g, weight_decay, maximize)
-    kept = g if first else b.add(b.mul(buf, _number(b, momentum, p)), b.mul(g, _number(b, 1 - dampening, p)))
+    kept = g if first else b.add(b.mul(buf, _number(b, momentum, p)), b.mul(g, _number(b, gain, p)))
     step = b.add(g, b.mul(kept, _number(b, momentum, p))) if nesterov else kept
     return b.sub(p, b.mul(step, _number(b, lr, p))), kept
 
@@ -88,9 +90,9 @@ def _sgd_momentum(
 # --- Adam ---
 
 
-def _moments(b: Algebra, g: Any, m: Any, v: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
-    mean = b.add(m, b.mul(b.sub(g, m), _number(b, 1 - beta1, g)))
-    return mean, b.add(b.mul(v, _number(b, beta2, g)), b.mul(b.mul(g, g), _number(b, 1 - beta2, g)))
+def _moments(b: Algebra, g: Any, m: Any, v: Any, gain1: Any, beta2: Any, gain2: Any) -> tuple[Any, Any]:
+    mean = b.add(m, b.mul(b.sub(g, m), _number(b, gain1, g)))
+    return mean, b.add(b.mul(v, _number(b, beta2, g)), b.mul(b.mul(g, g), _number(b, gain2, g)))
 
 
 def _adam_step(b: Algebra, p: Any, mean: Any, second: Any, lr: Any, bc1: Any, bc2: Any, eps: float) -> Any:
@@ -100,7 +102,7 @@ def _adam_step(b: Algebra, p: Any, mean: Any, second: Any, lr: Any, bc1: Any, bc
 
 
 def _prepared(
-    b: Algebra, p: Any, g: Any, lr: Any, weight_decay: float, decoupled: bool, maximize: bool
+    b: Algebra, p: Any, g: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool
 ) -> tuple[Any, Any]:
     """Parameter and gradient after weight decay, which AdamW applies to the parameter itself."""
     if not (decoupled and weight_decay):
@@ -118,15 +120,16 @@ def _adam(
     lr: Any,
     bc1: Any,
     bc2: Any,
-    beta1: float,
-    beta2: float,
+    gain1: Any,
+    beta2: Any,
+    gain2: Any,
+    weight_decay: Any,
     eps: float,
-    weight_decay: float,
     decoupled: bool,
     maximize: bool,
 ) -> tuple[Any, Any, Any]:
     p, g = _prepared(b, p, g, lr, weight_decay, decoupled, maximize)
-    mean, second = _moments(b, g, m, v, beta1, beta2)
+    mean, second = _moments(b, g, m, v, gain1, beta2, gain2)
     return _adam_step(b, p, mean, second, lr, bc1, bc2, eps), mean, second
 
 
@@ -140,15 +143,16 @@ def _adam_amsgrad(
     lr: Any,
     bc1: Any,
     bc2: Any,
-    beta1: float,
-    beta2: float,
+    gain1: Any,
+    beta2: Any,
+    gain2: Any,
+    weight_decay: Any,
     eps: float,
-    weight_decay: float,
     decoupled: bool,
     maximize: bool,
 ) -> tuple[Any, Any, Any, Any]:
     p, g = _prepared(b, p, g, lr, weight_decay, decoupled, maximize)
-    mean, second = _moments(b, g, m, v, beta1, beta2)
+    mean, second = _moments(b, g, m, v, gain1, beta2, gain2)
     top = b.max(vmax, second)
     return _adam_step(b, p, mean, top, lr, bc1, bc2, eps), mean, second, top
 
@@ -156,8 +160,11 @@ def _adam_amsgrad(
 # --- entries ---
 
 
-def _define_update(name: str, formula: Any, num_tensors: int, num_numbers: int) -> None:
-    """``formula(b, p, g, *state, *numbers, *params)`` returns the new parameter and states."""
+def _define_update(name: str, formula: Any, num_tensors: int, num_numbers: int, num_options: int) -> None:
+    """``formula(b, p, g, *state, *numbers, *options, *params)`` returns the new parameter and states.
+
+    The options are params, in the ``.._scheduled`` form numbers.
+    """
     num_outputs = num_tensors - 1
 
     def aval(p: Aval, g: Aval, *rest: Any) -> Any:
@@ -172,15 +179,18 @@ def _define_update(name: str, formula: Any, num_tensors: int, num_numbers: int) 
     def lower(b: Any, p: Any, g: Any, *rest: Any) -> Any:
         return formula(b, p, b.cast(g, p.dtype), *rest)
 
-    define(name, aval=aval, numpy=numpy, lower=lower, num_inputs=num_tensors + num_numbers)
+    num_inputs = num_tensors + num_numbers
+    define(name, aval=aval, numpy=numpy, lower=lower, num_inputs=num_inputs)
+    define(f"{name}_scheduled", aval=aval, numpy=numpy, lower=lower, num_inputs=num_inputs + num_options)
 
 
 _NUMPY = _NumPy()
 # (p, g, lr | weight_decay, maximize)
-_define_update("_sgd_update", _sgd, 2, 1)
-# (p, g, buf, lr | momentum, dampening, weight_decay, nesterov, maximize, first)
-_define_update("_sgd_momentum_update", _sgd_momentum, 3, 1)
-# (p, g, m, v, lr, bias_correction1, bias_correction2 | beta1, beta2, eps, weight_decay, decoupled, maximize)
-_define_update("_adam_update", _adam, 4, 3)
+_define_update("_sgd_update", _sgd, 2, 1, 1)
+# (p, g, buf, lr | momentum, 1 - dampening, weight_decay, nesterov, maximize, first)
+_define_update("_sgd_momentum_update", _sgd_momentum, 3, 1, 3)
+# (p, g, m, v, lr, bias_correction1, bias_correction2
+#  | 1 - beta1, beta2, 1 - beta2, weight_decay, eps, decoupled, maximize)
+_define_update("_adam_update", _adam, 4, 3, 4)
 # (p, g, m, v, vmax, lr, bias_correction1, bias_correction2 | as above)
-_define_update("_adam_amsgrad_update", _adam_amsgrad, 5, 3)
+_define_update("_adam_amsgrad_update", _adam_amsgrad, 5, 3, 4)

@@ -18,7 +18,8 @@ from jitgrad.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
 
-_ADAM, _ADAM_AMSGRAD = OPS["_adam_update"], OPS["_adam_amsgrad_update"]
+_ADAM, _ADAM_SCHEDULED = OPS["_adam_update"], OPS["_adam_update_scheduled"]
+_AMSGRAD, _AMSGRAD_SCHEDULED = OPS["_adam_amsgrad_update"], OPS["_adam_amsgrad_update_scheduled"]
 
 
 class Adam(Optimizer):
@@ -72,7 +73,7 @@ class Adam(Optimizer):
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
         decay = (group["weight_decay"], group["decoupled_weight_decay"])
-        options = (beta1, beta2, group["eps"], *decay, group["maximize"])
+        numbers, params = self._numbers_and_params(group, (beta1, beta2, group["eps"], *decay, group["maximize"]))
         lr = float(group["lr"])
         by_step: dict[int, list[tuple[Tensor, ...]]] = {}
         states = self.state
@@ -86,9 +87,16 @@ class Adam(Optimizer):
             step = kept["step"] = kept["step"] + 1
             row = (p, grad, kept["exp_avg"], kept["exp_avg_sq"])
             by_step.setdefault(step, []).append((*row, kept["max_exp_avg_sq"]) if amsgrad else row)
-        op, writes = (_ADAM_AMSGRAD, (0, 2, 3, 4)) if amsgrad else (_ADAM, (0, 2, 3))
+        op, writes = (_AMSGRAD, (0, 2, 3, 4)) if amsgrad else (_ADAM, (0, 2, 3))
+        if numbers:
+            op = _AMSGRAD_SCHEDULED if amsgrad else _ADAM_SCHEDULED
         for step, rows in by_step.items():
-            apply_update(op, rows, writes, (lr, 1.0 - beta1**step, 1.0 - beta2**step), options)
+            apply_update(op, rows, writes, (lr, 1.0 - beta1**step, 1.0 - beta2**step, *numbers), params)
+
+    def _split_options(
+        self, beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool, maximize: bool
+    ) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+        return (1 - beta1, beta2, 1 - beta2, weight_decay), (eps, decoupled, maximize)
 
     def _start(self, p: Tensor, amsgrad: bool) -> dict[str, Any]:
         kept: dict[str, Any] = {"step": 0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}

@@ -56,8 +56,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class OneCycleLR(LRScheduler):
     """Up from ``max_lr / div_factor`` to ``max_lr``, then down to almost nothing; momentum the other way round.
 
-    Source: Smith and Topin, "Super-Convergence", 2018. Momentum is a constant of a compiled step: where it cycles, a
-    step is compiled anew as long as it meets new values (``cycle_momentum=False`` compiles once).
+    Source: Smith and Topin, "Super-Convergence", 2018.
 
     Args:
         optimizer: whose groups are changed.
@@ -138,7 +137,7 @@ class OneCycleLR(LRScheduler):
 class CyclicLR(LRScheduler):
     """Up from ``base_lr`` to ``max_lr`` in ``step_size_up`` steps and down in ``step_size_down``, again and again.
 
-    Source: Smith, "Cyclical Learning Rates for Training Neural Networks", 2017. About momentum see ``OneCycleLR``.
+    Source: Smith, "Cyclical Learning Rates for Training Neural Networks", 2017.
 
     Args:
         optimizer: whose groups are changed.

@@ -7,7 +7,9 @@ Must not know: any update rule, traces.
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # A compiled step runs ``step()`` again on every call, so a parameter's update is ONE event: ``apply_inplace`` of a
 # fused operation that returns the new parameter and the new moments. Numbers that change every call (a bias
-# correction, a scheduled learning rate) go in as Python floats: the recorder promotes them to run-time scalars.
+# correction, a scheduled learning rate) go in as Python floats, which are run-time scalars. Options that usually stay
+# (momentum, betas, weight decay) are constants of the kernel until they change for the first time; from then on they
+# are run-time scalars too, so that a schedule of them compiles once (``_numbers_and_params``).
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = {}
         self.param_groups: list[Group] = []
+        self._constants: dict[int, tuple[tuple[Any, ...] | None, Any]] = {}
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -114,6 +117,29 @@ class Optimizer:
             self._update_group(group)
 
     def _update_group(self, group: Group) -> None:
+        raise NotImplementedError
+
+    def _numbers_and_params(self, group: Group, given: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+        """A group's options as an update takes them: no numbers until they change, see Note [Updates in a trace].
+
+        Args:
+            group: whose options they are.
+            given: the options as the group has them; ``_split_options`` makes numbers and flags of them.
+        """
+        known = self._constants.get(id(group))
+        if known is not None and known[0] == given:
+            split: tuple[tuple[float, ...], tuple[Any, ...]] = known[1]
+            return split
+        options, flags = self._split_options(*given)
+        if known is None:
+            split = (), (*options, *flags)
+            self._constants[id(group)] = given, split
+            return split
+        self._constants[id(group)] = None, None
+        return tuple([float(x) for x in options]), flags
+
+    def _split_options(self, *given: Any) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+        """Options that may be run-time scalars, and those that stay constants."""
         raise NotImplementedError
 
     def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:

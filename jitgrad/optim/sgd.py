@@ -17,7 +17,8 @@ from jitgrad.tensor import Tensor
 
 __all__ = ["SGD"]
 
-_SGD, _SGD_MOMENTUM = OPS["_sgd_update"], OPS["_sgd_momentum_update"]
+_SGD, _SGD_SCHEDULED = OPS["_sgd_update"], OPS["_sgd_update_scheduled"]
+_MOMENTUM, _MOMENTUM_SCHEDULED = OPS["_sgd_momentum_update"], OPS["_sgd_momentum_update_scheduled"]
 
 
 class SGD(Optimizer):
@@ -92,9 +93,20 @@ class SGD(Optimizer):
                 kept = self.state[p] = {"momentum_buffer": self._zeros(p)}
             buffer = kept["momentum_buffer"]
             (special if is_special else moving).append((p, grad, buffer))
-        options = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
         for p, grad in entries:
             p.add_(grad * (lr if maximize else -lr))
+        given = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
+        numbers, params = self._numbers_and_params(group, given)
+        if numbers:
+            apply_update(_SGD_SCHEDULED, plain, (0,), (lr, numbers[2]), (maximize,))
+            apply_update(_MOMENTUM_SCHEDULED, special, (0, 2), (lr, *numbers), (*params, True))
+            apply_update(_MOMENTUM_SCHEDULED, moving, (0, 2), (lr, *numbers), (*params, False))
+            return
         apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
-        apply_update(_SGD_MOMENTUM, special, (0, 2), (lr,), (*options, True))
-        apply_update(_SGD_MOMENTUM, moving, (0, 2), (lr,), (*options, False))
+        apply_update(_MOMENTUM, special, (0, 2), (lr,), (*params, True))
+        apply_update(_MOMENTUM, moving, (0, 2), (lr,), (*params, False))
+
+    def _split_options(
+        self, momentum: float, dampening: float, weight_decay: float, nesterov: bool, maximize: bool
+    ) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+        return (momentum, 1 - dampening, weight_decay), (nesterov, maximize)

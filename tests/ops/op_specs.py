@@ -507,7 +507,7 @@ def _layers() -> dict[str, list[Sample]]:
     tiled = ((2, 2), (2, 2), (0, 0))
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
-    adam = (0.9, 0.999, 1e-8, 0.1)
+    adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
     return {
         "native_layer_norm": [
             Sample(
@@ -547,14 +547,26 @@ def _layers() -> dict[str, list[Sample]]:
         ],
         "avg_pool2d_backward": [Sample((f(2, 3, 3, 3),), ((2, 3, 6, 5), *pool))],
         "_sgd_update": [Sample((*state[:2], 0.1), (0.01, True))],
+        "_sgd_update_scheduled": [Sample((*state[:2], 0.1, 0.01), (True,))],
         "_sgd_momentum_update": [
-            Sample((*state[:3], 0.1), (0.9, 0.1, 0.01, nesterov, False, first))
+            Sample((*state[:3], 0.1), (0.9, 0.9, 0.01, nesterov, False, first))
+            for nesterov, first in ((False, False), (True, True))
+        ],
+        "_sgd_momentum_update_scheduled": [
+            Sample((*state[:3], 0.1, 0.9, 0.9, 0.01), (nesterov, False, first))
             for nesterov, first in ((False, False), (True, True))
         ],
         "_adam_update": [
             Sample((*state[:4], 0.01, 0.19, 0.002), (*adam, decoupled, False)) for decoupled in (False, True)
         ],
+        "_adam_update_scheduled": [
+            Sample((*state[:4], 0.01, 0.19, 0.002, *adam[:4]), (*adam[4:], decoupled, False))
+            for decoupled in (False, True)
+        ],
         "_adam_amsgrad_update": [Sample((*state, 0.01, 0.19, 0.002), (*adam, False, True))],
+        "_adam_amsgrad_update_scheduled": [
+            Sample((*state, 0.01, 0.19, 0.002, *adam[:4]), (*adam[4:], False, True))
+        ],
     }
 
 

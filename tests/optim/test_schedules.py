@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from modes import Mode
 
 import jitgrad
+from jitgrad import events
 
 torch = pytest.importorskip("torch", reason="compares with torch")
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler:UserWarning")
@@ -144,3 +146,39 @@ def test_refusals(make: Make) -> None:
         return caught.type
 
     assert error(jitgrad) is error(torch)
+
+
+CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any], int], Any]]] = {
+    "momentum": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}, lambda g, i: g.update(momentum=0.8 + i / 100)),
+    "dampening": ("SGD", {"lr": 0.1, "momentum": 0.9}, lambda g, i: g.update(dampening=i / 100)),
+    "decay": ("SGD", {"lr": 0.1}, lambda g, i: g.update(weight_decay=i / 100)),
+    "adamw": ("AdamW", {"lr": 0.1}, lambda g, i: g.update(weight_decay=i / 100)),
+    "betas": ("Adam", {"lr": 0.1}, lambda g, i: g.update(betas=(0.8 + i / 100, 0.99 - i / 100))),
+    "amsgrad": ("Adam", {"lr": 0.1, "amsgrad": True}, lambda g, i: g.update(betas=(0.8 + i / 100, 0.99))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_options_on_a_schedule_compile_once(change: Any, mode: Mode) -> None:
+    kind, options, vary = change
+
+    def train(lib: Any, wrap: Any) -> Iterator[Any]:
+        x = lib.tensor([1.0, -2.0], dtype=lib.float64, requires_grad=True)
+        optimizer = getattr(lib.optim, kind)([x], **options)
+
+        @wrap
+        def step() -> None:
+            optimizer.zero_grad()
+            (x**2).sum().backward()
+            optimizer.step()
+
+        for i in range(6):
+            vary(optimizer.param_groups[0], i)
+            yield step() or x.tolist()
+
+    want = list(train(torch, lambda f: f))
+    steps = train(jitgrad, mode.wrap)
+    np.testing.assert_allclose([next(steps) for _ in range(3)], want[:3], rtol=1e-12)
+    with events.count("misses") as misses:
+        np.testing.assert_allclose(list(steps), want[3:], rtol=1e-12)
+    assert misses() == 0
