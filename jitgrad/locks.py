@@ -18,7 +18,7 @@ import threading
 __all__ = ["process_lock"]
 
 
-def process_lock() -> threading._RLock:
+def process_lock() -> threading.RLock:
     """A new reentrant lock for a module's own state; never free it."""
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

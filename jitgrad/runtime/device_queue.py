@@ -158,12 +158,15 @@ class DeviceQueue:
             self._error = None
             return error
 
-    def synchronize(self) -> None:
-        """Wait for everything submitted so far; raise the first error of it, and take work again."""
-        self.wait(self._submitted)
-        error = self.take_error()
+    def synchronize(self, ticket: int | None = None) -> None:
+        """Wait for everything up to ``ticket``, or submitted so far; raise the first error of it, take work again."""
+        self.wait(self._submitted if ticket is None else ticket)
+        error = self.take_error(ticket)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it refers to this frame: if that referred to the error, both would live on
 
     def _start_worker(self) -> None:
         self._worker = threading.Thread(target=self._serve, name=f"jitgrad-queue-{self.name}", daemon=True)

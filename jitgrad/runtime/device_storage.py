@@ -56,10 +56,7 @@ class DeviceStorage(Storage):
         """Wait for the last writer; a synchronization, so errors come out here."""
         queue = self.queue
         if queue is not None:
-            queue.wait(self.ticket)
-            error = queue.take_error(self.ticket)
-            if error is not None:
-                raise error
+            queue.synchronize(self.ticket)
         if self.error is not None:
             raise self.error
 

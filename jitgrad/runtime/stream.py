@@ -110,7 +110,10 @@ class Stream:
             source.wait(ticket)
             error = source.error_before(ticket)
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error
 
         self._queue.submit(wait)
 
@@ -177,10 +180,7 @@ class Event:
     def synchronize(self) -> None:
         """Wait, in Python, until the point is reached; raises the error that came before it."""
         if self._queue is not None:
-            self._queue.wait(self._ticket)
-            error = self._queue.take_error(self._ticket)
-            if error is not None:
-                raise error
+            self._queue.synchronize(self._ticket)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to ``end_event``.
@@ -270,11 +270,12 @@ def synchronize(device: Any = None) -> None:
     device = virtual(device)
     with _lock:
         queues = list(_queues.get(device, ()))
-    first: BaseException | None = None
+    errors: list[BaseException] = []
     for queue in queues:
         try:
             queue.synchronize()
         except BaseException as error:
-            first = first or error
-    if first is not None:
-        raise first
+            if not errors:
+                errors.append(error)
+    if errors:
+        raise errors.pop()
