@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -21,6 +23,8 @@ os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 from modes import MODES, Mode  # noqa: E402
 from threads import wait_for_devices  # noqa: E402
 
+import jitgrad  # noqa: E402
+
 
 @pytest.fixture(params=list(MODES))
 def mode(request: pytest.FixtureRequest) -> Mode:
@@ -32,6 +36,16 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""
     return np.random.default_rng(20240607)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """In every run and every order of tests: weights of layers, masks of dropout, and what NumPy and PyTorch draw."""
+    jitgrad.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)
