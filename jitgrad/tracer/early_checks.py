@@ -9,27 +9,44 @@ Must not know: which operation asks for what (``ops/value_checks.py``).
 # gradients and stepped optimizers. So an operation that checks values has its demands looked at when it is called, cold
 # or warm; if they are not met, the segment ends and the operation runs eagerly, which raises. An index nearly always
 # comes from outside; where it was looked at and has not been written since, it is not looked at again. One that the
-# open segment computes has no value yet: if its operation says enough (``argmax``), that does; else the segment ends
-# before the operation that uses it (``PauseEvent``). The kernels still check: memory can change unseen.
+# open segment computes has no value yet: if its operation says enough (``argmax``), that does; if it only moves what
+# came from outside (``tokens[:, 1:].reshape(-1)``), that is looked at, which is more than it must be; else, or if that
+# fails, the segment ends before the operation that uses it (``PauseEvent``). The kernels still check: memory can change
+# unseen.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 
 from jitgrad.ops.table import Op
-from jitgrad.ops.value_checks import Demand, Within, demands
+from jitgrad.ops.value_checks import Within, demands
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History, PauseEvent
 from jitgrad.tracer.inputs import Inputs
-from jitgrad.tracer.numbers import Mark
+from jitgrad.tracer.numbers import Mark, NumberKeys
 from jitgrad.tracer.trie import OTHER, Trie, TrieNode
 
-__all__ = ["EarlyChecks"]
+__all__ = ["EarlyChecks", "Look", "must_pause"]
+
+
+class Look(NamedTuple):
+    """Something to look at before an operation is recorded.
+
+    Attributes:
+        demand: what is asked of the values.
+        position: of the operand that must meet it; -1 for an operand that only moves the values of an older one.
+        vid, aval: that value, which has memory.
+    """
+
+    demand: Any
+    position: int
+    vid: int = -1
+    aval: Any = None
 
 
 class EarlyChecks(Inputs):
@@ -37,19 +54,23 @@ class EarlyChecks(Inputs):
 
     __slots__ = ()
 
-    def _demands(self, op: Op, inputs: tuple[Any, ...], instr: Instr) -> tuple[Demand, ...] | None:
+    def _demands(self, op: Op, inputs: tuple[Any, ...], instr: Instr) -> tuple[Look, ...] | None:
         """What must be looked at whenever the operation is called; None if the segment must end first."""
         if not op.checks_values:
             return ()
         avals = tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs)
-        wanted = []
+        looks = []
         for position, demand in demands(op, avals, instr.params):
             x = inputs[position]
             if not isinstance(x, TensorBase) or self._has_value(x):
-                wanted.append((position, demand))
-            elif not _is_implied(self._live(), instr.inputs[position], demand):
+                looks.append(Look(demand, position))
+                continue
+            source = _is_implied(self._live(), instr.inputs[position], demand)
+            if source is False or (source is not True and source not in self.buffers):
                 return None
-        return tuple(wanted)
+            if source is not True:
+                looks.append(Look(demand, -1, source, self._live().aval_of(source)))
+        return tuple(looks)
 
     def _has_value(self, tensor: Any) -> bool:
         """Whether what is in the tensor's memory is its value."""
@@ -60,8 +81,8 @@ class EarlyChecks(Inputs):
         """From now on, the segment ends before the operation of ``key``. No path goes through such a node."""
         node = self.trie.grow(self.node, key, PauseEvent())
         node.special = OTHER
-        self.misses += 1
         self._numbers.follow(node, mark)
+        self._numbers = NumberKeys()  # what follows is not below this node
         return Trie.publish(node)
 
     def _meets(self, event: Any, inputs: tuple[Any, ...]) -> bool:
@@ -69,45 +90,61 @@ class EarlyChecks(Inputs):
         if event.is_pause:
             return False
         passed = event.passed
-        for nr, (position, demand) in enumerate(event.demands):
-            x = inputs[position]
-            if not isinstance(x, TensorBase):
+        for nr, (demand, position, vid, aval) in enumerate(event.demands):
+            x: Any = inputs[position] if position >= 0 else self.inputs.get(vid)
+            if position >= 0 and not isinstance(x, TensorBase):
                 if not demand(np.asarray(x)):
                     return False
                 continue
-            storage, version = x._storage, x._vc[0]
+            storage = x._storage if position >= 0 else self.buffers[vid]
+            version = None if x is None else x._vc[0]
             known = passed[nr]
-            if known is not None and known[0]() is storage and known[1] == version:
+            if known is not None and known[0]() is storage and known[1] == version is not None:
                 continue
-            if not demand(storage.array(x._aval)):
+            if not demand(storage.array(x._aval if position >= 0 else aval)):
                 return False
             passed[nr] = (ref(storage), version)
         return True
 
 
-_SAME_VALUES = frozenset({"clone", "contiguous", "detach", "flip", "roll", "repeat"})
+def must_pause(event: Any) -> bool:
+    """Of an event whose demands are not met: whether the operation may still be fine, once the segment has ended."""
+    return event.is_pause or any(look.position < 0 for look in event.demands)
 
 
-def _is_implied(history: History, vid: int, demand: Any) -> bool:
-    """Whether the operations that the open segment computes an index by cannot give any other."""
+_MOVING = frozenset({"clone", "contiguous", "detach", "flip", "roll", "repeat", "gather", "index_select", "embedding"})
+
+
+def _only_moves(instr: Instr, source: Any) -> bool:
+    """Whether what comes out of an operation are values of its first operand."""
+    name = instr.op.name
+    if name == "_to_copy":
+        return bool(source.dtype.category == 1 and instr.avals[0].dtype.itemsize >= source.dtype.itemsize)
+    is_taken = name.startswith("index") and name[5:].isdecimal()
+    return instr.op.is_view or is_taken or name in _MOVING
+
+
+def _is_implied(history: History, vid: int, demand: Any) -> bool | int:
+    """Whether the operations that the open segment computes an index by cannot give any other.
+
+    A value id if that depends on an older value, which they only move: it has memory.
+    """
     if not isinstance(demand, Within):
         return False
-    while vid in history.defs:
+    while history.is_open(vid):
         instr, nr = history.defs[vid]
-        op, source = instr.op, instr.input_avals[0] if instr.input_avals else None
-        if op.name in ("argmax", "argmin", "max_dim", "min_dim"):
-            if source is None or (nr == 0) is (op.name in ("max_dim", "min_dim")):
-                return False
-            dim = instr.params[0]
-            return (source.numel if dim is None else source.shape[dim] if source.ndim else 1) <= demand.high
-        if op.name == "arange":
+        name, source = instr.op.name, instr.input_avals[0] if instr.input_avals else None
+        if name == "arange":
             start, end, step = instr.params[:3]
             return bool(step > 0 and start >= demand.low and end <= demand.high)
-        if op.name == "_to_copy" and source is not None and source.dtype.category == 0:
+        if source is None:
+            return False
+        if name in ("argmax", "argmin") or (nr == 1 and name in ("max_dim", "min_dim")):
+            dim = instr.params[0]
+            return bool((source.numel if dim is None else source.shape[dim] if source.ndim else 1) <= demand.high)
+        if name == "_to_copy" and source.dtype.category == 0:
             return demand.low <= 0 and demand.high > 1
-        is_same = op.is_view or op.name in _SAME_VALUES
-        is_same = is_same or (op.name == "_to_copy" and source is not None and source.dtype.category == 1)
-        if not is_same or isinstance(instr.inputs[0], Const):
+        if not _only_moves(instr, source):
             return False
         vid = instr.inputs[0]
-    return False
+    return vid

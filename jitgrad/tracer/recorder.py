@@ -17,6 +17,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.hot import HOT
@@ -150,7 +151,7 @@ class Recorder(Writes):
         del self.scalars[self.node.next_scalar :]  # numbers of an event that is not recorded
         args = (*((inputs,) if op.num_inputs < 0 else inputs), *params)
         self.flush()
-        if event.is_pause:
+        if must_pause(event):
             return self.apply(op, args)
         try:
             return self.backend.apply_elsewhere(op, *args)

@@ -16,6 +16,7 @@ from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
@@ -63,7 +64,7 @@ class Writes(VersionCounters):
     def _write_unmet(self, op: Op, event: Any, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A write that will raise, or that cannot tell yet: Note [Early checks]."""
         del self.scalars[self.node.next_scalar :]  # numbers of an event that is not recorded
-        if event.is_pause:
+        if must_pause(event):
             self.flush()
             return self.apply_inplace(op, targets, args)
         try:

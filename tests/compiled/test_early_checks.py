@@ -152,3 +152,25 @@ def test_a_masked_write_without_enough_values(mode: Mode) -> None:
     with pytest.raises(RuntimeError):
         function(leaf(), column)
     assert function(leaf(), none).shape == (3, 3)
+
+
+def test_an_index_that_is_only_moved_ends_no_segment() -> None:
+    def step(x: Any, tokens: Any) -> Any:
+        targets = tokens[:, 1:].reshape(-1)
+        return jg.nn.functional.cross_entropy(x[targets], targets)
+
+    function = jg.compile(step)
+
+    def run(first: int, last: int) -> int:
+        tokens = jg.tensor([[first, 1, 2], [0, 0, last]])
+        with events.count("segments") as segments:
+            got = function(leaf(), tokens).item()
+        assert got == pytest.approx(step(leaf(), tokens).item())
+        assert events.stats()["hits"] >= 0
+        return segments()
+
+    # with a 9 that no target is, the targets themselves are looked at: they have values in a second segment
+    assert [run(2, 1), run(2, 1), run(9, 1), run(9, 1), run(2, 2)] == [1, 1, 2, 2, 1]
+    with pytest.raises(IndexError):
+        run(2, 3)
+    assert run(2, 0) == 1
