@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from jitgrad.codegen.text import FnBuilder
 
-__all__ = ["API", "BEYOND_A_STAMP", "BINARY", "MAX_POOL", "REFLECTED", "WORDS", "CFunction"]
+__all__ = ["API", "BEYOND_A_STAMP", "BINARY", "MAX_POOL", "REFLECTED", "WORDS", "CFunction", "argument", "number_key"]
 
 API = (
     "PyThread_get_thread_ident", "PyTuple_New", "PyTuple_SetItem", "PyDict_GetItemWithError", "PyDict_SetItem",
     "PyType_GenericAlloc", "PyList_New", "PyList_Append", "PyList_GetItem", "PyList_Size", "Py_IncRef", "Py_DecRef",
     "PyObject_IsTrue", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall", "PyType_IsSubtype", "PyErr_Occurred",
     "PyErr_Clear", "PyLong_FromVoidPtr", "PyWeakref_NewRef", "PyLong_AsLong", "PyLong_FromLong", "PyList_SetItem",
-    "PyTuple_GetItem", "PySet_New", "PySet_Add", "PySet_Contains",
+    "PyTuple_GetItem", "PyTuple_Size", "PySet_New", "PySet_Add", "PySet_Contains",
 )  # fmt: skip
 BINARY = ("add", "sub", "mul", "div", "pow")
 REFLECTED = ("sub", "div")
@@ -26,8 +26,9 @@ _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
                "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_creation_meta", "_array", "_grad",
                "_retains_grad", "_accumulator", "_output_nr", "__weakref__"),
-    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed", "_dirty"),
-    "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window"),
+    "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed", "_dirty",
+                 "_counted_twice"),
+    "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window", "writes"),
     "op": ("num_inputs",),
     "storage": ("addr", "nbytes", "owner"),
     "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
@@ -39,7 +40,7 @@ BEYOND_A_STAMP = (
 ).split()
 _OBJECTS = (
     "recorder thread Tensor Storage Slot float int list True False None simple views in plain leaf tracked untracked "
-    "pool link_view slow_apply slow_enter slow_assignments fresh pending view"
+    "pool link_view write write_checks slow_apply slow_apply_inplace slow_enter slow_assignments fresh pending view"
 ).split()
 
 WORDS: dict[str, int] = {
@@ -159,3 +160,18 @@ class CFunction(FnBuilder):
             self.clear_error()
         self.leave_unless(self.present(node), slow)
         return node
+
+
+def argument(b: CFunction, index: str) -> str:
+    """An argument of a METH_FASTCALL function (borrowed)."""
+    return b.op(f"load ptr, ptr {b.op(f'getelementptr ptr, ptr %args, i64 {index}')}")
+
+
+def number_key(b: CFunction, number: str, slow: str) -> str:
+    """(value, type) of a plain float or int that is not zero; a new tuple. (A NaN is never found, so it goes slow.)"""
+    kind = b.type_of(number)
+    plain = b.op(f"or i1 {b.same(kind, b.word('float'))}, {b.same(kind, b.word('int'))}")
+    b.leave_unless(plain, slow)
+    truth = b.api("PyObject_IsTrue", "i32", f"ptr {number}")
+    b.leave_unless(b.op(f"icmp eq i32 {truth}, 1"), slow)
+    return b.pack(number, kind)

@@ -18,24 +18,14 @@ In: a block of words, see ``python_api.WORDS``, filled by ``compiled/native_hits
 
 from __future__ import annotations
 
-from jitgrad.codegen.python_api import BINARY, REFLECTED, WORDS, CFunction
+from jitgrad.codegen.python_api import BINARY, REFLECTED, WORDS, CFunction, argument, number_key
 from jitgrad.codegen.python_handles import handle_functions
 from jitgrad.codegen.python_writes import write_functions
 
 __all__ = ["ENTRY_POINTS", "module_text"]
 
 _OPERATORS = (*(f"op_{n}" for n in BINARY), *(f"op_r{n}" for n in REFLECTED))
-ENTRY_POINTS = (*_OPERATORS, "apply", "enter", "alive", "activate", "unwatched", "move", "assignments")
-
-
-def _number_key(b: CFunction, number: str, slow: str) -> str:
-    """(value, type) of a plain float or int that is not zero; a new tuple. (A NaN is never found, so it goes slow.)"""
-    kind = b.type_of(number)
-    plain = b.op(f"or i1 {b.same(kind, b.word('float'))}, {b.same(kind, b.word('int'))}")
-    b.leave_unless(plain, slow)
-    truth = b.api("PyObject_IsTrue", "i32", f"ptr {number}")
-    b.leave_unless(b.op(f"icmp eq i32 {truth}, 1"), slow)
-    return b.pack(number, kind)
+ENTRY_POINTS = (*_OPERATORS, "apply", "enter", "alive", "activate", "unwatched", "move", "apply_inplace", "assignments")
 
 
 def _finish_simple(b: CFunction, rec: str, key: str, slow: str) -> None:
@@ -59,7 +49,7 @@ def _binary(name: str) -> str:
     b.leave_unless(b.is_tensor("%other"), number)
     _finish_simple(b, rec, b.pack(b.word(f"op {name}"), a, b.vid(rec, "%other", slow)), slow)
     b.start(number)
-    value = _number_key(b, "%other", slow)
+    value = number_key(b, "%other", slow)
     key = b.pack(b.word(f"op {name}"), a, value)
     b.drop(value)
     _finish_simple(b, rec, key, slow)
@@ -72,15 +62,11 @@ def _reflected(name: str) -> str:
     slow = b.label("slow")
     rec = b.active_recorder(slow)
     a = b.vid(rec, "%self", slow)
-    value = _number_key(b, "%other", slow)
+    value = number_key(b, "%other", slow)
     key = b.pack(b.word(f"op {name}"), value, a)
     b.drop(value)
     _finish_simple(b, rec, key, slow)
     return _call_slow(b, slow, f"slow r{name}")
-
-
-def _argument(b: CFunction, index: str) -> str:
-    return b.op(f"load ptr, ptr {b.op(f'getelementptr ptr, ptr %args, i64 {index}')}")
 
 
 def _tuple_of(b: CFunction, count: str) -> str:
@@ -98,33 +84,33 @@ def _apply() -> str:
     slow, one, pair, many, keyed = (b.label(n) for n in ("slow", "one", "pair", "many", "keyed"))
     rec = b.active_recorder(slow)
     b.leave_unless(b.op("icmp sgt i64 %nargs, 1"), slow)
-    op = _argument(b, "0")
+    op = argument(b, "0")
     count = b.api("PyLong_AsLong", "i64", f"ptr {b.get(op, 'op.num_inputs')}")
     b.leave_unless(b.op(f"icmp sgt i64 {count}, 0"), slow)
     after = b.op(f"add i64 {count}, 1")
     b.leave_unless(b.op(f"icmp sge i64 %nargs, {after}"), slow)
     with b.loop("1", after) as i:
-        b.leave_unless(b.is_tensor(_argument(b, i)), slow)
+        b.leave_unless(b.is_tensor(argument(b, i)), slow)
     with b.loop("1", after) as i:  # enter them all before the place in the trie is read
-        b.vid(rec, _argument(b, i), slow)
+        b.vid(rec, argument(b, i), slow)
     extra = b.op(f"sub i64 %nargs, {after}")
     params = _tuple_of(b, extra)
     with b.loop("0", extra) as i:
-        _put(b, params, i, _argument(b, b.op(f"add i64 {i}, {after}")))
+        _put(b, params, i, argument(b, b.op(f"add i64 {i}, {after}")))
     b.do(f"br i1 {b.op(f'icmp eq i64 {count}, 1')}, label %{one}, label %{pair}")
     b.start(one)
-    key_one, from_one = b.pack(op, b.get(_argument(b, "1"), "tensor._vid"), params), b.block
+    key_one, from_one = b.pack(op, b.get(argument(b, "1"), "tensor._vid"), params), b.block
     b.do(f"br label %{keyed}")
     b.start(pair)
     is_pair = b.op(f"and i1 {b.op(f'icmp eq i64 {count}, 2')}, {b.op(f'icmp eq i64 {extra}, 0')}")
     b.leave_unless(is_pair, many)
-    first, second = (b.get(_argument(b, str(n)), "tensor._vid") for n in (1, 2))
+    first, second = (b.get(argument(b, str(n)), "tensor._vid") for n in (1, 2))
     key_pair, from_pair = b.pack(op, first, second), b.block
     b.do(f"br label %{keyed}")
     b.start(many)
     ids = _tuple_of(b, count)
     with b.loop("0", count) as i:
-        _put(b, ids, i, b.get(_argument(b, b.op(f"add i64 {i}, 1")), "tensor._vid"))
+        _put(b, ids, i, b.get(argument(b, b.op(f"add i64 {i}, 1")), "tensor._vid"))
     key_many = b.pack(op, ids, params)
     b.drop(ids)
     from_many = b.block
@@ -148,7 +134,7 @@ def _finish_apply(b: CFunction, rec: str, key: str, after: str, extra: str, slow
     with b.loop("0", extra) as i:  # a tuple's items follow its three-word head
         place = b.op(f"add i64 {i}, 3")
         wanted = b.op(f"load ptr, ptr {b.op(f'getelementptr ptr, ptr {types}, i64 {place}')}")
-        have = b.type_of(_argument(b, b.op(f"add i64 {i}, {after}")))
+        have = b.type_of(argument(b, b.op(f"add i64 {i}, {after}")))
         b.leave_unless(b.same(wanted, have), slow)
     b.do(f"br label %{fine}")
     b.start(fine)
@@ -158,7 +144,7 @@ def _finish_apply(b: CFunction, rec: str, key: str, after: str, extra: str, slow
     b.start(views)
     b.leave_unless(b.same(special, b.word("views")), slow)
     out = b.op(f"call ptr @new_handle(ptr {rec}, ptr {node})")
-    source, ready = _argument(b, "1"), b.label("linked")
+    source, ready = argument(b, "1"), b.label("linked")
     linked = b.op(f"call i32 @link_new(ptr {rec}, ptr {node}, ptr {out}, ptr {source})")
     b.leave_unless(b.op(f"icmp eq i32 {linked}, 0"), ready)
     link = b.word("link_view")

@@ -18,13 +18,14 @@ from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.buffer import Storage
-from jitgrad.state import native_cell, state, switch_recorder
+from jitgrad.state import native_cell, state, switch_recorder, write_checks
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hot import FRESH, HOT, PENDING, VIEW, assignments
 from jitgrad.tracer.inputs import IN
 from jitgrad.tracer.recorder import SIMPLE, TRACKED, UNTRACKED, VIEWS, Recorder
 from jitgrad.tracer.slots import LEAF, PLAIN, Slot
 from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.writes import WRITE
 
 __all__ = ["install", "is_known_interpreter", "slot_offset"]
 
@@ -125,7 +126,10 @@ def _fill(words: Any) -> None:
         "untracked": UNTRACKED,
         "link_view": Recorder._link_view,
         "pool": [],
+        "write": WRITE,
+        "write_checks": write_checks,
         "slow_apply": dispatch.apply,
+        "slow_apply_inplace": dispatch.apply_inplace,
         "slow_enter": Recorder.enter,
         "slow_assignments": assignments,
         "fresh": FRESH,
@@ -163,10 +167,11 @@ def _attach(entries: dict[str, int]) -> None:
     HOT.assignments = _function("assignments", entries["assignments"], _METH_O)
     HOT.unwatched = _function("unwatched", entries["unwatched"], _METH_FASTCALL)
     HOT.move = _function("move", entries["move"], _METH_FASTCALL)
-    slow, fast = dispatch.apply, _function("apply", entries["apply"], _METH_FASTCALL)
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, "apply", None) is slow:
-            module.apply = fast  # type: ignore[attr-defined]
+    for name in ("apply", "apply_inplace"):
+        slow, fast = getattr(dispatch, name), _function(name, entries[name], _METH_FASTCALL)
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, name, None) is slow:
+                setattr(module, name, fast)
 
 
 def _definition(name: str, address: int, flags: int) -> Any:

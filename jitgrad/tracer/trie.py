@@ -38,6 +38,7 @@ class TrieNode:
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
         window: for a view: ``recorder.TRACKED``, ``UNTRACKED`` (made in no_grad mode) or ``DETACHED``.
+        writes: of an in-place operation that is a hit without further ado: the value ids that its targets get.
         tick: when a call last ended here.
         depth: number of events on the path.
     """
@@ -59,6 +60,7 @@ class TrieNode:
         "tick",
         "vid",
         "window",
+        "writes",
     )
 
     def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
@@ -77,6 +79,7 @@ class TrieNode:
         self.seen: dict[Any, tuple[Any, ...]] | None = None
         self.tick = 0
         self.window = 0
+        self.writes: tuple[int, ...] | None = None
         self.depth: int = 0 if parent is None else parent.depth + 1
 
 

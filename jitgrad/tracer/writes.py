@@ -25,9 +25,10 @@ from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.version_counters import VersionCounters
 
-__all__ = ["Writes"]
+__all__ = ["WRITE", "Writes"]
 
-_WRITE, _UPDATE, _OUTSIDE, _DATA = "<write>", "<update>", "<outside>", "<data>"
+WRITE = "<write>"
+_UPDATE, _OUTSIDE, _DATA = "<update>", "<outside>", "<data>"
 _getrefcount = sys.getrefcount
 
 
@@ -47,10 +48,10 @@ class Writes(VersionCounters):
         if rebinds is None:
             return self._write_outside(op, targets, args)
         target_ids = tuple([t._vid for t in targets])
-        key = (_WRITE, op, target_ids, tuple(ids), params)
+        key = (WRITE, op, target_ids, tuple(ids), params)
         node = self.node.children.get(key)
         if node is None and numeric:
-            node = self._numbers.promoted_hit(self, op, inputs, params, (_WRITE, target_ids))
+            node = self._numbers.promoted_hit(self, op, inputs, params, (WRITE, target_ids))
         if node is None:
             node = self._grow_inplace(op, targets, inputs, params, ids, key)
         if node.event.demands and not self._meets(node.event, inputs):
@@ -161,7 +162,7 @@ class Writes(VersionCounters):
         history = self._live()
         self.backend.check_writable(targets, inputs)
         operands, key, fresh_scalars, mark = self._numbers.operands(
-            self, op, inputs, params, ids, key, (_WRITE, tuple(t._vid for t in targets))
+            self, op, inputs, params, ids, key, (WRITE, tuple(t._vid for t in targets))
         )
         copied, operands = self._keep_target(op, targets, inputs, operands)
         instr, _ = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
@@ -180,6 +181,8 @@ class Writes(VersionCounters):
             return TrieNode(self.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
+        if not (final.requires_grad or event.ends_segment or event.demands):
+            node.writes = final.outputs
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         return node
