@@ -317,9 +317,9 @@ class Tensor(TensorBase):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if self._requires_grad is not requires_grad:
-            recorder = state.recorder
-            if recorder is not None:
+        recorder = state.recorder
+        if self._requires_grad is not requires_grad or (self._base is not None and recorder is not None):
+            if recorder is not None:  # to which a view may have the flag only because of its base
                 recorder.set_requires_grad(self, requires_grad)
             self._requires_grad = requires_grad
         return self

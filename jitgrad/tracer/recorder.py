@@ -273,6 +273,11 @@ class Recorder(Writes):
         """A value of the trace becomes a leaf, or leaves the graph."""
         if tensor._tid != self.tid:
             return
+        if requires_grad and any(view is tensor for view in self._stubs):
+            self._stubs = [view for view in self._stubs if view is not tensor]
+            del self.outer[tensor._vid]
+        elif tensor._requires_grad is requires_grad:
+            return
         if not requires_grad and not tensor.is_leaf:
             self._mark((_DETACHED, tensor._vid), make=lambda: DetachEvent(tensor._vid))
             self.graph.detach(tensor)

@@ -205,3 +205,16 @@ def test_a_saved_view_notices_a_write_after_the_call(mode: Mode) -> None:
             p.mul_(2.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.sum().backward()
+
+
+def test_a_view_made_without_grad_that_is_told_to_require_it(mode: Mode) -> None:
+    def step() -> Any:
+        p, _ = parameters()
+        with jg.no_grad():
+            v = p[0]
+        v.requires_grad_()
+        (v * 3).sum().backward()
+        return v.grad, p.grad
+
+    of_view, of_base = mode.run(step)
+    assert of_view.tolist() == [3.0, 3.0] and of_base is None
