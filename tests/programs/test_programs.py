@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import programs_engine  # noqa: F401
 import programs_learning  # noqa: F401
+import programs_more  # noqa: F401
 import programs_physics  # noqa: F401
 import programs_training  # noqa: F401
 import pytest
