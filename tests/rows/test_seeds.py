@@ -20,7 +20,7 @@ def test_a_root_of_one_element_is_seeded_with_ones(mode: Mode, shape: tuple[int,
         return x.grad
 
     seeds: list[Any] = []
-    one = jg.ones(*shape)
+    one = jg.ones(shape)
     grad = mode.run(step, lambda: (jg.full(shape, 2.0, requires_grad=True),))
     assert seeds[-1] == (one.tolist(), jg.float32, shape)
     assert grad.tolist() == (one * 3.0).tolist()
