@@ -28,7 +28,7 @@ from jitgrad.runtime.engine.overwrites import caught, note_write
 from jitgrad.runtime.engine.saved_variable import SavedVariable, pack_saved
 from jitgrad.runtime.numpy_rule import own, run_numpy
 from jitgrad.runtime.overlap import check_no_overlap
-from jitgrad.runtime.quiet import run_quietly
+from jitgrad.runtime.quiet import run_into, run_quietly
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 
@@ -171,7 +171,7 @@ def apply_inplace_eager(
     arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_floating_point and any(map(is_in_graph, inputs))
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
-        run_quietly(plan.direct, *arrays, targets[0]._ndarray())
+        run_into(plan.direct, targets[0]._ndarray(), *arrays)
         targets[0]._vc[0] += 1
         if caught.left:
             note_write(targets[0]._vc, op.name)

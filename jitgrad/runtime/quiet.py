@@ -1,6 +1,6 @@
 """NumPy without floating-point warnings, at no cost per call.
 
-Owns: ``run_quietly``, and ``quiet.run`` for the one caller that cannot afford its frame.
+Owns: ``run_quietly``, ``run_into``, and ``quiet.run`` for the one caller that cannot afford its frame.
 
 # Note [Quiet NumPy]
 # ~~~~~~~~~~~~~~~~~~
@@ -14,11 +14,12 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-__all__ = ["quiet", "run_anyway", "run_quietly"]
+__all__ = ["quiet", "run_anyway", "run_into", "run_quietly"]
 
 
 def _run_in_errstate(function: Callable[..., Any], *args: Any) -> Any:
@@ -47,6 +48,14 @@ def run_quietly(function: Callable[..., Any], *args: Any) -> Any:
         return quiet.run(function, *args)
     except RuntimeError as error:
         return run_anyway(error, function, *args)
+
+
+def run_into(function: Callable[..., Any], out: Any, *args: Any) -> None:
+    """``run_quietly`` of a ufunc, into ``out``."""
+    if function is np.maximum or function is np.minimum:  # which deprecate a third positional argument
+        run_quietly(partial(function, out=out), *args)
+    else:
+        run_quietly(function, *args, out)
 
 
 def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) -> Any:

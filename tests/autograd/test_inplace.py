@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from modes import Mode
 from parity import J, attempt, const, leaf, same
 
+import jitgrad
 from jitgrad.autograd import gradcheck, gradgradcheck
 
 
@@ -331,3 +335,14 @@ def test_operands_that_share_memory_with_the_target(write):
         return attempt(step)
 
     same(program)
+
+
+@pytest.mark.parametrize("write", ["clamp_", "clamp_min_", "clamp_max_", "clip_"])
+def test_a_bound_is_written_without_a_warning(mode: Mode, write: str) -> None:
+    """NumPy deprecates ``maximum`` and ``minimum`` into a third argument; warnings are errors here."""
+
+    def step(x: Any) -> Any:
+        return getattr(x, write)(0.5)
+
+    want = [0.5, 2.0] if write != "clamp_max_" else [-1.0, 0.5]
+    assert mode.run(step, lambda: (jitgrad.tensor([-1.0, 2.0]),)).tolist() == want
