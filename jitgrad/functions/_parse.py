@@ -5,20 +5,26 @@ Must not know: which functions there are (``signatures``), what they do.
 
 # Note [Argument parsing]
 # ~~~~~~~~~~~~~~~~~~~~~~~
-# A function with a signature is wrapped once (``parsed``). Calls are told apart by the types of their arguments (of a
-# tuple, also by those of its elements). The first call of a kind is matched against the signatures, one after the
-# other; if one of them takes it as it is, the kind is remembered, and the next such call costs one look into a set.
-# What a type cannot decide - a tensor where a number is meant, which must have no dimensions - is matched every time,
-# and so is what must be converted first (NumPy's integers, NumPy's names ``axis`` and ``keepdims``).
+# A function with a signature is wrapped once (``parsed``). The wrapper is the door of hot paths, so at its first call
+# it is given code of its own, generated from the signatures: PyTorch's names for the parameters and, per signature, one
+# branch that looks at the classes of the arguments as they usually are and calls the function. What no branch takes -
+# another overload's kinds, NumPy's integers, lists, a tensor without dimensions for a number, NumPy's names ``axis``
+# and ``keepdims``, and everything that is wrong - is matched against the signatures one after the other, which converts
+# arguments or raises the TypeError. The code of a function object is replaced, and not the object, because the object
+# is in many namespaces by then; and at the first call, and not at import, because a compilation takes as long as many
+# calls.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,10 +34,12 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = ["parsed"]
 
-_MAX_KINDS = 1024
 _OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 _PYTHON_TYPES = (bool, int, float)
+_NUMBERS = frozenset(_PYTHON_TYPES)
 _MISMATCH = object()
+_TENSOR_CLASSES: set[type] = set()
+"""Classes of tensors that were arguments; others are looked at with ``isinstance``, once."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,11 @@ def _as_bool(x: Any) -> Any:
 
 
 def _as_tensor(x: Any) -> Any:
-    return x if isinstance(x, TensorBase) else _MISMATCH
+    if isinstance(x, TensorBase):
+        if len(_TENSOR_CLASSES) < 64:
+            _TENSOR_CLASSES.add(type(x))
+        return x
+    return _MISMATCH
 
 
 def _as_tensors(x: Any) -> Any:
@@ -135,7 +147,8 @@ def _as_dtype(x: Any) -> Any:
 
 
 def _as_number_or_tensor(x: Any) -> Any:
-    return x if isinstance(x, TensorBase) else _as_scalar(x)
+    found = _as_tensor(x)
+    return _as_scalar(x) if found is _MISMATCH else found
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -166,6 +179,8 @@ def _match(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any])
         found = _match(signature, (*args[:at], sizes), kwargs)
         return found and ((*found[0][:at], *sizes), found[1])
     given = {_OTHER_NAMES.get(name, name) if _takes(signature, name) else name: v for name, v in kwargs.items()}
+    if len(given) < len(kwargs):  # dim and axis
+        return None
     positional, named = [], {}
     for at, parameter in enumerate(signature.parameters):
         is_positional = at < len(args) and not parameter.is_keyword
@@ -224,61 +239,236 @@ def _error(name: str, signatures: list[_Signature], args: tuple[Any, ...], kwarg
     )
 
 
-def _is_unchanged(found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    positional, named = found
+# --- the door ---
+
+_MISSING = object()
+_sizes_seen: set[Any] = set()
+"""Tuples that hold nothing but ints (``True`` equals 1, and may pass for it)."""
+_MAX_SIZES = 4096
+
+_USUAL = {
+    "Tensor": "{0}.__class__ in _tensors",
+    "Tensor|Scalar": "({0}.__class__ in _tensors or {0}.__class__ in _numbers)",
+    "Scalar": "{0}.__class__ in _numbers",
+    "float": "{0}.__class__ in _numbers",
+    "int": "{0}.__class__ is int",
+    "int[]": "{0}.__class__ is tuple and {0} in _sizes",
+    "int[1]": "({0}.__class__ is int or {0}.__class__ is tuple and {0} in _sizes)",
+    "bool": "{0}.__class__ is bool",
+    "str": "{0}.__class__ is str",
+    "dtype": "{0}.__class__ is _DType",
+    "any": "True",
+}
+"""What an argument of each kind usually is, as a condition; other kinds have no branch."""
+
+
+def _condition(p: _Parameter, has_sentinel: bool) -> str:
+    usual = _USUAL[p.kind].format(p.name)
+    if p.takes_none:
+        usual = f"({p.name} is None or {usual})"
+    return f"({p.name} is _M or {usual})" if has_sentinel and not p.is_needed else usual
+
+
+def _branch(signature: _Signature, every: dict[str, _Parameter], sentinels: set[str], names: dict[str, Any]) -> str:
+    """``if the arguments look like this signature's: return function(...)``."""
+    own = {p.name: p for p in signature.parameters}
+    first = signature.parameters[0].name
+    conditions = [_condition(p, p.name in sentinels) for p in signature.parameters if p.name != first]
+    conditions += [f"{name} is _M" for name in every if name not in own]
+    conditions += [f"{other} is _M" for other in _other_names(every)]
+    values = []
+    for at, p in enumerate(signature.parameters):
+        value = p.name
+        if p.name in sentinels and not p.is_needed:
+            names[f"_default_{p.name}"] = names["_defaults"].get(p.name)
+            value = f"_default_{p.name} if {p.name} is _M else {p.name}"
+        is_in_place = names["_order"][at : at + 1] == [p.name] or p.name not in names["_own"]
+        values.append(value if not at or (is_in_place and not p.is_keyword) else f"{p.name}={value}")
+    call = f"return function({', '.join(values)})"
+    if signature.parameters[0].kind != "Tensor":
+        return f"    if {' and '.join(conditions) or 'True'}:\n        {call}\n"
     return (
-        len(positional) == len(args)
-        and all(a is b for a, b in zip(positional, args, strict=True))
-        and list(named) == list(kwargs)
-        and all(named[k] is kwargs[k] for k in named)
+        f"    if {' and '.join(conditions) or 'True'}:\n"
+        f"        try:\n            {call}\n"
+        f"        except AttributeError:\n            must_be_tensor({first})\n            raise\n"
     )
 
 
-def _kind(x: Any) -> Any:
-    """What of an argument decides whether it is accepted; of a list of tensors, nothing short of looking does."""
-    return tuple(map(type, x)) if type(x) is tuple else type(x)
+def _head(
+    signatures: list[_Signature], every: dict[str, _Parameter], names: dict[str, Any]
+) -> tuple[list[str], set[str]]:
+    """The parameters as source text, and those whose default is a sentinel: leaving them out is not giving a value."""
+    first, defaults = signatures[0].parameters[0].name, names["_defaults"]
+    keywords = {p.name for s in signatures for p in s.parameters if p.is_keyword}
+    sentinels, head, was_optional = set(), [], False
+    for n in (*(n for n in every if n not in keywords), *(n for n in every if n in keywords)):
+        uses = [p for s in signatures for p in s.parameters if p.name == n]
+        is_shared = len(uses) == len(signatures)
+        if n in keywords and "*" not in head:
+            head.append("*")
+        if is_shared and all(p.is_needed for p in uses) and not was_optional and n not in keywords:
+            head.append(n)
+            continue
+        was_optional = True
+        if (
+            not is_shared
+            or n not in defaults
+            or n in _OTHER_NAMES.values()
+            or (defaults[n] is None and not every[n].takes_none)
+        ):
+            sentinels.add(n)
+        names[f"_given_{n}"] = _MISSING if n in sentinels else defaults[n]
+        head.append(f"{n}=_given_{n}")
+    others = _other_names(every)
+    if others and "*" not in head:
+        head.append("*")
+    assert first not in sentinels
+    return head + [f"{other}=_M" for other in others], sentinels
+
+
+def _other_names(every: dict[str, _Parameter]) -> list[str]:
+    """NumPy's names for parameters."""
+    return [other for other, name in _OTHER_NAMES.items() if name in every and other not in every]
+
+
+def _source(name: str, signatures: list[_Signature], names: dict[str, Any]) -> str:
+    """The code of a door."""
+    every: dict[str, _Parameter] = {p.name: p for s in signatures for p in s.parameters}
+    head, sentinels = _head(signatures, every, names)
+    first, *rest = every
+    given = "".join(f"({n!r}, {n}), " for n in (*rest, *_other_names(every)))
+    usual = [s for s in signatures if all(p.kind in _USUAL for p in s.parameters)]
+    branches = "".join(_branch(s, every, sentinels, names) for s in usual)
+    return (
+        f"def {name}({', '.join(head)}):\n{branches}"
+        f"    return slow(({first},), {{k: v for k, v in ({given}) if v is not _M}})\n"
+    )
+
+
+def _varargs_source(name: str, signature: _Signature) -> str:
+    """For ``x.view(2, 3)``: the sizes are looked up as they come."""
+    first = [p.name for p in signature.parameters[: signature.varargs]]
+    return (
+        f"def {name}({', '.join([*first, '*sizes'])}, **options):\n"
+        f"    try:\n"
+        f"        is_plain = sizes in _sizes\n"
+        f"    except TypeError:\n"
+        f"        is_plain = False\n"
+        f"    if is_plain and not options:\n"
+        f"        return function({', '.join([*first, '*sizes'])})\n"
+        f"    return slow(({', '.join([*first, '*sizes'])},), options)\n"
+    ).replace("(*sizes,)", "sizes")
+
+
+def _names_agree(signatures: list[_Signature]) -> bool:
+    """Whether a position has one name in all signatures: ``max(x, dim)`` and ``max(x, other)`` do not agree."""
+    rows = [[p.name for p in s.parameters if not p.is_keyword] for s in signatures]
+    longest = max(rows, key=len)
+    return all(row == longest[: len(row)] for row in rows)
+
+
+def _by_kinds_source(name: str) -> str:
+    """Positional calls by the classes of their arguments, as soon as a call of these classes was matched."""
+    return (
+        f"def {name}(*args, **kwargs):\n"
+        f"    if not kwargs and (*map(type, args),) in known:\n"
+        f"        return function(*args)\n"
+        f"    return slow(args, kwargs, known)\n"
+    )
+
+
+def _note_sizes(value: Any) -> None:
+    if type(value) is tuple and all(type(n) is int for n in value):
+        if len(_sizes_seen) >= _MAX_SIZES:
+            _sizes_seen.clear()
+        _sizes_seen.add(value)
+
+
+def _is_told_by_classes(signature: _Signature, args: tuple[Any, ...]) -> bool:
+    """Whether all calls with arguments of these classes fit as well: no list, no tensor where a number is meant."""
+    return all(
+        p.kind.startswith("Tensor") if isinstance(x, TensorBase) else isinstance(x, int | float | str | None)
+        for p, x in zip(signature.parameters, args, strict=False)
+    )
+
+
+def _must_be_tensor(name: str, input: Any) -> None:
+    """The first argument is looked at where something was missed in it: it is a tensor, in a method always."""
+    if not isinstance(input, TensorBase):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}") from None
+
+
+def _slow(
+    function: Callable[..., Any],
+    signatures: list[_Signature],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    known: set[Any] | None = None,
+) -> Any:
+    """Match a call against the signatures, and make it."""
+    parameters = inspect.signature(function).parameters.values()
+    names = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+    for signature in signatures:
+        found = _match(signature, args, kwargs)
+        if found is not None:
+            positional, named = _by_position(signature, found, names)
+            for value in (*positional, *named.values()):
+                _note_sizes(value)
+            if known is not None and not kwargs and _is_told_by_classes(signature, args):
+                known.add((*map(type, args),))
+            if signature.varargs is not None:
+                _note_sizes(positional[signature.varargs :])
+                _note_sizes(args[signature.varargs :])
+            return function(*positional, **named)
+    raise _error(function.__name__, signatures, args, kwargs)
+
+
+def _specialised(function: Callable[..., Any], text: str) -> Any:
+    """The function object whose code the wrapper is to have."""
+    signatures = [_read(one) for one in text.split(" | ")]
+    own = inspect.signature(function).parameters
+    names: dict[str, Any] = {
+        "function": function,
+        "slow": functools.partial(_slow, function, signatures),
+        "_M": _MISSING,
+        "_tensors": _TENSOR_CLASSES,
+        "_numbers": _NUMBERS,
+        "_sizes": _sizes_seen,
+        "_DType": DType,
+        "must_be_tensor": functools.partial(_must_be_tensor, function.__name__),
+        "_order": [n for n, p in own.items() if p.kind is p.POSITIONAL_OR_KEYWORD],
+        "_own": {n for n, p in own.items() if p.kind is not p.VAR_POSITIONAL},
+        "_defaults": {n: p.default for n, p in own.items() if p.default is not p.empty},
+    }
+    with_varargs = next((s for s in signatures if s.varargs is not None), None)
+    if with_varargs is not None:
+        source = _varargs_source(function.__name__, with_varargs)
+    elif _names_agree(signatures):
+        source = _source(function.__name__, signatures, names)
+    else:
+        names["known"] = set()
+        source = _by_kinds_source(function.__name__)
+    place = os.path.join(os.path.dirname(__file__), f"<{function.__name__}>")
+    exec(compile(source, place, "exec"), names)
+    return names[function.__name__], names
+
+
+def _placeholder(*args: Any, **kwargs: Any) -> Any:
+    return specialise(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821  # in the globals of every copy
 
 
 def parsed(function: Callable[..., Any], text: str) -> Callable[..., Any]:
     """``function``, refusing calls that fit none of the signatures in ``text`` (one per ``|``)."""
-    signatures: list[_Signature] = []
-    known: set[Any] = set()
-    name = function.__name__
-    names: set[str] = set()
+    space: dict[str, Any] = {"__builtins__": builtins}
+    wrapper: Any = FunctionType(_placeholder.__code__, space, function.__name__)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        kind: Any = tuple(map(type, args))
-        if tuple in kind:
-            kind = tuple(map(_kind, args))
-        if kwargs:
-            kind = (kind, *kwargs, *map(_kind, kwargs.values()))
-        if kind in known:
-            return function(*args, **kwargs)
-        if not signatures:
-            parameters = inspect.signature(function).parameters.values()
-            names.update(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
-            signatures.extend(_read(one) for one in text.split(" | "))
-        for signature in signatures:
-            found = _match(signature, args, kwargs)
-            if found is not None:
-                found = _by_position(signature, found, names)
-                break
-        else:
-            raise _error(name, signatures, args, kwargs)
-        if _is_unchanged(found, args, kwargs) and not _hides_values(signature, args, kwargs):
-            if len(known) >= _MAX_KINDS:
-                known.clear()
-            known.add(kind)
-        return function(*found[0], **found[1])
+    def specialise(*args: Any, **kwargs: Any) -> Any:
+        made, names = _specialised(function, text)
+        space.update(names)
+        # the code last: until then these mean nothing
+        wrapper.__defaults__, wrapper.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        wrapper.__code__ = made.__code__
+        return wrapper(*args, **kwargs)
 
-    return call
-
-
-def _hides_values(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the types do not tell it all: a list, or a tensor where a number is meant."""
-    if any(isinstance(v, list) for v in (*args, *kwargs.values())):
-        return True
-    by_name = {p.name: p for p in signature.parameters}
-    pairs = [*zip(signature.parameters, args, strict=False), *((by_name[k], v) for k, v in kwargs.items())]
-    return any(isinstance(v, TensorBase) and not p.kind.startswith("Tensor") for p, v in pairs)
+    space["specialise"] = specialise
+    return functools.wraps(function)(wrapper)

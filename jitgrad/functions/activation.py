@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _GELU, _SILU, _SOFTPLUS, _ELU, _LEAKY = (OPS[n] for n in ("gelu", "silu", "softplus", "elu", "leaky_relu"))
-_LOG_SIGMOID, _HARDTANH = OPS["log_sigmoid"], OPS["hardtanh"]
+_RELU, _LOG_SIGMOID, _HARDTANH = OPS["relu"], OPS["log_sigmoid"], OPS["hardtanh"]
 
 # Klambauer et al., "Self-Normalizing Neural Networks", 2017
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -40,6 +40,14 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 def _finish(out: Any, input: Any, inplace: bool) -> Any:
     return input.copy_(out) if inplace else out
+
+
+def functional_relu(input: Any, inplace: bool = False) -> Any:
+    """max(x, 0); the derivative at 0 is 0."""
+    return apply(_RELU, input) if not inplace else input.relu_()
+
+
+functional_relu.__name__ = functional_relu.__qualname__ = "relu"
 
 
 def gelu(input: Any, approximate: str = "none") -> Any:
@@ -121,9 +129,9 @@ def tanhshrink(input: Any) -> Any:
     return input - pointwise.tanh(input)
 
 
-def softmin(input: Any, dim: int) -> Any:
+def softmin(input: Any, dim: int, dtype: Any = None) -> Any:
     """softmax(-x)."""
-    return apply(OPS["_softmax"], -input, dim)
+    return apply(OPS["_softmax"], -(input if dtype is None else input.to(dtype)), dim)
 
 
 def glu(input: Any, dim: int = -1) -> Any:

@@ -13,7 +13,10 @@ from jitgrad.dispatch import apply_inplace
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.generator import rand_like, randn_like
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.shapes import broadcast, result_dtype, shape_of
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import check_inplace
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
@@ -27,8 +30,9 @@ _UNARY = (
     "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
 ).split()
 _BINARY = (
-    "mul remainder fmod floor_divide atan2 bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor"
+    "mul remainder fmod floor_divide atan2 logical_and logical_or logical_xor"
 ).split()
+_BITWISE = "bitwise_and bitwise_or bitwise_xor".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
 
 
@@ -46,6 +50,19 @@ def _binary(name: str, op_name: str | None = None) -> Callable[..., Any]:
     op = OPS[op_name or name]
 
     def method(self: Any, other: Any) -> Any:
+        apply_inplace(op, (self,), self, other)
+        return self
+
+    return _named(method, name)
+
+
+def _bitwise(name: str) -> Callable[..., Any]:
+    op = OPS[name]
+
+    def method(self: Any, other: Any) -> Any:
+        # what the target refuses comes before what the operation refuses
+        shape = broadcast(name, self.shape, shape_of(other))
+        check_inplace(op, self, make_aval(shape, result_dtype(self._aval, getattr(other, "_aval", other))))
         apply_inplace(op, (self,), self, other)
         return self
 
@@ -103,9 +120,9 @@ def lerp_(self: Any, end: Any, weight: Any) -> Any:
     return _write(OPS["lerp"], self, end, weight)
 
 
-def round_(self: Any, *, decimals: int = 0) -> Any:
+def round_(self: Any, *, decimals: int | None = None) -> Any:
     """In-place ``round``."""
-    return _write(OPS["round_decimals"], self, decimals) if decimals else _write(OPS["round"], self)
+    return _write(OPS["round"], self) if decimals is None else _write(OPS["round_decimals"], self, decimals)
 
 
 def clamp_(self: Any, min: Any = None, max: Any = None) -> Any:
@@ -191,6 +208,7 @@ _SPECIAL = (
 INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _unary(name) for name in _UNARY},
     **{name + "_": _binary(name) for name in _BINARY},
+    **{name + "_": _bitwise(name) for name in _BITWISE},
     **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
     **{function.__name__: function for function in _SPECIAL},
 }

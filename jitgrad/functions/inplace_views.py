@@ -10,12 +10,16 @@ value. A trace ends its segment: memory is windowed afresh.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from jitgrad.dispatch import check_writes
 from jitgrad.functions import views
+from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.copy_slices import check_writable
+from jitgrad.runtime.engine.op_node import OpNode
 from jitgrad.runtime.engine.overwrites import caught, note_write
 from jitgrad.state import state, write_checks
 
@@ -39,10 +43,29 @@ def _take(self: Any, make: Callable[[Any], Any], name: str) -> None:
         note_write(version, name)
     self._aval, self._array = view._aval, None
     if view._requires_grad and view._grad_fn is not None:
-        self._grad_fn, self._output_nr, self._requires_grad = view._grad_fn, 0, True
+        node = view._grad_fn
+        if isinstance(node, OpNode):
+            node.op = _with_own_name(node.op)
+        self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
         self._graph = self._hooks = None
         if self._base is not None and self._view_version is not None:
             self._view_version = version[0]
+
+
+_NODE_NAMES = {
+    "t": "TBackward1",
+    "transpose": "TransposeBackward1",
+    "squeeze": "SqueezeBackward3",
+    "squeeze_dim": "SqueezeBackward4",
+    "squeeze_dims": "SqueezeBackward5",
+    "unsqueeze": "UnsqueezeBackward1",
+}
+
+
+@functools.cache
+def _with_own_name(op: Op) -> Op:
+    """The operation under the name that PyTorch gives the node of its in-place form."""
+    return dataclasses.replace(op, node_name=_NODE_NAMES.get(op.name, op.node_name))
 
 
 def _in_place(self: Any, make: Callable[[Any], Any], name: str) -> Any:

@@ -81,8 +81,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if indexing == "xy" and len(vectors) > 1:
-        x, y, *rest = meshgrid(vectors[1], vectors[0], *vectors[2:])
-        return (y.transpose(0, 1), x.transpose(0, 1), *(r.transpose(0, 1) for r in rest))
+        y, x, *rest = meshgrid(vectors[1], vectors[0], *vectors[2:])
+        return (x, y, *rest)
     shape = tuple(v.numel() for v in vectors)
     grids = []
     for d, v in enumerate(vectors):

@@ -9,11 +9,13 @@ import math
 from typing import Any
 
 from jitgrad.dispatch import apply
+from jitgrad.dtypes import int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape
 from jitgrad.generator import rand_like
+from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -53,7 +55,19 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    if weight is not None and weight.shape != shape:
+        raise RuntimeError(
+            "Expected weight to be of same shape as normalized_shape, but got weight of shape "
+            f"{list(weight.shape)} and normalized_shape = {list(shape)}"
+        )
+    if input.ndim < len(shape):
+        raise ValueError(f"Input tensor must have at least {len(shape)} dimensions, but got {input.ndim}")
     if input.shape[input.ndim - len(shape) :] != shape:
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with that trailing shape, but got input of size "
@@ -82,6 +96,13 @@ def batch_norm(
 
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
     """
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for name, given in (("running_mean", running_mean), ("running_var", running_var)):
+        if given is None and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+        _check_channels(name, given, channels)
+    _check_channels("weight", weight, channels)
+    _check_channels("bias", bias, channels)
     dims = (0, *range(2, input.ndim))
     per_channel = (1, -1, *[1] * (input.ndim - 2))
     if training:
@@ -101,6 +122,11 @@ def batch_norm(
     if weight is not None:
         out = out * reshape(weight, per_channel)
     return out if bias is None else out + reshape(bias, per_channel)
+
+
+def _check_channels(name: str, given: Any, channels: int) -> None:
+    if given is not None and given.numel() != channels:
+        raise RuntimeError(f"{name} should contain {channels} elements not {given.numel()}")
 
 
 def _move_statistics(running_mean: Any, running_var: Any, mean: Any, var: Any, momentum: float, count: int) -> None:
@@ -131,9 +157,13 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse
     Returns:
         (*, features).
     """
-    rows = weight._aval.shape[0]
+    if padding_idx is not None and not weight.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    rows = weight._aval.shape[0] if weight.ndim else 0
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise AssertionError("Padding_idx must be within num_embeddings")
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
     padding = -1 if padding_idx is None else padding_idx % rows
     return apply(_EMBEDDING, weight, input, padding, True) if sparse else apply(_EMBEDDING, weight, input, padding)
 
@@ -144,6 +174,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     Raises:
         RuntimeError: for a class number that is negative, or not below ``num_classes``.
     """
+    if tensor.dtype is not int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0:
@@ -158,7 +190,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     """
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0:
+    if not training or p == 0.0 or not input.numel():
         return input
     kept = (rand_like(input) >= p).to(input.dtype)
     out = input * (kept * (0.0 if p == 1.0 else 1.0 / (1.0 - p)))
@@ -185,6 +217,11 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        )
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
@@ -198,6 +235,24 @@ def scaled_dot_product_attention(
 
 
 # --- convolution and pooling ---
+
+
+def _window(name: str, what: str, value: Any) -> tuple[int, int]:
+    """One number or two, of a pooling window."""
+    if not isinstance(value, int) and len(value) not in (1, 2):
+        raise RuntimeError(f"{name}: {what} must either be a single int, or a tuple of two ints")
+    return _pair(value)
+
+
+def _windows(name: str, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, int], ...]:
+    kernel = _window(name, "kernel_size", kernel_size)
+    step = kernel if stride is None or stride == () else _window(name, "stride", stride)
+    around = _window(name, "padding", padding)
+    if 0 in step:
+        raise RuntimeError("stride should not be zero")
+    if min(around) < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {min(around)}")
+    return kernel, step, around
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -229,13 +284,14 @@ def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     """The largest element of each window; the first one gets the gradient."""
     if input.ndim == 3:
         return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
-    step = kernel_size if stride is None else stride
-    return apply(_MAX_POOL, input, _pair(kernel_size), _pair(step), _pair(padding))[0]
+    return apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))[0]
 
 
 def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
     """The mean of each window, padding counted as zeros."""
+    if not input.ndim:
+        raise IndexError("Dimension specified as -3 but tensor has no dimensions")
+    wrap_dim(-3, input.ndim)
     if input.ndim == 3:
         return avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
-    step = kernel_size if stride is None else stride
-    return apply(_AVG_POOL, input, _pair(kernel_size), _pair(step), _pair(padding))
+    return apply(_AVG_POOL, input, *_windows("avg_pool2d", kernel_size, stride, padding))

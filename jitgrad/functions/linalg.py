@@ -94,10 +94,14 @@ def outer(input: Any, vec2: Any) -> Any:
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """``input @ weight.T + bias`` with weight [out, in]; any leading dimensions of ``input``."""
     shape = input._aval.shape
+    if not shape or not weight.ndim:
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are {len(shape)}D and {weight.ndim}D"
+        )
+    if weight.ndim == 1 and bias is None:
+        return matmul(input, weight)
     if len(shape) == 2:
         return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, bias, input, weight)
-    if not shape:
-        raise RuntimeError("linear: input must have at least one dimension")
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
     return apply(_VIEW, rows, (*shape[:-1], weight._aval.shape[0]))
 

@@ -13,8 +13,9 @@ from jitgrad.dispatch import apply
 from jitgrad.functions import pointwise
 from jitgrad.functions.views import reshape
 from jitgrad.ops.losses import check_reduction
-from jitgrad.ops.shapes import numel, torch_dtype_name
+from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
+from jitgrad.state import state
 
 __all__ = [
     "binary_cross_entropy",
@@ -41,18 +42,29 @@ def _reduced(loss: Any, reduction: str) -> Any:
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _same_sizes(input: Any, target: Any) -> tuple[Any, Any]:
+    """Both, broadcast to one shape: from there on neither is a tensor without dimensions."""
+    if input.shape == target.shape:
+        return input, target
+    shape = broadcast("loss", input.shape, target.shape)
+    return tuple(x if x.shape == shape else x.expand(shape) for x in (input, target))
+
+
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """(input - target)^2."""
+    input, target = _same_sizes(input, target)
     return apply(_MSE, input, target, reduction)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """|input - target|."""
+    input, target = _same_sizes(input, target)
     return _reduced((input - target).abs(), reduction)
 
 
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Squared error below ``beta``, absolute error above, continuously joined."""
+    input, target = _same_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     return l1_loss(input, target, reduction) if beta == 0 else apply(_SMOOTH_L1, input, target, reduction, float(beta))
@@ -60,6 +72,7 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
     """Half the squared error up to ``delta``, linear above."""
+    input, target = _same_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     return apply(_HUBER, input, target, reduction, float(delta))
@@ -87,6 +100,11 @@ def binary_cross_entropy_with_logits(
     """Binary cross entropy of sigmoid(input), without overflow; ``pos_weight`` weighs the positive examples."""
     if input.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
+    if pos_weight is not None and pos_weight.requires_grad and state.grad_enabled:
+        raise RuntimeError(
+            "The function 'binary_cross_entropy_with_logits' is not differentiable with respect to argument "
+            "'pos_weight'. This input cannot have requires_grad True."
+        )
     if weight is None and pos_weight is None:
         return apply(_BCE_LOGITS, input, target, reduction)
     if pos_weight is None:
@@ -99,11 +117,15 @@ def binary_cross_entropy_with_logits(
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
     """target * (log(target) - input), input being log-probabilities; ``"batchmean"`` divides the sum by the batch."""
+    if reduction != "batchmean":
+        check_reduction(reduction)
+    if input.dtype.category < 2 or target.dtype.category < 2:
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        positive = target > 0
-        log = pointwise.where(positive, target, 1.0).log()
+        # 0 log 0 is 0; the logarithm of a negative target is NaN
+        log = pointwise.where(target == 0, 1.0, target).log()
         loss = target * log - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss.sum()
@@ -123,14 +145,18 @@ def _rows(input: Any) -> Any:
 
 def _check_target(input: Any, target: Any) -> None:
     if input.ndim == 0:
-        raise RuntimeError("Expected 1 or more dimensions (got 0)")
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if input.ndim == 1 and target.shape == (1,):
+        return
+    if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
+        )
+    if input.ndim < 3 and target.ndim > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if target.ndim != max(input.ndim - 1, 0):
         raise ValueError(
             f"input and target shapes do not match: input {list(input.shape)}, target {list(target.shape)}"
-        )
-    if input.ndim > 1 and input.shape[0] != target.shape[0]:
-        raise ValueError(
-            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
         )
     if input.shape[2:] != target.shape[1:]:
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
@@ -187,6 +213,8 @@ def cross_entropy(
             f"Expected floating point type for target with class probabilities, got {torch_dtype_name(target.dtype)}"
         )
     if input.ndim == 1 and target.ndim == 1 and target.shape != input.shape:
+        if target.dtype.category == 2:
+            raise RuntimeError(f"expected target dtype to be Long or Byte, but got {torch_dtype_name(target.dtype)}")
         if target.shape != (1,):
             raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
         target = reshape(target, ())

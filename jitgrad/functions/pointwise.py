@@ -205,9 +205,9 @@ def square(input: Any) -> Any:
     return apply(_POW_SCALAR, input, 2)
 
 
-def round(input: Any, *, decimals: int = 0) -> Any:
+def round(input: Any, *, decimals: int | None = None) -> Any:
     """The nearest integer, halves to even."""
-    if decimals == 0:
+    if decimals is None:
         return apply(_ROUND, input)
     return apply(OPS["round_decimals"], input, decimals)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.dispatch import apply
-from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.dtypes import bool_
+from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
@@ -164,7 +165,10 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
 
 
 def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Sums of all elements up to each, along ``dim``."""
+    """Sums of all elements up to each, along ``dim``. NotImplementedError for sums of bools as bools."""
+    if dtype is bool_:
+        wrap_dim(dim, input.ndim)
+        raise NotImplementedError("\"cumsum_out_cpu\" not implemented for 'Bool'")
     return apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
 
 

@@ -110,6 +110,10 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"numel: integer multiplication overflow (resize_ to {list(shape)})")
+    if shape == self._aval.shape:
+        return self
     self._sync()
     old, storage = self._aval, self._storage
     if old.device.is_virtual:

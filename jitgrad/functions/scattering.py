@@ -12,6 +12,7 @@ from typing import Any
 
 from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.functions.creation import full_like
+from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.overlap import check_apart
 from jitgrad.tensor_base import TensorBase
@@ -45,6 +46,7 @@ def slice_scatter(
     input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     """A copy whose slice ``start:end:step`` of ``dim`` is ``src``. RuntimeError for steps below 1."""
+    wrap_dim(dim, input.ndim)
     if step <= 0:
         raise RuntimeError("slice step must be positive")
     return apply(OPS["slice_scatter"], input, src, dim, start, end, step)

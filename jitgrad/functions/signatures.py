@@ -8,7 +8,7 @@ The first parameter of a method is the tensor itself. A function that is missing
 
 from __future__ import annotations
 
-__all__ = ["FUNCTIONAL", "SIGNATURES"]
+__all__ = ["SIGNATURES"]
 
 
 def _rows(table: dict[str, str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ SIGNATURES: dict[str, str] = _rows(
         "slice_scatter": "Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1",
         "as_strided": "Tensor input, int[] size, int[] stride, int? storage_offset=None",
         "as_strided_scatter": "Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None",
-        "unflatten": "Tensor input, int dim, int[] sizes",
+        "unflatten": "Tensor input, int dim, any sizes",
         "norm": "Tensor input, any p='fro', int[1]? dim=None, bool keepdim=False",
         "unfold": "Tensor input, int dimension, int size, int step",
         "roll": "Tensor input, int[1] shifts, int[1]? dims=()",
@@ -126,8 +126,41 @@ SIGNATURES: dict[str, str] = _rows(
         "arange": f"Scalar end, *, {_MAKING} | Scalar start, Scalar end, Scalar step=1, *, {_MAKING}",
         "eye": f"int n, *, {_MAKING} | int n, int m, *, {_MAKING}",
         "linspace": f"Tensor|Scalar start, Tensor|Scalar end, int steps, *, {_MAKING}",
+        "gelu": "Tensor input, str approximate='none'",
+        "silu mish hardswish hardsigmoid relu6 selu": "Tensor input, any inplace=False",
+        "logsigmoid softsign tanhshrink": "Tensor input",
+        "elu celu": "Tensor input, Scalar alpha=1.0, any inplace=False",
+        "leaky_relu": "Tensor input, Scalar negative_slope=0.01, any inplace=False",
+        "hardtanh": "Tensor input, Scalar min_val=-1.0, Scalar max_val=1.0, any inplace=False",
+        "softplus": "Tensor input, Scalar beta=1.0, Scalar threshold=20.0",
+        "glu": "Tensor input, int dim=-1",
+        "softmin": "Tensor input, int dim, dtype? dtype=None",
+        "dropout": "Tensor input, float p=0.5, bool training=True, any inplace=False",
+        "linear": "Tensor input, Tensor weight, Tensor? bias=None",
+        "embedding": "Tensor input, Tensor weight, int? padding_idx=None, *, bool sparse=False",
+        "one_hot": "Tensor tensor, int num_classes=-1",
+        "layer_norm": "Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05",
+        "rms_norm": "Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None",
+        "batch_norm": "Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+        "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05",
+        "normalize": "Tensor input, any p=2.0, int[1] dim=1, float eps=1e-12",
+        "pad": "Tensor input, int[] pad, str mode='constant', Scalar? value=None",
+        "conv2d": "Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, "
+        "int[1] dilation=1, int groups=1 | Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, "
+        "str padding='valid', int[1] dilation=1, int groups=1",
+        "max_pool2d avg_pool2d": "Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0",
+        "scaled_dot_product_attention": "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+        "float dropout_p=0.0, bool is_causal=False, float? scale=None",
+        "mse_loss l1_loss": "Tensor input, Tensor target, any reduction='mean'",
+        "smooth_l1_loss": "Tensor input, Tensor target, any reduction='mean', float beta=1.0",
+        "huber_loss": "Tensor input, Tensor target, any reduction='mean', float delta=1.0",
+        "kl_div": "Tensor input, Tensor target, any reduction='mean', bool log_target=False",
+        "binary_cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, any reduction='mean'",
+        "binary_cross_entropy_with_logits": "Tensor input, Tensor target, Tensor? weight=None, any reduction='mean', "
+        "Tensor? pos_weight=None",
+        "nll_loss": "Tensor input, Tensor target, Tensor? weight=None, *, int ignore_index=-100, any reduction='mean'",
+        "cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
+        "any reduction='mean', float label_smoothing=0.0",
         "where": "Tensor condition | Tensor condition, Tensor|Scalar input, Tensor|Scalar other",
     }
 )
-
-FUNCTIONAL: dict[str, str] = {}

@@ -112,6 +112,12 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     """Split one dimension into several; one of ``sizes`` may be -1."""
+    if not isinstance(sizes, tuple | list) or not all(isinstance(n, int) for n in sizes):
+        if not sizes:
+            raise RuntimeError("unflatten: sizes must be non-empty")
+        raise TypeError(f"unflatten(): argument 'sizes' must be tuple of ints, not {type(sizes).__name__}")
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
     shape = input._aval.shape
     d = wrap_dim(dim, len(shape))
     return reshape(input, (*shape[:d], *infer_shape(tuple(sizes), shape[d]), *shape[d + 1 :]))
@@ -139,6 +145,8 @@ def permute(input: Any, *dims: Any) -> Any:
 
 def matrix_transpose(input: Any) -> Any:
     """Swap the last two dimensions (``x.mT``)."""
+    if not input.ndim:
+        return input
     if input.ndim < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
@@ -354,11 +362,13 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
         return _repeat_each(input, repeats, dim)
     if dim is None:
         return repeat_interleave(reshape(input, (-1,)), repeats, 0)
+    shape = input._aval.shape
+    d = wrap_dim(dim, len(shape))
+    if not shape:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     if repeats < 0:
         raise RuntimeError("repeats can not be negative")
-    x = reshape(input, (1,)) if not input.ndim else input
-    shape = x._aval.shape
-    d = wrap_dim(dim, len(shape))
+    x = input
     wide = expand(unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
     return reshape(apply(_CLONE, wide), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
 

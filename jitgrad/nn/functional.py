@@ -3,51 +3,52 @@
 Owns: the list. What each computes is in ``jitgrad.functions``.
 """
 
-from jitgrad.functions import log_softmax, pad, relu, sigmoid, softmax, tanh
-from jitgrad.functions.activation import (
+from jitgrad.functions import (
+    avg_pool2d,
+    batch_norm,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
     celu,
+    conv2d,
+    cross_entropy,
+    dropout,
     elu,
+    embedding,
     gelu,
     glu,
     hardsigmoid,
     hardswish,
     hardtanh,
-    leaky_relu,
-    logsigmoid,
-    mish,
-    relu6,
-    selu,
-    silu,
-    softmin,
-    softplus,
-    softsign,
-    tanhshrink,
-)
-from jitgrad.functions.layers import (
-    avg_pool2d,
-    batch_norm,
-    conv2d,
-    dropout,
-    embedding,
-    layer_norm,
-    max_pool2d,
-    normalize,
-    one_hot,
-    rms_norm,
-    scaled_dot_product_attention,
-)
-from jitgrad.functions.linalg import linear
-from jitgrad.functions.losses import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
     huber_loss,
     kl_div,
     l1_loss,
+    layer_norm,
+    leaky_relu,
+    linear,
+    log_softmax,
+    logsigmoid,
+    max_pool2d,
+    mish,
     mse_loss,
     nll_loss,
+    normalize,
+    one_hot,
+    pad,
+    relu6,
+    rms_norm,
+    scaled_dot_product_attention,
+    selu,
+    sigmoid,
+    silu,
     smooth_l1_loss,
+    softmax,
+    softmin,
+    softplus,
+    softsign,
+    tanh,
+    tanhshrink,
 )
+from jitgrad.functions.activation import functional_relu as relu
 
 __all__ = [
     "avg_pool2d",

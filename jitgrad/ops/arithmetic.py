@@ -191,7 +191,7 @@ def _nonzero(function: Any) -> Any:
     """An integer division that raises where NumPy would only warn."""
 
     def rule(x: Any, y: Any) -> Any:
-        if all(np.asarray(v).dtype.kind in "bi" for v in (x, y)) and not np.all(y):
+        if all(np.asarray(v).dtype.kind in "bi" for v in (x, y)) and not np.all(y) and np.size(x):
             raise RuntimeError("ZeroDivisionError")
         return function(x, y)
 
@@ -402,6 +402,17 @@ define(
     ],
     num_inputs=3,
 )
+
+
+def _addcdiv_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
+    if dtype_of(t1).category < 2 and dtype_of(t2).category < 2:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported; use (input + value * trunc(tensor1 / tensor2)) or "
+            "(input + value * tensor1 / tensor2.float()) instead."
+        )
+    return make_aval(broadcast("addcdiv", *map(shape_of, (x, t1, t2))), result_dtype(x, t1, t2))
+
+
 _define_binary(
     "addcmul",
     lambda x, t1, t2, value: x + value * (t1 * t2),
@@ -425,6 +436,7 @@ _define_binary(
         None,
     ],
     float_dtype,
+    aval=_addcdiv_aval,
     n=4,
 )
 _define_binary(

@@ -66,6 +66,11 @@ def _counted(name: str, dtype: DType) -> DType:
     return dtype
 
 
+def _arange_aval(start: float, end: float, step: float, dtype: DType) -> Aval:
+    _counted("arange", dtype)
+    return make_aval((_range_length(start, end, step),), dtype)
+
+
 def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
     wide: Any = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
     return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
@@ -80,7 +85,7 @@ def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -
 
 define(
     "arange",
-    aval=lambda start, end, step, dtype: make_aval((_range_length(start, end, step),), _counted("arange", dtype)),
+    aval=_arange_aval,
     numpy=_np_arange,
     lower=_lower_arange,
     num_inputs=0,

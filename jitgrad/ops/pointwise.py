@@ -133,17 +133,21 @@ _define_same_dtype("round", np.rint, zero_grad)
 
 
 def _decimals_aval(x: Aval, decimals: int) -> Aval:
-    if x.dtype.category != 2:
+    if x.dtype.category != 2 and (decimals or x.dtype.category == 0):
         raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return x
 
 
 def _np_round_decimals(x: Any, decimals: int) -> Any:
+    if x.dtype.kind != "f":
+        return x.copy()
     scale = x.dtype.type(10.0 ** abs(decimals))
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 
 def _lower_round_decimals(b: Any, x: Any, decimals: int) -> Any:
+    if x.dtype.category != 2:
+        return x
     scale = b.const(10.0 ** abs(decimals), x.dtype)
     return b.div(b.round(b.mul(x, scale)), scale) if decimals > 0 else b.mul(b.round(b.div(x, scale)), scale)
 

@@ -176,16 +176,16 @@ define(
 
 
 def _index_fill_aval(x: Aval, index: Aval, value: Any, dim: int) -> Aval:
-    if index.dtype is not int64:
-        raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    if index.ndim > 1:
-        raise RuntimeError("Index has to be a vector/scalar")
-    wrap_dim(dim, x.ndim)
     if getattr(value, "shape", ()):
         raise RuntimeError(
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{len(value.shape)} dimension(s)."
         )
+    if index.dtype is not int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    wrap_dim(dim, x.ndim)
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
     return make_aval(x.shape, x.dtype)
 
 

@@ -139,6 +139,8 @@ define(
 def _unfold_aval(x: Aval, dim: int, size: int, step: int) -> Aval:
     d = wrap_dim(dim, x.ndim)
     extent = x.shape[d] if x.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
     if size > extent:
         raise RuntimeError(f"maximum size for tensor at dimension {d} is {extent} but size is {size}")
     if step <= 0:
