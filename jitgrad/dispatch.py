@@ -40,11 +40,11 @@ def apply(op: Op, *args: Any) -> Any:
     try:
         if recorder is not None:
             return recorder.apply(op, args)
-        if len(args) == op.num_inputs:
-            if len(args) == 1:
-                return apply_one(op, args[0])
-            if len(args) == 2:
-                return apply_two(op, *args)
+        num_inputs = op.num_inputs
+        if num_inputs == 1:
+            return apply_one(op, args[0], args[1:])
+        if num_inputs == 2:
+            return apply_two(op, args[0], args[1], args[2:])
         inputs, params = split_args(op, args)
         return apply_eager(op, inputs, params)
     except SparseOperandError:

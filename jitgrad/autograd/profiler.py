@@ -32,6 +32,7 @@ from jitgrad.compiled import backend as backend_module
 from jitgrad.compiled import run as run_module
 from jitgrad.locks import process_lock
 from jitgrad.runtime import eager as eager_module
+from jitgrad.runtime import eager_direct as eager_direct_module
 from jitgrad.runtime.engine import engine as engine_module
 from jitgrad.runtime.engine.trace import count_profilers
 from jitgrad.tensor_base import TensorBase
@@ -285,20 +286,20 @@ _lock = process_lock()
 
 
 def _callers_of_eager() -> Iterator[Any]:
-    """Every module that may have the functions of ``runtime.eager`` among its names.
+    """Every module that may have the functions of ``runtime.eager`` and ``eager_direct`` among its names.
 
     They come from ``sys.modules``, because a package's attribute need not be its module: ``jitgrad.tensor`` is a
     function. What is imported while a profiler is active takes the functions from where they are defined, unchanged.
     """
     for name, module in list(sys.modules.items()):
-        if name.startswith("jitgrad.") and module is not eager_module:
+        if name.startswith("jitgrad.") and module not in (eager_module, eager_direct_module):
             yield module
 
 
 def _points() -> Iterator[tuple[Any, str, str, Callable[..., str]]]:
     """(who calls it, by which name, category, the range's name from the arguments); see Note [Profiling points]."""
     for module in _callers_of_eager():
-        for name, suffix in (("apply_eager", ""), ("apply_inplace_eager", "_")):
+        for name, suffix in (("apply_eager", ""), ("apply_one", ""), ("apply_two", ""), ("apply_inplace_eager", "_")):
             if name in vars(module):
                 yield module, name, "op", lambda op, *rest, suffix=suffix: op.name + suffix
     yield run_module, "compute", "op", lambda instr, *rest: instr.op.name
@@ -403,7 +404,10 @@ class profile:
 
 
 def _shapes(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    inputs = next((arg for arg in args if isinstance(arg, tuple)), ())
+    """Of a point's operands: a tuple, or (``apply_one``, ``apply_two``) arguments before a tuple of params."""
+    inputs: Any = next((arg for arg in args if isinstance(arg, tuple)), ())
+    if any(isinstance(arg, TensorBase) for arg in args):
+        inputs = [arg for arg in args[1:] if not isinstance(arg, tuple)]
     return tuple(x.shape if isinstance(x, TensorBase) else () for x in inputs)
 
 

@@ -59,6 +59,15 @@ def _np_pow_scalar(x: Any, exponent: Any) -> Any:
     return special(base) if special and dtype.category else np.power(base, np_operand(exponent, dtype))
 
 
+def _float_pow_scalar(x: Any, exponent: Any) -> Any:
+    """The same where nothing has to be cast."""
+    special = _NP_POWERS.get(exponent)
+    return special(x) if special else np.power(x, x.dtype.type(exponent))
+
+
+_np_pow_scalar.direct = _float_pow_scalar  # type: ignore[attr-defined]
+
+
 def _lower_pow_scalar(b: Any, x: Any, exponent: Any) -> Any:
     dtype = result_dtype(x, exponent)
     base, special = operand(b, x, dtype), _LOWER_POWERS.get(exponent)
@@ -99,6 +108,14 @@ def _np_pow(x: Any, y: Any) -> Any:
     positive = np.power(base, np.maximum(exponent, 0))
     odd = np.where(exponent % 2 != 0, base, 1)
     return np.where(exponent >= 0, positive, np.where(np.abs(base) == 1, odd, 0))
+
+
+def _float_pow(x: Any, y: Any) -> Any:
+    """The same where nothing has to be cast."""
+    return np.power(x, y) if isinstance(y, np.ndarray) else _float_pow_scalar(x, y)
+
+
+_np_pow.direct = _float_pow  # type: ignore[attr-defined]
 
 
 def _pow_x_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:

@@ -22,6 +22,8 @@ __all__ = ["kept", "restore", "spread"]
 
 Dim = int | tuple[int, ...] | None
 
+_add_up: Any = np.add.reduce  # what ``np.sum`` calls in the end
+
 
 def kept(aval: Aval, dim: Dim) -> tuple[int, ...]:
     """The shape of ``aval`` with ``dim`` reduced and kept."""
@@ -35,7 +37,7 @@ def restore(g: Any, aval: Aval, dim: Dim) -> Any:
 
 def spread(g: Any, aval: Aval, dim: Dim) -> Any:
     """The gradient of a sum: its own gradient, expanded over what was summed."""
-    return restore(g, aval, dim).expand(aval.shape)
+    return (restore(g, aval, dim) if g.ndim else g).expand(aval.shape)
 
 
 # --- sum and mean ---
@@ -53,6 +55,17 @@ def _sum_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
 def _np_sum(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     out = _sum_dtype(x, dtype).np
     return np.sum(x.astype(out, copy=False), axis=wrap_dims(dim, x.ndim), keepdims=keepdim)
+
+
+def _float_sum(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
+    """The same where nothing has to be cast."""
+    if dtype is not None or not x.ndim:
+        return _np_sum(x, dim, keepdim, dtype)
+    axis: Any = None if dim == () else dim
+    return _add_up(x, axis=axis, keepdims=keepdim)
+
+
+_np_sum.direct = _float_sum  # type: ignore[attr-defined]
 
 
 def _lower_sum(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
@@ -78,6 +91,18 @@ def _np_mean(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     dims, out = wrap_dims(dim, x.ndim), _mean_dtype(x, dtype)
     total = np.sum(x.astype(out.np, copy=False), axis=dims, keepdims=keepdim)
     return total / out.np.type(contiguous_dims(x.shape, dims))
+
+
+def _float_mean(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
+    """The same where nothing has to be cast."""
+    if dtype is not None or not x.ndim or not x.size:
+        return _np_mean(x, dim, keepdim, dtype)
+    axis: Any = None if dim == () else dim
+    total = _add_up(x, axis=axis, keepdims=keepdim)
+    return total / x.dtype.type(x.size // total.size)
+
+
+_np_mean.direct = _float_mean  # type: ignore[attr-defined]
 
 
 def _lower_mean(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:

@@ -89,4 +89,4 @@ def np_erf(x: Any) -> Any:
 
 def np_sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)); overflow of exp gives the right limit, 0."""
-    return 1 / (1 + np.exp(-x))
+    return np.reciprocal(1 + np.exp(-x))

@@ -161,10 +161,41 @@ def checked_plan(
     return plan, tracked
 
 
+def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
+    """The common case: all tensors are laid out alike and no graph has to know. Returns whether it was that, and done.
+
+    Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
+    """
+    may_join = state.grad_enabled
+    if may_join and (target._requires_grad or target._base is not None):
+        return False
+    plan, aval, arrays = plan_for(op, inputs, params), target._aval, []
+    if plan.direct is None or plan.aval is not aval:
+        return False
+    for x in inputs:
+        if not isinstance(x, TensorBase):
+            arrays.append(plan.constant(x))
+        elif x._aval is not aval or (may_join and (x._requires_grad or x._base is not None)):
+            return False
+        else:
+            array = x._array
+            arrays.append(array if array is not None else x._ndarray())
+    if plan.is_exact:
+        run_into(plan.direct, target._ndarray(), *arrays)
+    else:
+        np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))
+    target._vc[0] += 1
+    if caught.left:
+        note_write(target._vc, op.name)
+    return True
+
+
 def apply_inplace_eager(
     op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
+    if len(targets) == 1 and _write_alike(op, targets[0], inputs, params):
+        return targets
     plan, tracked = checked_plan(op, targets, inputs, params)
     out_avals = plan.out_avals
     elsewhere = plan.is_elsewhere

@@ -2,7 +2,7 @@
 
 Owns: ``apply_one`` and ``apply_two``.
 Must not know: traces, code generation.
-In: an ``Op`` without params, its operands. Out: its result, a tensor.
+In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
 The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here, and a loop over
 two operands, a tuple, a call each cost a tenth of what NumPy takes to add two numbers. What is not plain - several
@@ -29,18 +29,21 @@ from jitgrad.tensor_base import TensorBase, new_result
 __all__ = ["apply_one", "apply_two"]
 
 
-def apply_one(op: Op, x: Any) -> Any:
-    """``apply_eager(op, (x,), ())``; raises what that raises."""
-    plan = plans.get((op, (), x._aval)) if isinstance(x, TensorBase) else None
+def apply_one(op: Op, x: Any, params: tuple[Any, ...]) -> Any:
+    """``apply_eager(op, (x,), params)``; raises what that raises."""
+    try:
+        plan = plans.get((op, params, x._aval)) if isinstance(x, TensorBase) else None
+    except TypeError:  # a parameter that cannot be hashed
+        plan = None
     if plan is None or not plan.is_plain:
-        return apply_eager(op, (x,), ())
+        return apply_eager(op, (x,), params)
     a = x._array
     if a is None:
         a = x._ndarray()
     try:
-        result = quiet.run(plan.function, a)
+        result = quiet.run(plan.function, a, *params) if params else quiet.run(plan.function, a)
     except RuntimeError as error:
-        result = run_anyway(error, plan.function, a)
+        result = run_anyway(error, plan.function, a, *params)
     out = new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, (a,)))
     if op.vjps and state.grad_enabled and (x._requires_grad or (x._base is not None and view_requires_grad(x))):
         graph = plan.graph((True,))
@@ -51,12 +54,15 @@ def apply_one(op: Op, x: Any) -> Any:
     return out
 
 
-def apply_two(op: Op, x: Any, y: Any) -> Any:
-    """``apply_eager(op, (x, y), ())``; raises what that raises."""
+def apply_two(op: Op, x: Any, y: Any, params: tuple[Any, ...] = ()) -> Any:
+    """``apply_eager(op, (x, y), params)``; raises what that raises."""
     is_x, is_y = isinstance(x, TensorBase), isinstance(y, TensorBase)
-    plan = plans.get((op, (), x._aval if is_x else type(x), y._aval if is_y else type(y)))
+    try:
+        plan = plans.get((op, params, x._aval if is_x else type(x), y._aval if is_y else type(y)))
+    except TypeError:
+        plan = None
     if plan is None or not plan.is_plain:
-        return apply_eager(op, (x, y), ())
+        return apply_eager(op, (x, y), params)
     a = x._array if is_x else plan.constant(x)
     b = y._array if is_y else plan.constant(y)
     if a is None:
@@ -64,9 +70,9 @@ def apply_two(op: Op, x: Any, y: Any) -> Any:
     if b is None:
         b = y._ndarray()
     try:
-        result = quiet.run(plan.function, a, b)
+        result = quiet.run(plan.function, a, b, *params) if params else quiet.run(plan.function, a, b)
     except RuntimeError as error:
-        result = run_anyway(error, plan.function, a, b)
+        result = run_anyway(error, plan.function, a, b, *params)
     out = new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, (a, b)))
     if op.vjps and state.grad_enabled:
         needs_x = is_x and (x._requires_grad or (x._base is not None and view_requires_grad(x)))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU, Device
+from jitgrad.dtypes import bool_
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.device_ops import placement
@@ -36,7 +37,7 @@ class EagerPlan:
         op: the operation.
         out_avals: of the outputs.
         is_several: the operation returns a tuple.
-        direct: the bare NumPy function, if inputs and output share one floating dtype; else None.
+        direct: the bare NumPy function, if the inputs share one floating dtype; else None.
         context_avals: of the inputs; None for numbers.
         params: the static parameters.
         differentiable: which inputs have a derivative rule.
@@ -49,6 +50,7 @@ class EagerPlan:
 
     __slots__ = (
         "_constants",
+        "_dtype",
         "_graph",
         "aval",
         "context_avals",
@@ -76,6 +78,7 @@ class EagerPlan:
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
         self.aval = self.out_avals[0]
+        self._dtype = next((a.dtype.np for a in self.context_avals if a is not None), None)
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or op.numpy
         self.is_exact = self._is_exact()
@@ -83,39 +86,42 @@ class EagerPlan:
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
     def _direct(self) -> Callable[..., Any] | None:
-        """See ``direct``."""
-        out = self.out_avals[0]
+        """See ``direct``. Python numbers do not promote a floating dtype."""
         inputs = [a for a in self.context_avals if a is not None]
-        is_plain = out.dtype.is_floating_point and bool(inputs) and not self.is_elsewhere
-        if not is_plain or any(a.dtype is not out.dtype for a in inputs):
+        if self.is_elsewhere or not inputs or any(a.dtype is not inputs[0].dtype for a in inputs):
             return None
         rule = self.op.numpy
+        if not inputs[0].dtype.is_floating_point:
+            return None
         return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
 
     def _is_exact(self) -> bool:
         """See ``is_exact``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
         inputs = [a for a in self.context_avals if a is not None]
-        return isinstance(self.direct, np.ufunc) and self.aval.ndim > 0 and all(a.is_contiguous for a in inputs)
+        is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in inputs)
+        return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, inputs[0].dtype)
 
     def constant(self, number: Any) -> Any:
-        """A number operand of ``direct`` as a 0-d array, which NumPy takes up at half the cost; kept for next time."""
+        """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
         array = self._constants.get(number)
         if array is None:
-            if self.direct is None or not number or type(number) not in (int, float):  # 0.0 and -0.0 would be one entry
+            is_kept = isinstance(self.direct, np.ufunc) and type(number) in (int, float) and number
+            if not is_kept:  # 0.0 and -0.0 would be one entry
                 return number
             if len(self._constants) >= _MAX_CONSTANTS:
                 self._constants.clear()
-            array = self._constants[number] = run_quietly(np.array, number, self.out_avals[0].dtype.np)
+            array = self._constants[number] = run_quietly(np.array, number, self._dtype)
         return array
 
     def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
-        """What a node needs, for one choice of inputs that require grad; None: none of them has a derivative."""
+        """What a node needs, for one choice of inputs that require grad; None: no gradient will come or go."""
         try:
             return self._graph[needs]
         except KeyError:
             wanted = tuple(need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True))
             context = RuleContext(self.context_avals, self.out_avals, self.params, wanted)
-            found = (backward_plan(self.op, wanted), context) if True in wanted else None
+            is_useful = True in wanted and any(a.dtype.is_floating_point for a in self.out_avals)
+            found = (backward_plan(self.op, wanted), context) if is_useful else None
             self._graph[needs] = found
             return found
 

@@ -51,11 +51,11 @@ def run_quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def run_into(function: Callable[..., Any], out: Any, *args: Any) -> None:
-    """``run_quietly`` of a ufunc, into ``out``."""
-    if function is np.maximum or function is np.minimum:  # which deprecate a third positional argument
-        run_quietly(partial(function, out=out), *args)
-    else:
-        run_quietly(function, *args, out)
+    """``run_quietly`` of a ufunc, into ``out`` (by name: ``maximum`` and ``minimum`` deprecate a third argument)."""
+    try:
+        quiet.run(function, *args, out=out)
+    except RuntimeError as error:
+        run_anyway(error, partial(function, out=out), *args)
 
 
 def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) -> Any:

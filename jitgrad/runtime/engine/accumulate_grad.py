@@ -74,7 +74,7 @@ class AccumulateGrad(Node):
             elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
                 variable._grad = old + new_grad
             else:
-                old.add_(new_grad)
+                old += new_grad  # in place
         hooks = variable._post_accumulate_hooks
         if hooks:
             _run_post_accumulate_hooks(hooks, variable)

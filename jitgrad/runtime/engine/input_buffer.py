@@ -58,14 +58,14 @@ class InputBuffer(list[Any]):
         if old is None:
             self[position] = gradient
             return
-        may_write = self.owned >> position & 1 and not state.grad_enabled and state.recorder is None
+        owned = self.owned
+        may_write = bool(owned and owned >> position & 1 and not state.grad_enabled and state.recorder is None)
         if stream is None:
-            total = accumulate(old, gradient, bool(may_write))
+            self[position] = accumulate(old, gradient, may_write)
         else:
             with use_stream(stream):
-                total = accumulate(old, gradient, bool(may_write))
-        self[position] = total
-        self.owned |= 1 << position
+                self[position] = accumulate(old, gradient, may_write)
+        self.owned = owned | 1 << position
 
     def device(self) -> Device:
         """Where the node has to run: the device of the first gradient that is not on the CPU, else the CPU."""
@@ -89,7 +89,10 @@ def accumulate(old: Any, new: Any, may_write: bool) -> Any:
     Args:
         may_write: nobody else knows ``old``: the sum may be written into it, unless a sparse one becomes dense.
     """
-    return old.add_(new) if may_write and (new.is_sparse or not old.is_sparse) else old + new
+    if may_write and (new.is_sparse or not old.is_sparse):
+        old += new
+        return old
+    return old + new
 
 
 def accumulate_stream(device: Device, producer: Stream | None, consumer: Stream | None) -> Stream | None:

@@ -156,7 +156,13 @@ class OpNode(Node):
         context = self.context
         grad_inputs: list[Any] = [None] * len(edges)
         for edge, rule, picks in plan.rules:
-            if not wanted or edges[edge][0] in wanted:
+            if wanted and edges[edge][0] not in wanted:
+                continue
+            if not picks:
+                grad_inputs[edge] = rule(context, g)
+            elif len(picks) == 1:
+                grad_inputs[edge] = rule(context, g, saved[picks[0]])
+            else:
                 grad_inputs[edge] = rule(context, g, *[saved[i] for i in picks])
         return tuple(grad_inputs)
 
@@ -273,10 +279,11 @@ def build_node(
     op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
 ) -> OpNode:
     """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
-    pairs = zip(inputs, context.needs, strict=True)
-    edges = tuple([edge_of(x) if needed else INVALID_EDGE for x, needed in pairs])
+    edges = []
+    for x, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
+        edges.append(edge_of(x) if needed else INVALID_EDGE)
     saved = save(plan, inputs, outputs) if plan.saves else ()
-    node = assemble(op, plan, context, edges, saved)
+    node = assemble(op, plan, context, tuple(edges), saved)
     if saved and caught.left:
         remember_line(node)
     return node
