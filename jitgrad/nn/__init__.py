@@ -38,7 +38,7 @@ from jitgrad.nn.misc import Dropout, Flatten, Unflatten
 from jitgrad.nn.module import Module
 from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from jitgrad.nn.parameter import Parameter
-from jitgrad.nn.recurrent import GRU, LSTM, GRUCell, LSTMCell
+from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "ELU",
@@ -46,6 +46,7 @@ __all__ = [
     "GLU",
     "GRU",
     "LSTM",
+    "RNN",
     "SELU",
     "AvgPool2d",
     "BCELoss",
@@ -79,6 +80,7 @@ __all__ = [
     "Parameter",
     "ParameterList",
     "RMSNorm",
+    "RNNCell",
     "ReLU",
     "ReLU6",
     "Sequential",

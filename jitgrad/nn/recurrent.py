@@ -1,23 +1,26 @@
-"""``LSTMCell``, ``GRUCell`` and their multi-layer, batched sequences ``LSTM`` and ``GRU``.
+"""``LSTMCell``, ``GRUCell``, ``RNNCell`` and their multi-layer, batched sequences ``LSTM``, ``GRU`` and ``RNN``.
 
 The loops over time are Python: a compiled step unrolls them, and every length is its own branch of the trie.
 Gates are in PyTorch's order, parameters under its names. Sources: Hochreiter and Schmidhuber, "Long Short-Term
-Memory", 1997; Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014 (GRU).
+Memory", 1997; Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014 (GRU); Elman, "Finding
+Structure in Time", 1990 (RNN).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from jitgrad.dtypes import DType
-from jitgrad.functions import empty, sigmoid, stack, tanh, zeros
+from jitgrad.functions import empty, relu, sigmoid, stack, tanh, zeros
 from jitgrad.nn import functional as F
 from jitgrad.nn import init
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
 
-__all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 Weights = tuple[Any, Any, Any, Any]
 
@@ -38,6 +41,21 @@ def _gru_step(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
     n = tanh(n_x + sigmoid(r_x + r_h) * n_h)
     result: Tensor = n + z * (h - n)
     return result
+
+
+def _rnn_step(activation: Callable[[Any], Any], x: Tensor, h: Tensor, weights: Weights) -> Tensor:
+    w_input, w_hidden, b_input, b_hidden = weights
+    result: Tensor = activation(F.linear(x, w_input, b_input) + F.linear(h, w_hidden, b_hidden))
+    return result
+
+
+_RNN_STEPS = {"tanh": partial(_rnn_step, tanh), "relu": partial(_rnn_step, relu)}
+
+
+def _known(nonlinearity: str) -> str:
+    if nonlinearity not in _RNN_STEPS:
+        raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+    return nonlinearity
 
 
 class _Recurrent(Module):
@@ -113,6 +131,37 @@ class GRUCell(_Cell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """(*, input_size), and h or zeros, to the next h."""
         return _gru_step(input, self._zeros(*input.shape[:-1]) if hx is None else hx, self._weights())
+
+
+class RNNCell(_Cell):
+    """One step of a plain recurrent layer: the activation of ``W x + b + V h + c``.
+
+    Args:
+        input_size, hidden_size, bias, device, dtype: see ``LSTMCell``.
+        nonlinearity: ``"tanh"`` or ``"relu"``.
+
+    Raises:
+        ValueError: for any other.
+    """
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = _known(nonlinearity)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """(*, input_size), and h or zeros, to the next h."""
+        start = self._zeros(*input.shape[:-1]) if hx is None else hx
+        return _RNN_STEPS[self.nonlinearity](input, start, self._weights())
 
 
 class _Sequence(_Recurrent):
@@ -194,4 +243,39 @@ class GRU(_Sequence):
         """(L, N, input_size) or (L, input_size) to the last layer's outputs, and h of every layer."""
         start = self._start(input) if hx is None else hx
         output, last = self._run(input, list(start.unbind(0)), _gru_step, lambda state: state)
+        return output, stack(last)
+
+
+class RNN(_Sequence):
+    """Plain recurrent layers over a sequence.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, device, dtype: see ``LSTM``.
+        nonlinearity: ``"tanh"`` or ``"relu"``.
+
+    Raises:
+        ValueError: for any other.
+    """
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, device, dtype)
+        self.nonlinearity = _known(nonlinearity)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(L, N, input_size) or (L, input_size) to the last layer's outputs, and h of every layer."""
+        start = self._start(input) if hx is None else hx
+        output, last = self._run(input, list(start.unbind(0)), _RNN_STEPS[self.nonlinearity], lambda state: state)
         return output, stack(last)

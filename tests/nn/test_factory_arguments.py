@@ -26,6 +26,8 @@ MAKES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "gru": (lambda nn, **to: nn.GRU(3, 4, **to), (2, 1, 3)),
     "lstm-cell": (lambda nn, **to: nn.LSTMCell(3, 4, **to), (2, 3)),
     "gru-cell": (lambda nn, **to: nn.GRUCell(3, 4, **to), (2, 3)),
+    "rnn": (lambda nn, **to: nn.RNN(3, 4, **to), (2, 1, 3)),
+    "rnn-cell": (lambda nn, **to: nn.RNNCell(3, 4, **to), (2, 3)),
 }
 OTHERS: dict[str, Make] = {
     "embedding": lambda nn, **to: nn.Embedding(3, 4, padding_idx=1, **to),

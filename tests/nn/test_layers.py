@@ -61,6 +61,10 @@ SEQUENCES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "gru": (lambda nn: nn.GRU(3, 4, num_layers=2), (5, 2, 3)),
     "lstm-cell": (lambda nn: nn.LSTMCell(3, 4), (2, 3)),
     "gru-cell": (lambda nn: nn.GRUCell(3, 4), (2, 3)),
+    "rnn": (lambda nn: nn.RNN(3, 4, 2), (5, 2, 3)),
+    "rnn-relu": (lambda nn: nn.RNN(3, 4, nonlinearity="relu", batch_first=True), (2, 5, 3)),
+    "rnn-cell": (lambda nn: nn.RNNCell(3, 4), (2, 3)),
+    "rnn-cell-relu": (lambda nn: nn.RNNCell(3, 4, nonlinearity="relu"), (2, 3)),
 }
 
 REAL, UNIT, LABELS = "real", "unit", "labels"
@@ -250,3 +254,9 @@ def test_linear_s_error_is_pytorch_s(mode: Any) -> None:
     layer = jitgrad.nn.Linear(3, 2)
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         mode.run(lambda: layer(jitgrad.ones(2, 4)))
+
+
+def test_an_unknown_nonlinearity_is_refused() -> None:
+    for make in (jitgrad.nn.RNN, jitgrad.nn.RNNCell):
+        with pytest.raises(ValueError, match="Unknown nonlinearity 'sin'"):
+            make(3, 4, nonlinearity="sin")
