@@ -7,6 +7,7 @@ update as fused native kernels. Undecorated code is eager, and means the same.
 from __future__ import annotations
 
 import sys
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
 from jitgrad import autograd, functions, nn, optim, overrides, vcpu
@@ -20,9 +21,11 @@ from jitgrad.config import config
 from jitgrad.devices import Device as device
 from jitgrad.dtypes import (
     DType,
+    finfo,
     float32,
     float64,
     get_default_dtype,
+    iinfo,
     int32,
     int64,
     promote_types,
@@ -90,9 +93,11 @@ __all__ = [
     "config",
     "device",
     "double",
+    "e",
     "eager",
     "enable_grad",
     "explain",
+    "finfo",
     "float",
     "float32",
     "float64",
@@ -101,6 +106,8 @@ __all__ = [
     "get_default_dtype",
     "get_num_threads",
     "get_rng_state",
+    "iinfo",
+    "inf",
     "inference_mode",
     "initial_seed",
     "int",
@@ -114,10 +121,12 @@ __all__ = [
     "load",
     "long",
     "manual_seed",
+    "nan",
     "nn",
     "no_grad",
     "optim",
     "overrides",
+    "pi",
     "profiler",
     "promote_types",
     "rand",

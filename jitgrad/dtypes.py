@@ -1,6 +1,6 @@
 """Element types and PyTorch's promotion lattice.
 
-Owns: the five dtypes, their NumPy twins, promotion.
+Owns: the five dtypes, their NumPy twins, their limits, promotion.
 Must not know: tensors, operations, LLVM.
 Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
 """
@@ -17,10 +17,12 @@ __all__ = [
     "DType",
     "bool_",
     "dtype_of_scalar",
+    "finfo",
     "float32",
     "float64",
     "from_numpy_dtype",
     "get_default_dtype",
+    "iinfo",
     "int32",
     "int64",
     "promote_types",
@@ -112,3 +114,57 @@ def dtype_of_scalar(value: bool | int | float) -> DType:
     if isinstance(value, bool):
         return bool_
     return int64 if isinstance(value, int) else _default
+
+
+class finfo:
+    """Limits of a floating dtype (the default one unless given), as Python floats.
+
+    Attributes:
+        dtype: its name.
+        bits: per element.
+        eps: the distance from 1 to the next number.
+        max, min: the largest number, and minus that.
+        tiny, smallest_normal: the smallest positive number of full precision.
+        resolution: of its decimal digits.
+
+    Raises:
+        TypeError: for a dtype that is not floating.
+    """
+
+    def __init__(self, dtype: DType | None = None) -> None:
+        dtype = dtype or _default
+        if not dtype.is_floating_point:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype!r}'"
+            )
+        known = np.finfo(dtype.np)
+        self.dtype, self.bits = dtype.name, int(known.bits)
+        self.eps, self.resolution = float(known.eps), 10.0**-known.precision
+        self.max, self.min = float(known.max), float(known.min)
+        self.tiny = self.smallest_normal = float(known.tiny)
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):g}' for n in names)}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype.
+
+    Attributes:
+        dtype: its name.
+        bits: per element.
+        max, min: the largest and the smallest number.
+
+    Raises:
+        TypeError: for a dtype that is no integer.
+    """
+
+    def __init__(self, dtype: DType) -> None:
+        if dtype.category != 1:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{dtype!r}'")
+        known = np.iinfo(dtype.np)
+        self.dtype, self.bits, self.max, self.min = dtype.name, known.bits, int(known.max), int(known.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -86,3 +86,31 @@ def test_unary_result_is_torchs(name: str, dtype: str) -> None:
         except (RuntimeError, TypeError, NotImplementedError) as error:
             results.append((type(error).__name__.replace("NotImplementedError", "RuntimeError"),))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_limits_of_floats_are_torchs(name: str) -> None:
+    ours, theirs = jitgrad.finfo(getattr(jitgrad, name)), torch.finfo(getattr(torch, name))
+    for field in "dtype bits eps max min tiny smallest_normal resolution".split():
+        assert getattr(ours, field) == getattr(theirs, field)
+    assert repr(ours) == repr(theirs)
+    assert jitgrad.finfo().dtype == "float32"
+
+
+@pytest.mark.parametrize("name", ["int32", "int64"])
+def test_limits_of_integers_are_torchs(name: str) -> None:
+    ours, theirs = jitgrad.iinfo(getattr(jitgrad, name)), torch.iinfo(getattr(torch, name))
+    assert (ours.dtype, ours.bits, ours.max, ours.min) == (theirs.dtype, theirs.bits, theirs.max, theirs.min)
+    assert repr(ours) == f"iinfo(min={theirs.min}, max={theirs.max}, dtype={name})"  # PyTorch rounds them
+
+
+def test_limits_of_another_kind_are_refused() -> None:
+    with pytest.raises(TypeError, match="requires a floating point input type"):
+        jitgrad.finfo(jitgrad.int32)
+    with pytest.raises(TypeError, match="requires an integer input type"):
+        jitgrad.iinfo(jitgrad.float32)
+
+
+def test_constants_are_torchs() -> None:
+    assert (jitgrad.pi, jitgrad.e, jitgrad.inf) == (torch.pi, torch.e, torch.inf)
+    assert jitgrad.nan != jitgrad.nan
