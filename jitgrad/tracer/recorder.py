@@ -8,6 +8,7 @@ In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the b
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from weakref import ref
 
@@ -30,6 +31,7 @@ from jitgrad.tracer.writes import Writes
 __all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
 _DETACHED, _STUB = "<detached>", "<stub>"
+_getrefcount = sys.getrefcount
 _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
@@ -257,13 +259,17 @@ class Recorder(Writes):
 
         Their gradient goes nowhere. Until the call ends, they are told by their flag.
         """
-        views, self._unlinked = [r() for r in self._unlinked], []
-        for view in views:
-            if view is not None and view._tid == self.tid and not view._requires_grad and view.requires_grad:
+        views, self._unlinked = self._unlinked, []
+        ours = set(map(id, self.handles))
+        for reference in views:
+            view = reference()
+            if view is None or (id(view) in ours and _getrefcount(view) <= 3):
+                continue  # nobody but ``handles`` holds it
+            if view._tid == self.tid and not view._requires_grad and view.requires_grad:
                 self._mark((_STUB, view._vid))
                 self.outer[view._vid] = (None, 0)
                 view._requires_grad = True
-                self._stubs.append(view)
+                self._stubs.append(reference)
 
     def set_default_dtype(self, dtype: Any) -> None:
         """What Python floats become from here on is part of the path."""
@@ -273,8 +279,8 @@ class Recorder(Writes):
         """A value of the trace becomes a leaf, or leaves the graph."""
         if tensor._tid != self.tid:
             return
-        if requires_grad and any(view is tensor for view in self._stubs):
-            self._stubs = [view for view in self._stubs if view is not tensor]
+        if requires_grad and any(view() is tensor for view in self._stubs):
+            self._stubs = [view for view in self._stubs if view() is not tensor]
             del self.outer[tensor._vid]
         elif tensor._requires_grad is requires_grad:
             return
@@ -350,8 +356,10 @@ class Recorder(Writes):
             if event.keeps_graph:  # also of what was computed before an error
                 self.graph.keep(node, alive, event.saves, event.windows)
         if is_last:
-            for view in self._stubs:
-                view._requires_grad = False
+            for reference in self._stubs:
+                view = reference()
+                if view is not None:
+                    view._requires_grad = False
         else:
             self.graph.note_versions(alive)  # Nodes that are made later must see writes to these
         self._dirty.clear()

@@ -218,3 +218,22 @@ def test_a_view_made_without_grad_that_is_told_to_require_it(mode: Mode) -> None
 
     of_view, of_base = mode.run(step)
     assert of_view.tolist() == [3.0, 3.0] and of_base is None
+
+
+def test_a_dropped_no_grad_view_of_a_parameter_leaves_its_update_recorded() -> None:
+    """A checkpointed layer transposes its weight in no_grad mode; nobody holds that view when the optimizer writes."""
+    p, x = parameters()
+    optimizer = jg.optim.SGD([p], lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with jg.no_grad():
+            scale = (x @ p.t()).sum()
+        (x @ p.t() * scale).sum().backward()
+        optimizer.step()
+
+    function = jg.compile(step)
+    for _ in range(4):
+        with events.count("segments") as segments, events.count("fallbacks") as fallbacks:
+            function()
+        assert (segments(), fallbacks()) == (1, 0)
