@@ -61,5 +61,8 @@ def run_into(function: Callable[..., Any], out: Any, *args: Any) -> None:
 def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) -> Any:
     """After ``quiet.run`` has raised: again, if only a finalizer had come here in the middle of another operation."""
     if "cannot enter context" not in str(error):
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # it refers to this frame: if that referred to the error, both would live on
     return _run_in_errstate(function, *args)
