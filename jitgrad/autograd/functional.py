@@ -349,13 +349,15 @@ def _rows(number: int, y: Any, xs: Tensors, create_graph: bool, strict: bool) ->
                 )
             column.append(g)
     return tuple(
-        (call("stack", column, 0) if column else call("full", 0.0, (0,), x.dtype)).reshape((*y.shape, *x.shape))
+        call("stack", column, 0).reshape((*y.shape, *x.shape))
         for column, x in zip(columns, xs, strict=True)
     )
 
 
 def _rows_at_once(ys: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensors, ...]:
     basis = standard_basis(ys)
+    if not basis[0].shape[0]:
+        raise IndexError("index 0 is out of bounds for dimension 0 with size 0")  # PyTorch looks at the first row
     rows = _grad(ys, xs, basis, create_graph, None, is_batched=True)
     count = basis[0].shape[0]
     whole = [call("full", 0.0, (count, *x.shape), x.dtype) if r is None else r for r, x in zip(rows, xs, strict=True)]

@@ -91,6 +91,7 @@ def setitem(input: Any, index: Any, value: Any) -> None:
     elif value.dtype is not input.dtype and value.numel() == 1 and _is_one_mask(index):
         value = value.to(input.dtype)
     dims, tensors = _split(indexed)
+    check_apart(view, value, *tensors)
     apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
 
 
@@ -362,7 +363,9 @@ def _write(op: Any, self: Any, *args: Any) -> Any:
 
 
 def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
-    """In-place ``masked_fill``."""
+    """In-place ``masked_fill``; the value may be one of the tensor's own elements."""
+    if isinstance(value, TensorBase) and value._vc is self._vc and not value.ndim:
+        value = apply(OPS["clone"], value)
     return _write(_MASKED_FILL, self, mask, value)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.dispatch import apply_inplace
+from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.generator import rand_like, randn_like
@@ -22,7 +22,7 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = ["INPLACE_METHODS"]
 
-_COPY = OPS["copy"]
+_COPY, _CLONE, _SLICE = OPS["copy"], OPS["clone"], OPS["slice"]
 
 # operations whose in-place form takes the same arguments, all of them inputs
 _UNARY = (
@@ -154,19 +154,34 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return _write(_COPY, self, src)
 
 
+def _once(self: Any) -> Any:
+    """A view of each element of an expanded tensor that needs no gradient, once; of any other, the tensor itself."""
+    aval = self._aval
+    if aval.is_contiguous or 0 not in aval.stride or self.requires_grad:
+        return self
+    for d, (step, extent) in enumerate(zip(aval.stride, aval.shape, strict=True)):
+        if step == 0 and extent > 1:
+            self = apply(_SLICE, self, d, 0, 1, 1)
+    return self
+
+
 def fill_(self: Any, value: Any) -> Any:
-    """Overwrite every element with one value, a number or a 0-d tensor."""
+    """Overwrite every element with one value, a number or a 0-d tensor (which may be one of its own)."""
     rank = getattr(value, "ndim", 0)
     if rank:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions.")
-    return _write(_COPY, self, value)
+    if isinstance(value, TensorBase) and value._vc is self._vc:
+        value = apply(_CLONE, value)
+    _write(_COPY, _once(self), value)
+    return self
 
 
 def zero_(self: Any) -> Any:
     """Overwrite every element with 0."""
     if state.grad_enabled and self.requires_grad:
         return _write(OPS["zero"], self)  # the graph shows the difference
-    return _write(_COPY, self, 0)
+    _write(_COPY, _once(self), 0)
+    return self
 
 
 def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Any:

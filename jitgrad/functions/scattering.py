@@ -185,6 +185,7 @@ def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
 
 def put_(self: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """In-place ``put``."""
+    check_apart(self, index, source)
     return _write(_PUT, self, index, source, bool(accumulate))
 
 
