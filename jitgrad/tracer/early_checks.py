@@ -101,7 +101,8 @@ class EarlyChecks(Inputs):
             known = passed[nr]
             if known is not None and known[0]() is storage and known[1] == version is not None:
                 continue
-            if not demand(storage.array(x._aval if position >= 0 else aval)):
+            values = x._array if position >= 0 else None
+            if not demand(storage.array(x._aval if position >= 0 else aval) if values is None else values):
                 return False
             passed[nr] = (ref(storage), version)
         return True
