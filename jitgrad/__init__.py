@@ -62,7 +62,7 @@ from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
-    from jitgrad import func, profiler, utils
+    from jitgrad import func, linalg, profiler, utils
     from jitgrad.func import vmap
     from jitgrad.serialization import load, save
 
@@ -118,6 +118,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
+    "linalg",
     "load",
     "long",
     "manual_seed",
@@ -157,6 +158,7 @@ __all__ = [
 
 _LATE = {
     "func": "jitgrad.func",
+    "linalg": "jitgrad.linalg",
     "load": "jitgrad.serialization",
     "profiler": "jitgrad.profiler",
     "save": "jitgrad.serialization",

@@ -4,10 +4,11 @@ Wrong arguments raise what PyTorch raises: ``RuntimeError``, ``TypeError``, ``Va
 ``NotImplementedError``. Only situations PyTorch does not have get a class here::
 
     RuntimeError
-    └── JitgradError
-        ├── CompileError     a kernel could not be compiled (a bug of jitgrad: please report it)
-        ├── DeviceError      a device queue was poisoned by an earlier error, or shut down
-        └── ElsewhereError   a trace met a tensor that is not on the CPU; never leaves the recorder
+    ├── JitgradError
+    │   ├── CompileError     a kernel could not be compiled (a bug of jitgrad: please report it)
+    │   ├── DeviceError      a device queue was poisoned by an earlier error, or shut down
+    │   └── ElsewhereError   a trace met a tensor that is not on the CPU; never leaves the recorder
+    └── LinAlgError          a matrix is singular; ``torch.linalg.LinAlgError``
     NotImplementedError
     └── SparseOperandError   an operation asked a sparse tensor for its memory; Note [Sparse operands]
     AttributeError
@@ -18,7 +19,15 @@ from __future__ import annotations
 
 import difflib
 
-__all__ = ["CompileError", "DeviceError", "ElsewhereError", "JitgradError", "SparseOperandError", "UnknownNameError"]
+__all__ = [
+    "CompileError",
+    "DeviceError",
+    "ElsewhereError",
+    "JitgradError",
+    "LinAlgError",
+    "SparseOperandError",
+    "UnknownNameError",
+]
 
 
 class JitgradError(RuntimeError):
@@ -35,6 +44,10 @@ class DeviceError(JitgradError):
 
 class ElsewhereError(JitgradError):
     """A trace met an operand that is not on the CPU. Recorders catch it and run the operation at once."""
+
+
+class LinAlgError(RuntimeError):
+    """A matrix is singular."""
 
 
 class SparseOperandError(NotImplementedError):

@@ -315,6 +315,10 @@ def _products() -> dict[str, list[Sample]]:
             Sample((f(5), f(3, 4), f(4, 5)), (0.5, 2), lambda t, b, x, y: t.addmm(b, x, y, beta=0.5, alpha=2)),
             Sample((f(3, 5), f(3, 4), f(4, 5)), (1, 1), lambda t, b, x, y: t.addmm(b, x, y)),
         ],
+        "linalg_solve_ex": [
+            Sample((f(2, 3, 3) + 4 * np.eye(3), f(2, 3, 2)), (), lambda t, a, b: t.linalg.solve(a, b)),
+        ],
+        "linalg_inv_ex": [Sample((f(2, 3, 3) + 4 * np.eye(3),), (), lambda t, a: t.linalg.inv(a))],
         "linear": [Sample((f(5), f(3, 4), f(5, 4)), (), lambda t, b, x, w: F(t).linear(x, w, b))],
         "linear_nobias": [Sample((f(3, 4), f(5, 4)), (), lambda t, x, w: F(t).linear(x, w))],
     }

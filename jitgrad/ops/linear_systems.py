@@ -1,0 +1,95 @@
+"""Systems of linear equations.
+
+Owns: linalg_solve_ex, linalg_inv_ex, over [*, n, n]. Without lowerings: LAPACK's work is worth leaving a compiled step.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.errors import LinAlgError
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+_KINDS = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
+
+
+def _check_square(name: str, a: Aval) -> None:
+    if not a.dtype.is_floating_point:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_KINDS[a.dtype.name]}")
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if a.shape[-1] != a.shape[-2]:
+        rows, columns = a.shape[-2:]
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {rows} by {columns} matrices")
+
+
+def _solve_aval(a: Aval, b: Aval) -> Aval:
+    """[*, n, n] and [*, n, k]."""
+    _check_square("linalg.solve", a)
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            "linalg.solve: Expected A and B to have the same dtype, but found A of type "
+            f"{_KINDS[a.dtype.name]} and B of type {_KINDS[b.dtype.name]} instead"
+        )
+    if b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+        size, other = a.shape[-1], b.shape[-2:] if b.ndim >= 2 else (*b.shape, 1)
+        raise RuntimeError(
+            "linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({size}x{size} and {other[0]}x{other[1]})"
+        )
+    return make_aval(b.shape, b.dtype)
+
+
+def _inv_aval(a: Aval) -> Aval:
+    _check_square("linalg.inv", a)
+    return make_aval(a.shape, a.dtype)
+
+
+def _np_solve(a: Any, b: Any) -> Any:
+    try:
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+
+
+def _np_inv(a: Any) -> Any:
+    try:
+        return np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The inversion could not be completed because the input matrix is singular."
+        ) from None
+
+
+def _transposed(x: Any) -> Any:
+    return x.transpose(-2, -1)
+
+
+def _solve_b_rule(c: RuleContext, g: Any, a: Any) -> Any:
+    return call("linalg_solve_ex", _transposed(a), g)
+
+
+def _solve_a_rule(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
+    return -(call("linalg_solve_ex", _transposed(a), g) @ _transposed(x))
+
+
+def _inv_rule(c: RuleContext, g: Any, inverse: Any) -> Any:
+    back = _transposed(inverse)
+    return -(back @ g @ back)
+
+
+define(
+    "linalg_solve_ex",
+    aval=_solve_aval,
+    numpy=_np_solve,
+    vjps=[Vjp(_solve_a_rule, (0, "out")), Vjp(_solve_b_rule, (0,))],
+    num_inputs=2,
+)
+define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))])
