@@ -24,8 +24,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),
-    frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "transforms", "utils"})
-    | {"vcpu"},
+    frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "transforms"})
+    | {"utils", "vcpu"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
