@@ -75,7 +75,7 @@ def maml(lib: Any, step: Any) -> Iterator[Any]:
         meta.step()
         return total
 
-    for n in (1, 2, 3, 1, 2, 3):
+    for n in (1, 2, 1, 2):
         tasks = [tuple(source(5, 1) for _ in range(4)) for _ in range(2)]
         yield train(tasks, n), gradients(params), params
 
