@@ -7,6 +7,7 @@ Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,10 @@ def from_numpy_dtype(np_dtype: Any) -> DType:
     return found
 
 
+on_new_default: list[Callable[[], None]] = []
+"""Called when another default dtype is set: what was worked out with the old one may be wrong."""
+
+
 def get_default_dtype() -> DType:
     """The floating dtype given to Python floats (float32 unless set)."""
     return _default
@@ -100,6 +105,8 @@ def set_default_dtype(dtype: DType) -> None:
     if dtype not in (float32, float64):
         raise TypeError("only floating-point types are supported as the default type")
     _default = dtype
+    for forget in on_new_default:
+        forget()
     if state.recorder is not None:
         state.recorder.set_default_dtype(dtype)
 

@@ -349,6 +349,10 @@ def _np_where(cond: Any, x: Any, y: Any) -> Any:
     return np.where(cond, np_operand(x, dtype), np_operand(y, dtype))
 
 
+_np_where.direct = np.where  # type: ignore[attr-defined]
+_np_where.takes_mask = True  # type: ignore[attr-defined]
+
+
 def _lower_where(b: Any, cond: Any, x: Any, y: Any) -> Any:
     dtype = result_dtype(x, y)
     return b.where(cond, operand(b, x, dtype), operand(b, y, dtype))

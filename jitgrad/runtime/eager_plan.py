@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU, Device
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import bool_, on_new_default
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.device_ops import placement
@@ -85,21 +85,30 @@ class EagerPlan:
         self._constants: dict[int | float, Any] = {}
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
+    def _values(self) -> list[Aval]:
+        """Of the tensor inputs, but for the mask of an operation that selects by one."""
+        first = 1 if getattr(self.op.numpy, "takes_mask", False) else 0
+        return [a for a in self.context_avals[first:] if a is not None]
+
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``. Python numbers do not promote a floating dtype."""
-        inputs = [a for a in self.context_avals if a is not None]
-        if self.is_elsewhere or not inputs or any(a.dtype is not inputs[0].dtype for a in inputs):
+        values, rule = self._values(), self.op.numpy
+        if self.is_elsewhere or not values or not values[0].dtype.is_floating_point:
             return None
-        rule = self.op.numpy
-        if not inputs[0].dtype.is_floating_point:
+        if any(a.dtype is not values[0].dtype for a in values):
             return None
         return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
 
     def _is_exact(self) -> bool:
         """See ``is_exact``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
-        inputs = [a for a in self.context_avals if a is not None]
-        is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in inputs)
-        return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, inputs[0].dtype)
+        values = self._values()
+        is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in values)
+        return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, values[0].dtype)
+
+    def is_settled(self) -> bool:
+        """Whether the plan holds until another default dtype is set: integers to the power of a number may not."""
+        has_number_by_type = None in self.context_avals and hasattr(self.op.numpy, "direct")
+        return not has_number_by_type or all(a.dtype.is_floating_point for a in self._values())
 
     def constant(self, number: Any) -> Any:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
@@ -138,6 +147,7 @@ def _on(device: Device, avals: Any) -> Any:
 
 
 plans: dict[tuple[Any, ...], EagerPlan] = {}
+on_new_default.append(plans.clear)
 
 
 def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerPlan:
@@ -188,7 +198,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     if plan is not None:
         return plan
     plan = EagerPlan(op, avals, params)
-    if _is_settled(plan):
+    if plan.is_settled():
         if len(plans) >= _MAX_PLANS:
             plans.clear()
         plans[key] = plan
@@ -198,9 +208,3 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
 def number_key(op: Op, number: Any) -> Any:
     """Of a plain pointwise operation only a number's type matters; of others its value may decide the shape."""
     return type(number) if hasattr(op.numpy, "direct") else (type(number), number)
-
-
-def _is_settled(plan: EagerPlan) -> bool:
-    """Whether the plan holds for ever: what the default dtype decides does not."""
-    inputs = [a for a in plan.context_avals if a is not None]
-    return bool(inputs) and all(a.dtype.is_floating_point for a in inputs)

@@ -11,7 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.engine.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.anomaly import store_stack
 from jitgrad.runtime.engine.edge import INVALID_EDGE, NextEdge
 from jitgrad.runtime.engine.graph_task import current
@@ -147,10 +147,12 @@ class OpNode(Node):
         if plan.only is not None:
             # a node with one rule runs only if that gradient is wanted
             edge, rule = plan.only
-            grad = rule(self.context, g, *saved)
+            grad = rule(self.context, g, *saved) if saved else rule(self.context, g)
             if len(edges) == 1:
                 return (grad,)
-            return tuple([grad if i == edge else None for i in range(len(edges))])
+            alone: list[Any] = [None] * len(edges)
+            alone[edge] = grad
+            return tuple(alone)
         task = current.graph_task
         wanted = task.exec_info if task is not None else None
         context = self.context
@@ -240,16 +242,13 @@ for _name in ALL_NAMES:
 
 
 def edge_of(tensor: Any) -> NextEdge:
-    """``gradient_edge``, short for the common cases: a result that is no view, a leaf used before."""
-    node = tensor._grad_fn
-    if node is None:
-        accumulator = tensor._accumulator
-        if accumulator is not None and tensor._base is None:
-            node = accumulator()
-            if node is not None:
-                return (node, 0)
-    elif tensor._base is None:
-        return (node, tensor._output_nr)
+    """``gradient_edge``, short for what is no view: results and leaves."""
+    if tensor._base is None:
+        node = tensor._grad_fn
+        if node is not None:
+            return (node, tensor._output_nr)
+        if tensor._requires_grad and tensor._graph is None:
+            return (accumulator_of(tensor), 0)
     return gradient_edge(tensor)
 
 
