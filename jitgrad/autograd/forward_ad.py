@@ -91,7 +91,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         level: kept because PyTorch keeps it; there is one.
 
     Raises:
-        RuntimeError: no level, shapes that differ, a tensor or tangent that has a tangent already.
+        RuntimeError: no level, shapes that differ, a tensor or tangent that has a tangent already, an expanded view.
         ValueError: dtypes that are not floating.
     """
     here = _current()
@@ -108,6 +108,13 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
             f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
             f"{list(tangent.shape)}."
+        )
+    layout = tensor._aval
+    if tensor._base is not None and any(s == 0 and n > 1 for s, n in zip(layout.stride, layout.shape, strict=True)):
+        # PyTorch gives the base of a view a tangent as well, by writing this one through the view
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
         )
     batches = _batches_above(here, tensor, tangent)
     for batch in batches:

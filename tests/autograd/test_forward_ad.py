@@ -318,3 +318,14 @@ def test_functional_is_torchs(name: str, mode: Mode) -> None:
         return _attempt(lambda: FUNCTIONAL[name](t, t.autograd.functional, x, v))
 
     _same(program, mode)
+
+
+def test_an_expanded_view_takes_no_tangent(mode: Mode) -> None:
+    def step(t: Any) -> Any:
+        x = t.ones(4).expand(2, 4)
+        with t.autograd.forward_ad.dual_level():
+            t.autograd.forward_ad.make_dual(x, t.ones(2, 4))
+
+    for run in (lambda: mode.run(lambda: step(jitgrad)), lambda: step(torch)):
+        with pytest.raises(RuntimeError, match="refers to a single memory location"):
+            run()
