@@ -1,7 +1,8 @@
 """What operations ask of the values of their integer operands, as something that can be looked at before they run.
 
 Owns: ``demands``, the table behind it, and what a demand is.
-Must not know: kernels, traces. The operations' own rules still raise; this only tells whether they will.
+Must not know: kernels, traces. The operations' own rules still raise; this only tells whether they may. A demand that
+is too strict costs time, one that is too weak moves an error away from its statement.
 """
 
 from __future__ import annotations
@@ -96,11 +97,6 @@ def _along(dim: int, wraps: bool = False) -> Callable[..., tuple[Demand, ...]]:
     return rule
 
 
-def _along_if_any(avals: Any, params: Any) -> tuple[Demand, ...]:
-    """The same for operations that do not look at the index of a tensor without dimensions."""
-    return _along(0)(avals, params) if avals[0].ndim else ()
-
-
 def _flat(avals: Any, params: Any) -> tuple[Demand, ...]:
     return ((1, Within(-avals[0].numel, avals[0].numel)),)
 
@@ -122,9 +118,9 @@ def _divisor(avals: Any, params: Any) -> tuple[Demand, ...]:
 
 _DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
     "embedding": lambda avals, params: ((1, Within(0, avals[0].shape[0])),),
-    "gather": _along_if_any,
+    "gather": _along(0),
     "index_add": _along(0),
-    "index_copy": _along_if_any,
+    "index_copy": _along(0),
     "index_fill": _along(0, wraps=True),
     "index_select": _along(0),
     "masked_scatter": _masked,
@@ -132,8 +128,8 @@ _DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
     "nll_loss_weighted": _classes,
     "one_hot": lambda avals, params: ((0, Within(0, params[0])),),
     "put": _flat,
-    "scatter": _along_if_any,
-    "scatter_add": _along_if_any,
+    "scatter": _along(0),
+    "scatter_add": _along(0),
     "scatter_reduce": _along(0),
     "take": _flat,
 }

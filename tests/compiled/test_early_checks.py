@@ -174,3 +174,19 @@ def test_an_index_that_is_only_moved_ends_no_segment() -> None:
     with pytest.raises(IndexError):
         run(2, 3)
     assert run(2, 0) == 1
+
+
+def test_positions_in_a_tensor_without_dimensions(mode: Mode) -> None:
+    def step(x: Any, i: Any) -> Any:
+        total, refused = x.sum(), 0
+        for index in (i, i + i - i):
+            for use in (lambda t, j: t.gather(0, j), lambda t, j: t.scatter(0, j, 2.0)):
+                try:
+                    use(total, index)
+                except (IndexError, RuntimeError):
+                    refused += 1
+        return refused, total * 2
+
+    function = warm_up(mode, step, jg.tensor([0]))
+    refused, double = function(leaf(), jg.tensor([1]))
+    assert refused == 4 and double.item() == 18.0
