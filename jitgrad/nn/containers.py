@@ -34,6 +34,37 @@ class _Listed(Module):
     def __setitem__(self, index: int, module: Module) -> None:
         setattr(self, list(self._modules)[index], module)
 
+    def __delitem__(self, index: int | slice) -> None:
+        items = self._items()
+        del items[index]
+        self._replace(items)
+
+    def _replace(self, items: list[Any]) -> None:
+        """Hold these modules instead, named by their positions."""
+        for name in list(self._modules):
+            delattr(self, name)
+        for position, item in enumerate(items):
+            self.add_module(str(position), item)
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Put ``module`` before position ``index``; returns this container."""
+        items = self._items()
+        items.insert(index, module)
+        self._replace(items)
+        return self
+
+    def pop(self, index: int | slice) -> Any:
+        """Take a module out, or those of a slice."""
+        taken = self[index]
+        del self[index]
+        return taken
+
+    def __add__(self, other: Iterable[Module]) -> Any:
+        return self._from([*self, *other])
+
+    def __iadd__(self, other: Iterable[Module]) -> Any:
+        return self.extend(other)
+
     def append(self, module: Module) -> Any:
         """Add a module at the end; returns this container."""
         self.add_module(str(len(self)), module)
@@ -72,6 +103,20 @@ class Sequential(_Listed):
             input = own[name](input)
         return input
 
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):  # names stay, as in PyTorch
+            return type(self)({name: self.__dict__[name] for name in list(self._modules)[index]})
+        return super().__getitem__(index)
+
+    def __mul__(self, times: int) -> Any:
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+        return self._from(self._items() * times)
+
+    __rmul__ = __mul__
+
     @classmethod
     def _from(cls, modules: list[Module]) -> Any:
         return cls(*modules)
@@ -87,13 +132,6 @@ class ModuleList(_Listed):
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         self.extend(modules or ())
-
-    def insert(self, index: int, module: Module) -> None:
-        """Put ``module`` before position ``index``."""
-        items = self._items()
-        items.insert(index, module)
-        for position, item in enumerate(items):
-            self.add_module(str(position), item)
 
     @classmethod
     def _from(cls, modules: list[Module]) -> Any:
@@ -132,6 +170,22 @@ class ModuleDict(Module):
     def __contains__(self, name: str) -> bool:
         return name in self._modules
 
+    def clear(self) -> None:
+        """Take all modules out."""
+        for name in list(self._modules):
+            delattr(self, name)
+
+    def pop(self, key: str) -> Any:
+        """Take a module out. KeyError if there is none of that name."""
+        taken = self[key]
+        del self[key]
+        return taken
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add modules, or replace those of the same names."""
+        for name, module in dict(modules).items():
+            self.add_module(name, module)
+
     def keys(self) -> Iterable[str]:
         """Names, in order."""
         return list(self._modules)
@@ -166,6 +220,9 @@ class ParameterList(Module):
         for value in list(values):
             self.append(value)
         return self
+
+    def __iadd__(self, values: Iterable[Any]) -> ParameterList:
+        return self.extend(values)
 
     def __len__(self) -> int:
         return len(self._parameters)

@@ -213,6 +213,15 @@ class Module:
         found: Parameter = owner.__dict__[name]
         return found
 
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path. AttributeError if there is none."""
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if name not in owner._buffers:
+            raise AttributeError(f"{type(owner).__name__} has no attribute `{name}`")
+        found: Tensor = owner.__dict__[name]
+        return found
+
     # what is done to the whole tree
     def apply(self: Self, fn: Callable[[Module], None]) -> Self:
         """Call ``fn`` on every module, children first."""
