@@ -514,4 +514,55 @@ FOUND: dict[int, Program] = {
         "v5 = v2 * 1\nv6 = v5.split(1)[0]\nv5.mul_(3)",
         "v1.mul_(3)",
     ), (Call(alias='parameter', keep=('v1',)),), 2000714),
+    901446: Program((
+        "v1 = s.p0 @ s.p0",
+        "(v1 * v1).mean().backward(create_graph=True)",
+        "v1.narrow(0, 0, 1).fill_(s.a0)",
+        "s.sgd.zero_grad(set_to_none=False)",
+    ), (Call(),), 901446),
+    903561: Program((
+        "v1 = s.p0 * 1\nv2 = v1[1:]\nv1.mul_(-0.0)",
+        "v4 = s.x0 / (v2 * v2 + 1)",
+        "v2.index_add_(0, s.i0, v4)",
+    ), (Call(keep=('v4',), after='twice'),), 903561),
+    905794: Program((
+        "v1 = s.p0.diagonal()",
+        "v2 = v1.masked_fill(v1 > 0, 1)",
+        "with lib.inference_mode():\n    v3 = v2 - s.p1",
+        "v2.detach_()",
+        "v2.zero_()",
+    ), (Call(),), 905794),
+    950081: Program((
+        "v1 = s.p0.expand(2, *s.p0.shape)",
+        "v4 = s.p1.data\nv4.add_(s.p1.grad.data if s.p1.grad is not None else 1)",
+        "v8 = lib.maximum(v1, v4)",
+        "s.p0.data.sub_(0.1)",
+        "v1.data = s.x1.data",
+    ), (Call(keep=('v8',), after=1),), 950081),
+    950708: Program((
+        "v2 = lib.autograd.functional.jacobian(lambda x: x * x + 1, s.x1.detach())",
+        "v3 = s.p1 @ s.p0",
+        "v4 = (v3 > 2) * s.p0",
+        "v2.data = v4.data",
+        "v11 = lib.func.vmap(lambda x: x.sin().sum() * s.a0)(v3)",
+        "s.p1.data.mul_(0.5)",
+    ), (Call(keep=('v11',), after='twice'),), 950708),
+    960180: Program((
+        "v4 = s.p1 ** 2",
+        "v6 = s.x1 * 1.5\nfor _ in range(s.n0):\n    v6 = v6.sin() + s.p1",
+        "v7 = v4.data\nv4.add_(s.y0)",
+        "v6.detach_()",
+        "v9 = v7.expand(2, *v7.shape)",
+        "if v6.requires_grad:\n    v10 = v9 * v7\nelse:\n    v10 = v7 @ s.p0",
+        "v9.data = s.x0.data",
+    ), (Call(),), 960180),
+    990553: Program((
+        "v1 = s.x1 @ s.y0",
+        "v4 = s.x0[..., 0]",
+        (
+            "try: v11 = v1.gather(0, (s.i0 + 1))\n"
+            "except (IndexError, RuntimeError) as e: out.append(type(e).__name__)"
+        ),
+        "v11 = v1 * 1",
+    ), (Call(keep=('v4',)),), 990553),
 }
