@@ -1,6 +1,6 @@
 """Parts of the package that are imported when they are first used.
 
-Owns: ``LazyModule``, ``late_names``.
+Owns: ``LazyModule``, ``late_names``, ``importing``.
 Must not know: which parts.
 
 # Note [Lazy modules]
@@ -16,7 +16,13 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["LazyModule", "late_names"]
+from jitgrad.locks import process_lock
+
+__all__ = ["LazyModule", "importing", "late_names"]
+
+importing = process_lock()
+"""Held by who imports late. A child that is forked while another thread imports a module can never import it: Python's
+lock of the module is taken for ever."""
 
 
 class LazyModule:
@@ -26,7 +32,9 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        with importing:
+            module = importlib.import_module(self._name)
+        return getattr(module, attribute)
 
 
 def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -42,7 +50,8 @@ def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable
 
     def find(name: str) -> Any:
         place = places[name]
-        module = importlib.import_module(place)
+        with importing:
+            module = importlib.import_module(place)
         found = module if place == f"{namespace['__name__']}.{name}" else getattr(module, name)
         namespace[name] = found
         return found

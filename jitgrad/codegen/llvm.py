@@ -9,13 +9,16 @@ import functools
 import importlib
 from typing import Any
 
+from jitgrad.lazy import importing
+
 __all__ = ["binding", "version"]
 
 
 @functools.cache
 def binding() -> Any:
     """The module ``llvmlite.binding``."""
-    return importlib.import_module("llvmlite.binding")
+    with importing:
+        return importlib.import_module("llvmlite.binding")
 
 
 def version() -> str:

@@ -17,6 +17,8 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from jitgrad.lazy import importing
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,6 +43,7 @@ class Codegen(NamedTuple):
 @functools.cache
 def open_codegen() -> Codegen:
     """Import codegen; the same object at every call."""
-    pipeline = importlib.import_module("jitgrad.codegen.pipeline")
-    native = importlib.import_module("jitgrad.compiled.native_parts")
+    with importing:
+        pipeline = importlib.import_module("jitgrad.codegen.pipeline")
+        native = importlib.import_module("jitgrad.compiled.native_parts")
     return Codegen(pipeline.compile_segment, native.install_native)
