@@ -565,4 +565,17 @@ FOUND: dict[int, Program] = {
         ),
         "v11 = v1 * 1",
     ), (Call(keep=('v4',)),), 990553),
+    510093: Program((
+        "v4 = s.p0[:0]",
+        "v5 = lib.stack([v4, v4])",
+        (
+            "try: v10 = v5.index_select(0, s.i0)\n"
+            "except (IndexError, RuntimeError) as e: out.append(type(e).__name__)"
+        ),
+    ), (Call(),), 510093),
+    510678: Program((
+        "v1 = s.p1.max()",
+        "s.p1.data = s.p1.data * 2",
+        "(v1 * v1).sum().backward()",
+    ), (Call(),), 510678),
 }

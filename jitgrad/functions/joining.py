@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.dispatch import apply
-from jitgrad.functions.views import reshape
+from jitgrad.functions.views import reshape, unsqueeze
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -42,6 +42,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def _at_least(rank: int, x: Any) -> Any:
+    if x.ndim == 1 and rank == 2:
+        return unsqueeze(x, 0)
     return reshape(x, (1,) * (rank - x.ndim) + x.shape) if x.ndim < rank else x
 
 

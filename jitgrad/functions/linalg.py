@@ -88,7 +88,7 @@ def outer(input: Any, vec2: Any) -> Any:
     """All products of elements of two vectors."""
     if input.ndim != 1 or vec2.ndim != 1:
         raise RuntimeError(f"outer: Expected 1-D arguments, got {input.ndim}-D and {vec2.ndim}-D")
-    return apply(_UNSQUEEZE, input, 1) * vec2
+    return reshape(input, (input._aval.shape[0], 1)) * vec2
 
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -103,7 +103,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if len(shape) == 2:
         return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, bias, input, weight)
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
-    return apply(_VIEW, rows, (*shape[:-1], weight._aval.shape[0]))
+    view = _VIEW if bias is None else OPS["view"]
+    return apply(view, rows, (*shape[:-1], weight._aval.shape[0]))
 
 
 def trace(input: Any) -> Any:

@@ -125,7 +125,8 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
-    return reshape(input, (-1,))
+    whole = input if input._aval.is_contiguous else apply(_CLONE, input)
+    return apply(_VIEW, whole, (-1,))
 
 
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
@@ -361,7 +362,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
     if isinstance(repeats, TensorBase):
         return _repeat_each(input, repeats, dim)
     if dim is None:
-        return repeat_interleave(reshape(input, (-1,)), repeats, 0)
+        return repeat_interleave(input if input.ndim == 1 else reshape(input, (-1,)), repeats, 0)
     shape = input._aval.shape
     d = wrap_dim(dim, len(shape))
     if not shape:

@@ -41,6 +41,13 @@ def _share_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return restore(g, aval, dim) * (hits / hits.sum(wrap_dims(dim, aval.ndim), True))
 
 
+def _share_all_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+    """Of all elements: nothing for the others, even if none is the extremum any more; a NaN is its own extremum."""
+    same_nan = call("logical_and", call("isnan", x), call("isnan", out))
+    hits = call("logical_or", call("eq", x, out), same_nan)
+    return call("where", hits, g / hits.sum(), 0.0)
+
+
 def _define_full_or_dims(name: str, primitive: str, np_function: Any) -> None:
     def aval(x: Aval, dim: Dim = None, keepdim: bool = False) -> Aval:
         dims = wrap_dims(dim, x.ndim)
@@ -52,7 +59,7 @@ def _define_full_or_dims(name: str, primitive: str, np_function: Any) -> None:
         aval=aval,
         numpy=lambda x, dim=None, keepdim=False: np_function(x, axis=wrap_dims(dim, x.ndim), keepdims=keepdim),
         lower=lambda b, x, dim=None, keepdim=False: b.reduce(primitive, x, wrap_dims(dim, len(x.shape)), keepdim),
-        vjps=[Vjp(_share_ties, (0, "out"))],
+        vjps=[Vjp(_share_all_ties if name in ("max", "min") else _share_ties, (0, "out"))],
         node_name={"max": "MaxBackward1", "min": "MinBackward1"}.get(name),
     )
 

@@ -193,7 +193,11 @@ def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
 def _np_index_select(x: Any, index: Any, dim: int) -> Any:
     flat = index.reshape(-1)
     extent = x.shape[dim] if x.ndim else 1
-    if ((flat < 0) | (flat >= extent)).any():
+    wrong = (flat < 0) | (flat >= extent)
+    if wrong.any():
+        if x.ndim > 1 and not x.size:
+            found = int(flat[wrong][0])
+            raise RuntimeError(f"INDICES element is out of DATA bounds, id={found} axis_dim={extent}")
         raise IndexError("index out of range in self")
     return np.take(x, flat, axis=dim) if x.ndim else x.copy()
 

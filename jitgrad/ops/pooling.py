@@ -242,6 +242,7 @@ define(
     numpy=_np_avg_pool,
     lower=_lower_avg_pool,
     vjps=[Vjp(lambda c, g: call("avg_pool2d_backward", g, c.avals[0].shape, *c.params))],
+    node_name="AvgPool2DBackward0",
 )
 define(
     "avg_pool2d_backward",

@@ -218,6 +218,8 @@ define(
         Vjp(_filled_rule, (1,)),
     ],
     num_inputs=3,
+    node_name="IndexFillBackward1",
+    node_names={2: "IndexFillBackward0"},
 )
 
 
@@ -298,6 +300,7 @@ define(
         Vjp(_scatter_src_rule, (1,)),
     ],
     num_inputs=3,
+    node_names={2: "ScatterBackward1"},
 )
 
 
