@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.functions import pointwise
-from jitgrad.ops.table import OPS
+from jitgrad.ops.table import OPS, Op
 
 __all__ = [
     "celu",
@@ -38,8 +38,9 @@ _RELU, _LOG_SIGMOID, _HARDTANH = OPS["relu"], OPS["log_sigmoid"], OPS["hardtanh"
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _finish(out: Any, input: Any, inplace: bool) -> Any:
-    return input.copy_(out) if inplace else out
+def _apply(op: Op, inplace: bool, input: Any, *params: Any) -> Any:
+    """In place, the Node saves a copy of what is overwritten, if it needs that."""
+    return apply_inplace(op, (input,), input, *params)[0] if inplace else apply(op, input, *params)
 
 
 def functional_relu(input: Any, inplace: bool = False) -> Any:
@@ -57,7 +58,7 @@ def gelu(input: Any, approximate: str = "none") -> Any:
 
 def silu(input: Any, inplace: bool = False) -> Any:
     """x * sigmoid(x)."""
-    return _finish(apply(_SILU, input), input, inplace)
+    return _apply(_SILU, inplace, input)
 
 
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -67,31 +68,31 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """x above 0, alpha * (exp(x) - 1) below."""
-    return _finish(apply(_ELU, input, float(alpha), 1.0, 1.0), input, inplace)
+    return _apply(_ELU, inplace, input, float(alpha), 1.0, 1.0)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
     """A scaled elu that keeps activations normalised."""
-    return _finish(apply(_ELU, input, _SELU_ALPHA, _SELU_SCALE, 1.0), input, inplace)
+    return _apply(_ELU, inplace, input, _SELU_ALPHA, _SELU_SCALE, 1.0)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)). RuntimeError for alpha 0."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return _finish(apply(OPS["celu"], input, float(alpha), 1.0, 1.0 / float(alpha)), input, inplace)
+    return _apply(OPS["celu"], inplace, input, float(alpha), 1.0, 1.0 / float(alpha))
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """x above 0, negative_slope * x below."""
-    return _finish(apply(_LEAKY, input, float(negative_slope)), input, inplace)
+    return _apply(_LEAKY, inplace, input, float(negative_slope))
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """x limited to [min_val, max_val]; the derivative at the limits is 0. ValueError for limits in the wrong order."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _finish(apply(_HARDTANH, input, min_val, max_val), input, inplace)
+    return _apply(_HARDTANH, inplace, input, min_val, max_val)
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:
@@ -101,12 +102,12 @@ def relu6(input: Any, inplace: bool = False) -> Any:
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """relu6(x + 3) / 6."""
-    return _finish(apply(OPS["hardsigmoid"], input), input, inplace)
+    return _apply(OPS["hardsigmoid"], inplace, input)
 
 
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """x * relu6(x + 3) / 6."""
-    return _finish(apply(OPS["hardswish"], input), input, inplace)
+    return _apply(OPS["hardswish"], inplace, input)
 
 
 def logsigmoid(input: Any) -> Any:
@@ -116,7 +117,7 @@ def logsigmoid(input: Any) -> Any:
 
 def mish(input: Any, inplace: bool = False) -> Any:
     """x * tanh(softplus(x))."""
-    return _finish(apply(OPS["mish"], input), input, inplace)
+    return _apply(OPS["mish"], inplace, input)
 
 
 def softsign(input: Any) -> Any:

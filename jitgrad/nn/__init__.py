@@ -2,22 +2,28 @@
 
 from jitgrad.nn import functional, init, utils
 from jitgrad.nn.activation import (
+    CELU,
     ELU,
     GELU,
     GLU,
     SELU,
+    Hardsigmoid,
+    Hardswish,
     Hardtanh,
     LeakyReLU,
     LogSigmoid,
     LogSoftmax,
+    Mish,
     ReLU,
     ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
+    Softmin,
     Softplus,
     Softsign,
     Tanh,
+    Tanhshrink,
 )
 from jitgrad.nn.attention import MultiheadAttention
 from jitgrad.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
@@ -41,6 +47,7 @@ from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
     "GLU",
@@ -59,6 +66,8 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GRUCell",
+    "Hardsigmoid",
+    "Hardswish",
     "Hardtanh",
     "HuberLoss",
     "Identity",
@@ -72,6 +81,7 @@ __all__ = [
     "LogSoftmax",
     "MSELoss",
     "MaxPool2d",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
@@ -88,9 +98,11 @@ __all__ = [
     "Sigmoid",
     "SmoothL1Loss",
     "Softmax",
+    "Softmin",
     "Softplus",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
     "Unflatten",
     "functional",
     "init",

@@ -10,47 +10,60 @@ from jitgrad.nn.module import Module
 from jitgrad.tensor import Tensor
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
     "GLU",
     "SELU",
+    "Hardsigmoid",
+    "Hardswish",
     "Hardtanh",
     "LeakyReLU",
     "LogSigmoid",
     "LogSoftmax",
+    "Mish",
     "ReLU",
     "ReLU6",
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmin",
     "Softplus",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
 ]
 
 
-class ReLU(Module):
-    """max(x, 0). ``inplace`` is accepted and writes in place."""
+class _InPlace(Module):
+    """An activation that writes into its input if it is told to."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape."""
-        return input.relu_() if self.inplace else F.relu(input)
-
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return "inplace=True" if self.inplace else ""
 
+    def _inplace_repr(self) -> str:
+        return ", inplace=True" if self.inplace else ""
 
-class ReLU6(Module):
+
+class ReLU(_InPlace):
+    """max(x, 0)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return input.relu_() if self.inplace else F.relu(input)
+
+
+class ReLU6(_InPlace):
     """min(max(x, 0), 6)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.relu6(input)
+        return F.relu6(input, self.inplace)
 
 
 class Tanh(Module):
@@ -69,20 +82,20 @@ class Sigmoid(Module):
         return F.sigmoid(input)
 
 
-class SiLU(Module):
+class SiLU(_InPlace):
     """x * sigmoid(x)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.silu(input)
+        return F.silu(input, self.inplace)
 
 
-class SELU(Module):
+class SELU(_InPlace):
     """Scaled ELU with its two fixed constants."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.selu(input)
+        return F.selu(input, self.inplace)
 
 
 class LogSigmoid(Module):
@@ -117,52 +130,96 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class ELU(Module):
+class Mish(_InPlace):
+    """x * tanh(softplus(x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.mish(input, self.inplace)
+
+
+class Hardsigmoid(_InPlace):
+    """relu6(x + 3) / 6."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.hardsigmoid(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return ""
+
+
+class Hardswish(Hardsigmoid):
+    """x * relu6(x + 3) / 6."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.hardswish(input, self.inplace)
+
+
+class Tanhshrink(Module):
+    """x - tanh(x)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.tanhshrink(input)
+
+
+class ELU(_InPlace):
     """x above zero, alpha * (exp(x) - 1) below."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        super().__init__()
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.alpha = alpha
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.elu(input, self.alpha)
+        return F.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        return f"alpha={self.alpha}"
+        return f"alpha={self.alpha}" + self._inplace_repr()
 
 
-class LeakyReLU(Module):
+class CELU(ELU):
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.celu(input, self.alpha, self.inplace)
+
+
+class LeakyReLU(_InPlace):
     """x above zero, negative_slope * x below."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
-        super().__init__()
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.negative_slope = negative_slope
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.leaky_relu(input, self.negative_slope)
+        return F.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        return f"negative_slope={self.negative_slope}"
+        return f"negative_slope={self.negative_slope}" + self._inplace_repr()
 
 
-class Hardtanh(Module):
+class Hardtanh(_InPlace):
     """x clamped to [min_val, max_val]."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
-        super().__init__()
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.min_val, self.max_val = min_val, max_val
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.hardtanh(input, self.min_val, self.max_val)
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        return f"min_val={self.min_val}, max_val={self.max_val}"
+        return f"min_val={self.min_val}, max_val={self.max_val}" + self._inplace_repr()
 
 
 class Softplus(Module):
@@ -219,3 +276,11 @@ class LogSoftmax(Softmax):
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
         return F.log_softmax(input, self.dim)
+
+
+class Softmin(Softmax):
+    """softmax(-x) along ``dim``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.softmin(input, self.dim)

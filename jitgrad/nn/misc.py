@@ -17,19 +17,19 @@ class Dropout(Module):
     Source: Hinton et al., "Improving neural networks by preventing co-adaptation of feature detectors", 2012.
     """
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
+        self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape; the input itself in evaluation mode."""
-        return F.dropout(input, self.p, self.training) if self.training else input
+        return F.dropout(input, self.p, self.training, self.inplace) if self.training else input
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        return f"p={self.p}, inplace=False"
+        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Flatten(Module):

@@ -14,6 +14,11 @@ torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
 Make = Callable[[Any], Any]
 
+
+def _after_linear(nn: Any, activation: Any) -> Any:
+    return nn.Sequential(nn.Linear(5, 5), activation)
+
+
 LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "linear": (lambda nn: nn.Linear(5, 3), (4, 5)),
     "linear-batched": (lambda nn: nn.Linear(5, 3, bias=False), (2, 4, 5)),
@@ -21,6 +26,22 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "relu": (lambda nn: nn.ReLU(), (4, 5)),
     "relu-inplace": (lambda nn: nn.Sequential(nn.Linear(5, 5), nn.ReLU(inplace=True)), (4, 5)),
     "relu6": (lambda nn: nn.ReLU6(), (4, 5)),
+    "mish": (lambda nn: nn.Mish(), (4, 5)),
+    "hardsigmoid": (lambda nn: nn.Hardsigmoid(), (4, 5)),
+    "hardswish": (lambda nn: nn.Hardswish(), (4, 5)),
+    "tanhshrink": (lambda nn: nn.Tanhshrink(), (4, 5)),
+    "celu": (lambda nn: nn.CELU(0.7), (4, 5)),
+    "softmin": (lambda nn: nn.Softmin(1), (4, 5)),
+    "relu6-inplace": (lambda nn: _after_linear(nn, nn.ReLU6(inplace=True)), (4, 5)),
+    "silu-inplace": (lambda nn: _after_linear(nn, nn.SiLU(inplace=True)), (4, 5)),
+    "selu-inplace": (lambda nn: _after_linear(nn, nn.SELU(inplace=True)), (4, 5)),
+    "mish-inplace": (lambda nn: _after_linear(nn, nn.Mish(inplace=True)), (4, 5)),
+    "hardswish-inplace": (lambda nn: _after_linear(nn, nn.Hardswish(inplace=True)), (4, 5)),
+    "elu-inplace": (lambda nn: _after_linear(nn, nn.ELU(0.7, inplace=True)), (4, 5)),
+    "celu-inplace": (lambda nn: _after_linear(nn, nn.CELU(0.7, inplace=True)), (4, 5)),
+    "leaky-relu-inplace": (lambda nn: _after_linear(nn, nn.LeakyReLU(0.2, inplace=True)), (4, 5)),
+    "hardtanh-inplace": (lambda nn: _after_linear(nn, nn.Hardtanh(-0.5, 0.7, inplace=True)), (4, 5)),
+    "dropout-inplace": (lambda nn: _after_linear(nn, nn.Dropout(1.0, inplace=True)), (4, 5)),
     "tanh": (lambda nn: nn.Tanh(), (4, 5)),
     "sigmoid": (lambda nn: nn.Sigmoid(), (4, 5)),
     "silu": (lambda nn: nn.SiLU(), (4, 5)),
