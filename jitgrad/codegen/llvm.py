@@ -10,8 +10,12 @@ import importlib
 from typing import Any
 
 from jitgrad.lazy import importing
+from jitgrad.locks import process_lock
 
-__all__ = ["binding", "version"]
+__all__ = ["asking_llvm", "binding", "version"]
+
+asking_llvm = process_lock()
+"""Held where LLVM is asked outside of compiling: a forked child may find llvmlite's own lock taken."""
 
 
 @functools.cache
@@ -23,4 +27,5 @@ def binding() -> Any:
 
 def version() -> str:
     """Of llvmlite and its LLVM, for cache keys."""
-    return f"{importlib.import_module('llvmlite').__version__}|{binding().llvm_version_info}"
+    with asking_llvm:
+        return f"{importlib.import_module('llvmlite').__version__}|{binding().llvm_version_info}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from jitgrad.codegen.llvm import binding
+from jitgrad.codegen.llvm import asking_llvm, binding
 from jitgrad.config import config
 
 __all__ = ["Target", "host_target", "target_for"]
@@ -102,6 +102,7 @@ def host_target() -> Target:
     """The target that kernels are compiled for: this machine, or ``config.cpu``."""
     if config.cpu:
         return target_for(config.cpu)
-    llvm = binding()
-    features = llvm.get_host_cpu_features().flatten()
-    return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())
+    with asking_llvm:
+        llvm = binding()
+        features = llvm.get_host_cpu_features().flatten()
+        return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())
