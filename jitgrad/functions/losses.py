@@ -15,7 +15,6 @@ from jitgrad.functions.views import reshape
 from jitgrad.ops.losses import check_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.state import state
 
 __all__ = [
     "binary_cross_entropy",
@@ -100,11 +99,6 @@ def binary_cross_entropy_with_logits(
     """Binary cross entropy of sigmoid(input), without overflow; ``pos_weight`` weighs the positive examples."""
     if input.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
-    if pos_weight is not None and pos_weight.requires_grad and state.grad_enabled:
-        raise RuntimeError(
-            "The function 'binary_cross_entropy_with_logits' is not differentiable with respect to argument "
-            "'pos_weight'. This input cannot have requires_grad True."
-        )
     if weight is None and pos_weight is None:
         return apply(_BCE_LOGITS, input, target, reduction)
     if pos_weight is None:

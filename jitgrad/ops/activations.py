@@ -270,22 +270,15 @@ def _lower_hardsigmoid(b: Any, x: Any) -> Any:
     return b.div(b.min(b.max(b.add(x, three), _zero(b, x)), six), six)
 
 
-def _no_second_derivative(c: RuleContext, g: Any) -> Any:
-    raise RuntimeError("derivative for aten::hardsigmoid_backward is not implemented")
-
-
-define(
+# PyTorch has no derivative of this; here it is that of any slope
+_define_slope(
     "hardsigmoid_backward",
-    aval=lambda g, x: make_aval(broadcast("hardsigmoid_backward", g.shape, x.shape), g.dtype),
-    numpy=lambda g, x: np.where((x > -3) & (x < 3), g * g.dtype.type(SIXTH), g.dtype.type(0)),
-    lower=lambda b, g, x: b.where(
+    lambda g, x: np.where((x > -3) & (x < 3), g * g.dtype.type(SIXTH), g.dtype.type(0)),
+    lambda b, g, x: b.where(
         b.and_(b.gt(x, b.const(-3.0, x.dtype)), b.lt(x, b.const(3.0, x.dtype))),
         b.mul(g, b.const(SIXTH, g.dtype)),
         _zero(b, g),
     ),
-    vjps=[Vjp(_no_second_derivative), Vjp(_no_second_derivative)],
-    num_inputs=2,
-    node_name="torch::autograd::NotImplemented",
 )
 define(
     "hardsigmoid",

@@ -26,6 +26,7 @@ NAMES = [pytest.param(owner, name, id=f"{owner}.{name}") for owner, table in OWN
 KNOWN: dict[str, tuple[int, str]] = {
     "avg_pool2d": (4, "of two things that are wrong, the number of dimensions is looked at first"),
     "batch_norm": (10, "a batch without elements still has its statistics checked"),
+    "binary_cross_entropy_with_logits": (3, "a pos_weight that requires grad has a derivative here"),
     "cross_entropy": (2, "a wrong reduction and a wrong target: the other is reported"),
     "embedding": (3, "a weight without dimensions and a padding index: the other is reported"),
     "glu": (1, "a missing dim of a tensor without dimensions: the other is reported"),

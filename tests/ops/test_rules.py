@@ -217,10 +217,8 @@ def test_derivatives_are_torchs_to_second_order(name: str, sample: Sample) -> No
             zeros = torch.autograd.grad(their_square, ys, allow_unused=True)
             assert all(z is None or not z.any() for z in zeros)
         return
-    if name == "hardsigmoid":
-        for total, leaves, engine in ((square, xs, jitgrad), (their_square, ys, torch)):
-            with pytest.raises(RuntimeError, match="derivative for aten::hardsigmoid_backward is not implemented"):
-                engine.autograd.grad(total, leaves)
+    if name == "hardsigmoid":  # PyTorch has no second derivative
+        assert not any(g.any() for g in jitgrad.autograd.grad(square, xs))
         return
     second = jitgrad.autograd.grad(square, xs, allow_unused=True)
     _assert_same_grads(second, torch.autograd.grad(their_square, ys, allow_unused=True))

@@ -21,9 +21,7 @@ from tests.conftest import Mode
 from tests.ops.op_specs import SPECS, Sample
 
 CASES = [pytest.param(name, s, id=f"{name}-{i}") for name, samples in SPECS.items() for i, s in enumerate(samples)]
-# no derivative: PyTorch raises as well
-NOT_DIFFERENTIABLE = ("floor_divide", "hardsigmoid_backward")
-SMOOTH = [c for c in CASES if OPS[c.values[0]].vjps and c.values[0] not in NOT_DIFFERENTIABLE]  # type: ignore[index]
+SMOOTH = [case for case in CASES if OPS[case.values[0]].vjps and case.values[0] != "floor_divide"]  # type: ignore[index]
 
 
 def _tensors(inputs: tuple[Any, ...]) -> list[Any]:
@@ -105,12 +103,7 @@ def test_tangents_are_directional_derivatives(name: str, sample: Sample) -> None
 
 
 # an embedding's padding row has zeros for its gradient, by definition, but it moves all the same
-# and the derivative of hardsigmoid's has none, in PyTorch either
-TRANSPOSED = [
-    case
-    for case in SMOOTH
-    if case.values[0] != "hardsigmoid" and (case.values[0] != "embedding" or case.values[1].params[0] < 0)  # type: ignore[union-attr]
-]
+TRANSPOSED = [case for case in SMOOTH if case.values[0] != "embedding" or case.values[1].params[0] < 0]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("name", "sample"), TRANSPOSED)
