@@ -573,6 +573,10 @@ FOUND: dict[int, Program] = {
             "except (IndexError, RuntimeError) as e: out.append(type(e).__name__)"
         ),
     ), (Call(),), 510093),
+    520721: Program((
+        "v4 = s.p1.prod()",
+        "v4.sigmoid_()",
+    ), (Call(keep=('v4',), after='written'),), 520721),
     510678: Program((
         "v1 = s.p1.max()",
         "s.p1.data = s.p1.data * 2",

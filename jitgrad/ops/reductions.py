@@ -188,7 +188,8 @@ def _scan_exclusive(x: Any, dim: int, n: int) -> Any:
     return total
 
 
-def _prod_rule(c: RuleContext, g: Any, x: Any) -> Any:
+def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+    """``out`` is not needed, but PyTorch saves it: writing over it is refused."""
     aval, dim = c.avals[0], c.params[0]
     assert aval is not None
     if dim is None:
@@ -208,7 +209,14 @@ def _others(x: Any, dim: int, n: int) -> Any:
 
 
 for _name, _node in (("prod", "ProdBackward0"), ("prod_dim", "ProdBackward1")):
-    define(_name, aval=_one_dim_aval, numpy=_np_prod, lower=_lower_prod, vjps=[Vjp(_prod_rule, (0,))], node_name=_node)
+    define(
+        _name,
+        aval=_one_dim_aval,
+        numpy=_np_prod,
+        lower=_lower_prod,
+        vjps=[Vjp(_prod_rule, (0, "out"))],
+        node_name=_node,
+    )
 
 
 # --- variance ---
