@@ -11,6 +11,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # leaf        input (vid, aval) | const (value) | scalar (RuntimeScalar) | iota (dim)
 # pointwise   see POINTWISE; all sources already have the result's shape (Builder expands)
 # movement    expand (shape) | reshape (shape) | permute (dims) | slice (starts, stops, steps) | pad (lo, hi, value)
+# update      (starts, steps): the first operand with a window replaced by the second
 # reduce      sum max min prod (dims), the reduced dims kept with extent 1
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
@@ -175,6 +176,12 @@ class Builder:
             return x
         shape = tuple(n + a + z for n, a, z in zip(x.shape, lo, hi, strict=True))
         return self.make("pad", (x,), (tuple(lo), tuple(hi), value), shape, x.dtype)
+
+    def update(self, x: Value, v: Value, starts: Sequence[int], steps: Sequence[int]) -> Value:
+        """``x`` with ``v`` at elements ``starts[d] + i * steps[d]``."""
+        if v.shape == x.shape:
+            return v
+        return self.make("update", (x, v), (tuple(starts), tuple(steps)), x.shape, x.dtype)
 
     # reductions; dims are non-negative
     def reduce(self, op: str, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:

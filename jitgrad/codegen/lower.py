@@ -275,6 +275,26 @@ class Lowerer:
         here = self._emit("mask", bool_, (), tuple(sorted(ranges)))
         return self._emit("where", v.dtype, (here, inner, outside), ())
 
+    def _on_update(self, v: Value, mid: int, kid: int) -> int | None:
+        (x, written), starts = v.srcs, v.params[0]
+        extents = self.domain.extents
+        after = tuple(n - s - m for n, s, m in zip(v.shape, starts, written.shape, strict=True))
+        found = through_pad(self._map_list[mid], starts, after, written.shape, extents)
+        if found is None:
+            raise Refuse("a window's border runs across two loops", written if x.op in ("copy", "input") else x)
+        m, ranges, inside = found
+        inner_kid = self._also(kid, ranges)
+        if not inside or any(r.lo >= r.hi for r in self._masks[inner_kid]):
+            return self._need(x, mid, kid)
+        inner = self._need(written, self._map_id(m), inner_kid)
+        if inner_kid == kid:
+            return inner
+        outer = self._need(x, mid, kid)
+        if inner is None or outer is None:
+            return None
+        here = self._emit("mask", bool_, (), tuple(sorted(ranges)))
+        return self._emit("where", v.dtype, (here, inner, outer), ())
+
     def _on_reshape(self, v: Value, mid: int, kid: int) -> int | None:
         x = v.srcs[0]
         if 0 in v.shape:  # a loop without iterations
@@ -327,8 +347,8 @@ class Lowerer:
         raise Refuse(f"{v.op} is a kernel of its own", v)
 
 
-_OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "reshape",
-                 "gather")  # fmt: skip
+_OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "update",
+                 "reshape", "gather")  # fmt: skip
 _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),

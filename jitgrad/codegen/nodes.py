@@ -31,7 +31,7 @@ _ALWAYS = frozenset({"matmul", "scatter_add", "cat", "copy"})
 
 def op_cost(op: str) -> int:
     """See ``EXPENSIVE``; movement and leaves are free."""
-    return EXPENSIVE.get(op, 1) if op in POINTWISE else 0
+    return EXPENSIVE.get(op, 1) if op in POINTWISE or op == "update" else 0
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def stored_values(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value,
     for v in order:
         c = op_cost(v.op) + sum(cost[s] for s in v.srcs)
         own = v.op in _ALWAYS or v.op.startswith(("reduce_", "partial_"))
-        if v.op in POINTWISE:
+        if v.op in POINTWISE or v.op == "update":
             limit = _STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN
             own = own or c >= limit
         if v.op != "input" and (own or v in forced or v in roots):

@@ -42,7 +42,8 @@ class Piece:
         writes: (value id, input id).
         cpu: what to compile for.
         builder: makes its values.
-        roots: the values of ``outputs``, then those of ``writes``.
+        roots: the values of ``outputs``, then those of ``stores``.
+        stores: (input id, strides, offset): where in existing storages ``writes`` go, see Note [Updates].
         nodes, groups: see ``nodes`` and ``fuse``.
         buffers: of inputs, by value id.
         out_buffers: of outputs, in order.
@@ -57,6 +58,7 @@ class Piece:
     cpu: Target
     builder: Builder = field(default_factory=Builder)
     roots: list[Value] = field(default_factory=list)
+    stores: list[tuple[int, tuple[int, ...], int]] = field(default_factory=list)
     nodes: dict[Value, Node] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     buffers: dict[int, Buffer] = field(default_factory=dict)
@@ -103,7 +105,7 @@ def cut(segment: Segment, cpu: Target) -> list[Piece | EagerStep]:
 def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:
     run: list[tuple[int, Instr]] = []
     for n, instr in enumerate(instrs):
-        if instr.op.lower is not None:
+        if instr.op.lower is not None and (instr.op.lowers is None or instr.op.lowers(*instr.params)):
             run.append((n, instr))
             continue
         if run:

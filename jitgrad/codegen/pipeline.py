@@ -25,6 +25,7 @@ from jitgrad.codegen.piece import Piece, cut
 from jitgrad.codegen.plan import Buffer, make_plan
 from jitgrad.codegen.simplify import SIMPLIFY, Rule, rewrite, topological
 from jitgrad.codegen.target import host_target
+from jitgrad.codegen.updates import READ_THROUGH, SPREAD, chains_to_cats, windows_of_write
 from jitgrad.errors import CompileError
 from jitgrad.events import log
 from jitgrad.ops.aval import contiguous_strides
@@ -76,9 +77,26 @@ def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
 
 def _simplify(piece: Piece) -> None:
     rules: dict[str, tuple[Rule, ...]] = SIMPLIFY
-    for table in (rules, DECOMPOSE, DECOMPOSE, rules):
+    piece.roots = rewrite(piece.roots, rules, piece.builder)
+    if any(v.op == "update" for v in topological(piece.roots)):
+        piece.roots = rewrite(piece.roots, READ_THROUGH, piece.builder)
+    _split_writes(piece)
+    piece.roots = rewrite(chains_to_cats(piece.roots, piece.builder), SPREAD, piece.builder)
+    for table in (DECOMPOSE, DECOMPOSE, rules):
         piece.roots = rewrite(piece.roots, table, piece.builder)
     piece.roots = [_storable(piece, v) for v in piece.roots]
+
+
+def _split_writes(piece: Piece) -> None:
+    """Where a write leaves most of a storage as it is, its windows are what is stored; see Note [Updates]."""
+    count = len(piece.outputs)
+    roots = piece.roots[:count]
+    for (_, into), v in zip(piece.writes, piece.roots[count:], strict=True):
+        aval = piece.inputs[into]
+        for value, strides, offset in windows_of_write(v, into, aval) or [(v, aval.stride, aval.offset)]:
+            roots.append(value)
+            piece.stores.append((into, strides, offset))
+    piece.roots = roots
 
 
 def _storable(piece: Piece, v: Value) -> Value:
@@ -129,9 +147,8 @@ def _place(piece: Piece) -> None:
         buffer = Buffer("output", vid, piece.nbytes(v))
         piece.out_buffers.append(buffer)
         piece.nodes[v].targets.append(Target(buffer, contiguous_strides(v.shape), 0))
-    for (_, into), v in zip(piece.writes, piece.roots[len(piece.outputs) :], strict=True):
-        aval = piece.inputs[into]
-        piece.nodes[v].targets.append(Target(piece.buffers[into], aval.stride, aval.offset))
+    for (into, strides, offset), v in zip(piece.stores, piece.roots[len(piece.outputs) :], strict=True):
+        piece.nodes[v].targets.append(Target(piece.buffers[into], strides, offset))
 
 
 def _plan(piece: Piece) -> None:

@@ -1,6 +1,7 @@
 """A tensor's elements through another layout of its storage: what in-place writes to views differentiate with.
 
-Owns: ``strided_select``, ``strided_scatter``, ``strided_add``, each the derivative of another.
+Owns: ``strided_select``, ``strided_scatter``, ``strided_add``, each the derivative of another; ``strided_window`` and
+``copy_slices``, the first two as a trace records them (Note [Aliases in a trace]).
 Must not know: Tensor, kernels.
 
 ``base`` and ``view`` are two layouts of one storage. The operations work on row-major tensors of ``base``'s shape, as
@@ -17,8 +18,9 @@ from numpy.lib.stride_tricks import as_strided
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import Vjp, define
+from jitgrad.ops.windows import lower_add, lower_scatter, lower_select, window_of
 
-__all__ = ["STRIDED_SELECT"]
+__all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW"]
 
 
 def _extent(aval: Aval) -> int:
@@ -60,11 +62,34 @@ def _np_add(src: Any, base: Aval, view: Aval) -> Any:
     return whole.copy()
 
 
+def _is_window(base: Aval, view: Aval) -> bool:
+    """Whether kernels can tell where the view's elements are."""
+    return window_of(base, view) is not None
+
+
+_SCATTER_RULES = [
+    Vjp(lambda c, g: call("strided_scatter", g, 0.0, *c.params)),
+    Vjp(lambda c, g: call("strided_select", g, *c.params)),
+]
+
 STRIDED_SELECT = define(
     "strided_select",
     aval=lambda x, base, view: make_aval(view.shape, x.dtype),
     numpy=_np_select,
+    lower=lower_select,
+    lowers=_is_window,
     vjps=[Vjp(lambda c, g: call("strided_add", g, *c.params))],
+    node_name="AsStridedBackward0",
+)
+
+STRIDED_WINDOW = define(
+    "strided_window",
+    aval=lambda x, base, view: make_aval(view.shape, x.dtype, view.stride, view.offset),
+    numpy=_np_select,
+    lower=lower_select,
+    lowers=_is_window,
+    vjps=[Vjp(lambda c, g: call("strided_add", g, *c.params))],
+    is_view=True,
     node_name="AsStridedBackward0",
 )
 
@@ -72,16 +97,28 @@ define(
     "strided_scatter",
     aval=lambda x, src, base, view: make_aval(base.shape, x.dtype),
     numpy=_np_scatter,
-    vjps=[
-        Vjp(lambda c, g: call("strided_scatter", g, 0.0, *c.params)),
-        Vjp(lambda c, g: call("strided_select", g, *c.params)),
-    ],
+    lower=lower_scatter,
+    lowers=_is_window,
+    vjps=_SCATTER_RULES,
     num_inputs=2,
+)
+
+COPY_SLICES = define(
+    "copy_slices",
+    aval=lambda x, src, base, view: make_aval(base.shape, x.dtype),
+    numpy=_np_scatter,
+    lower=lower_scatter,
+    lowers=_is_window,
+    vjps=_SCATTER_RULES,
+    num_inputs=2,
+    node_name="CopySlices",
 )
 
 define(
     "strided_add",
     aval=lambda src, base, view: make_aval(base.shape, src.dtype),
     numpy=_np_add,
+    lower=lower_add,
+    lowers=_is_window,
     vjps=[Vjp(lambda c, g: call("strided_select", g, *c.params))],
 )

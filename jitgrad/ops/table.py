@@ -63,6 +63,7 @@ class Op:
             (a wrong dtype is cast by the caller). None for views, which move no data.
         lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of
             ``codegen.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
+        lowers: ``lowers(*params)``: whether ``lower`` can do an operation with these params; None if it always can.
         vjps: one entry per tensor input; None = not differentiable with respect to it. Empty = never differentiable.
         num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors: rules receive
             that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
@@ -84,6 +85,7 @@ class Op:
     node_name: str = ""
     checks_values: bool = False
     node_names: Mapping[int, str] = field(default_factory=dict)
+    lowers: Callable[..., bool] | None = None
 
     @property
     def is_differentiable(self) -> bool:
@@ -115,11 +117,14 @@ def define(
     node_name: str | None = None,
     checks_values: bool = False,
     node_names: Mapping[int, str] | None = None,
+    lowers: Callable[..., bool] | None = None,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
         raise ValueError(f"operation {name!r} is defined twice")
     node_name = node_name or f"{_camel(name)}Backward0"
-    op = Op(name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name, checks_values, node_names or {})
+    op = Op(
+        name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name, checks_values, node_names or {}, lowers
+    )
     OPS[name] = op
     return op

@@ -69,6 +69,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "permute": lambda: args[0].transpose(p),
         "slice": lambda: args[0][tuple(_indices(s, t, n) for s, t, n in zip(p[0], p[1], v.shape, strict=True))],
         "pad": lambda: np.pad(args[0], list(zip(p[0], p[1], strict=True)), constant_values=p[2]),
+        "update": lambda: _updated(args[0], args[1], p),
         "argmax": lambda: np.argmax(args[0], axis=p),
         "argmin": lambda: np.argmin(args[0], axis=p),
         "matmul": lambda: wide[0] @ wide[1],
@@ -83,6 +84,12 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
 def _indices(start: int, step: int, count: int) -> np.ndarray | slice:
     stop = start + step * count
     return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)
+
+
+def _updated(x: np.ndarray, v: np.ndarray, window: Any) -> np.ndarray:
+    out = x.copy()
+    out[tuple(_indices(s, t, n) for s, t, n in zip(*window, v.shape, strict=True))] = v
+    return out
 
 
 def _scatter(v: Value, args: list[np.ndarray]) -> np.ndarray:

@@ -34,6 +34,7 @@ class Sample(NamedTuple):
 # a tensor and a view of it: [1:, ::2]
 WHOLE = make_aval((3, 4), float64)
 PART = make_aval((2, 2), float64, (4, 2), 4)
+GAPS = make_aval((2, 2), float64, (8, 1), 1)
 _rng = np.random.default_rng(7)
 
 
@@ -259,6 +260,8 @@ def _views() -> dict[str, list[Sample]]:
         "strided_select": [Sample((f(3, 4),), (WHOLE, PART))],
         "strided_scatter": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART))],
         "strided_add": [Sample((f(2, 2),), (WHOLE, PART))],
+        "strided_window": [Sample((f(3, 4),), (WHOLE, PART)), Sample((f(3, 4),), (WHOLE, GAPS))],
+        "copy_slices": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART)), Sample((f(3, 4), f(2, 2)), (WHOLE, GAPS))],
         "slice_backward": [
             Sample((f(2, 3),), ((2, 9), 1, 1, 8, 3)),
             Sample((f(2, 3),), ((2, 5), 1, 2, 5, 1)),

@@ -27,7 +27,6 @@ EAGER_ONLY = {
     "cumsum": "no primitive for scans",
     "isclose": "a test helper",
     "linspace": "made once, from both ends: not worth a kernel",
-    **{f"strided_{k}": "as as_strided" for k in ("select", "scatter", "add")},
     **{f"index_put{k}": "the last write to an element must win" for k in range(1, 7)},
     **{name: "as index_put" for name in ("index_copy", "index_fill", "scatter", "put")},
     "masked_scatter": "which element goes where depends on the mask",
