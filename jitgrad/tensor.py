@@ -297,7 +297,11 @@ class Tensor(TensorBase):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on this tensor are recorded; of a view, also because of its base."""
-        return self._requires_grad or (self._base is not None and view_requires_grad(self))
+        if self._requires_grad or self._base is None:
+            return bool(self._requires_grad)
+        if self._tid < 0:
+            self._look_afresh()
+        return view_requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -364,6 +368,8 @@ class Tensor(TensorBase):
     @property
     def grad_fn(self) -> Any:
         """The Node that made this tensor; None for leaves."""
+        if self._tid < 0:
+            self._look_afresh()
         if not self.requires_grad:
             return None
         if self._grad_fn is None and self._graph is not None:
@@ -376,11 +382,19 @@ class Tensor(TensorBase):
     @property
     def is_leaf(self) -> bool:
         """Whether no operation of a graph made this tensor: ``backward()`` stops here."""
+        if self._tid < 0:
+            self._look_afresh()
         if not self.requires_grad:
             return True
         if self._base is not None and (self._graph is None or self._creation_meta is not None):
             return current_grad_fn(self) is None and self._graph is None
         return self._grad_fn is None and self._graph is None
+
+    def _look_afresh(self) -> None:
+        """The running trace has written this view's base, and has not used the view since."""
+        recorder = state.recorder
+        if recorder is not None and self._tid == -recorder.tid:
+            recorder.refresh(self)
 
     @property
     def output_nr(self) -> int:

@@ -281,7 +281,7 @@ class Lowerer:
         after = tuple(n - s - m for n, s, m in zip(v.shape, starts, written.shape, strict=True))
         found = through_pad(self._map_list[mid], starts, after, written.shape, extents)
         if found is None:
-            raise Refuse("a window's border runs across two loops", written if x.op in ("copy", "input") else x)
+            raise Refuse("a window's border runs across two loops", x if v is self._root else v)
         m, ranges, inside = found
         inner_kid = self._also(kid, ranges)
         if not inside or any(r.lo >= r.hi for r in self._masks[inner_kid]):

@@ -36,15 +36,15 @@ _MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
 
 
 class _Run(NamedTuple):
-    """Elements ``start + i * step`` of one dimension, i below count; step may be negative."""
+    """Elements ``start + i * step`` of one dimension, i below size; step may be negative."""
 
     start: int
     step: int
-    count: int
+    size: int
 
     @property
     def hull(self) -> tuple[int, int]:
-        last = self.start + (self.count - 1) * self.step
+        last = self.start + (self.size - 1) * self.step
         return min(self.start, last), max(self.start, last)
 
 
@@ -54,7 +54,7 @@ def _runs(params: tuple[tuple[int, ...], tuple[int, ...]], shape: tuple[int, ...
 
 def _inside(a: _Run, b: _Run) -> bool:
     """Whether all of ``a`` is in ``b``, whose step is positive."""
-    if (a.start - b.start) % b.step or (a.count > 1 and a.step % b.step):
+    if (a.start - b.start) % b.step or (a.size > 1 and a.step % b.step):
         return False
     return b.start <= a.hull[0] and a.hull[1] <= b.hull[1]
 
@@ -75,8 +75,8 @@ def _slice_of_update(b: Builder, v: Value) -> Value | None:
     pairs = list(zip(_runs(v.params, v.shape), _runs(u.params, written.shape), strict=True))
     if all(_inside(r, w) for r, w in pairs):
         starts = [(r.start - w.start) // w.step for r, w in pairs]
-        steps = [r.step // w.step if r.count > 1 else 1 for r, w in pairs]
-        stops = [s + r.count * t for s, t, (r, _) in zip(starts, steps, pairs, strict=True)]
+        steps = [r.step // w.step if r.size > 1 else 1 for r, w in pairs]
+        stops = [s + r.size * t for s, t, (r, _) in zip(starts, steps, pairs, strict=True)]
         return b.slice(written, starts, stops, steps)
     if any(_apart(r, w) for r, w in pairs):
         return b.make("slice", (x,), v.params, v.shape, v.dtype)

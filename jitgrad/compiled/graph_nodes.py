@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.anomaly import store_line
+from jitgrad.runtime.engine.copy_slices import CopySlices
 from jitgrad.runtime.engine.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.op_node import BackwardPlan, assemble, backward_plan
 from jitgrad.runtime.engine.saved_variable import SavedVariable
@@ -49,6 +51,8 @@ def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()
             for v, need in zip(instr.inputs, instr.needs, strict=True)
             if need and v not in history.leaves
         )
+        if instr.op is COPY_SLICES:
+            wanted.add(instr.inputs[1])  # the operation itself: its Node is part of this one
     return found
 
 
@@ -62,8 +66,11 @@ def effective_needs(instr: Instr) -> tuple[bool, ...]:
 def saved_vids(history: History, roots: list[int]) -> set[int]:
     """The values that a later backward from the roots will read."""
     saved: set[int] = set()
+    released: set[int] = set()
     for instr in ancestors(history, roots):
-        if not history.released.isdisjoint(instr.outputs):
+        if not history.released.isdisjoint(instr.outputs) or not released.isdisjoint(instr.outputs):
+            if instr.op is COPY_SLICES:
+                released.add(instr.inputs[1])
             continue
         plan = backward_plan(instr.op, effective_needs(instr))
         inputs = (instr.inputs[i] for i in plan.inputs)
@@ -97,6 +104,7 @@ class _Step(NamedTuple):
         vids: the value ids of all outputs.
         is_released: the saved values are gone.
         where: the user's line.
+        wraps: of a ``CopySlices``: the result of the operation that was written, whose Node is part of it; else -1.
     """
 
     op: Op
@@ -108,6 +116,7 @@ class _Step(NamedTuple):
     vids: tuple[int, ...]
     is_released: bool
     where: str
+    wraps: int = -1
 
 
 class _Target(NamedTuple):
@@ -160,6 +169,8 @@ def make_recipe(history: History, roots: Iterable[int], known: Container[int] = 
 
 
 def _make_step(history: History, instr: Instr) -> _Step:
+    if instr.op is COPY_SLICES:
+        return _make_copy_slices_step(history, instr)
     needs = effective_needs(instr)
     plan = backward_plan(instr.op, needs)
     avals = tuple(history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs)
@@ -178,6 +189,23 @@ def _make_step(history: History, instr: Instr) -> _Step:
         instr.outputs,
         not history.released.isdisjoint(instr.outputs),
         instr.where,
+    )
+
+
+def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
+    base, written = instr.inputs
+    context = RuleContext((history.aval_of(base), None), instr.avals, instr.params, instr.needs)
+    return _Step(
+        instr.op,
+        backward_plan(instr.op, (False, False)),
+        context,
+        (_target(history, base) if instr.needs[0] else None,),
+        (),
+        (),
+        instr.outputs,
+        not history.released.isdisjoint(instr.outputs),
+        instr.where,
+        written,
     )
 
 
@@ -220,9 +248,17 @@ def build_nodes(
     Returns:
         The new Nodes, in recording order.
     """
-    made = []
+    made: list[Any] = []
+    parts = {step.wraps for step in recipe.steps} - {-1}
+    written: dict[int, tuple[Any, int]] = {}  # Nodes that are parts of others
     for step in recipe.steps:
         edges = tuple([INVALID_EDGE if t is None else _edge(t, nodes, sources) for t in step.edges])
+        if step.wraps >= 0:
+            node = _copy_slices(step, edges[0], *written[step.wraps])
+            node.sequence_nr = number_of(step.vids[0])
+            nodes[step.vids[0]] = (node, 0)
+            made.append(node)
+            continue
         saved = () if step.is_released else _saved(recipe, step, nodes, sources)
         node = assemble(step.op, step.plan, step.context, edges, saved)
         node.sequence_nr = number_of(step.vids[0])
@@ -232,10 +268,22 @@ def build_nodes(
         if anomaly.enabled:
             store_line(node, step.where)
         for nr, vid in enumerate(step.vids):
-            nodes[vid] = (node, nr)
+            (written if vid in parts else nodes)[vid] = (node, nr)
         made.append(node)
     if recipe.sources:
         nodes.update((vid, nodes[older]) for vid, older in recipe.sources.items() if older in nodes)
+    return made
+
+
+def _copy_slices(step: _Step, base_edge: Edge, node: Any, output_nr: int) -> Any:
+    """The Node of a write through a view, around that of the operation; see Note [In-place on views]."""
+    whole, view = step.context.params
+    first = node.next_edges[0] if node.next_edges else INVALID_EDGE
+    made = CopySlices(fresh_handle(whole, None), base_edge, view, node, first, output_nr)
+    if anomaly.enabled:
+        store_line(made, step.where)
+    if step.is_released:
+        made.release_variables()
     return made
 
 

@@ -177,6 +177,9 @@ class InnerRecorder:
     def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
         raise CannotRecordError("a rule called a custom Function")
 
+    def refresh(self, view: Any) -> None:
+        raise CannotRecordError("a rule looked at a view from before a write")
+
     def go_outside(self) -> None:
         """A rule's eager operations join no graph that anybody orders."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitgrad.ops.aval import Aval
+from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
@@ -59,6 +60,7 @@ class OpEvent:
         leaf_rebinds: (value id, input id): the value is now what this leaf holds.
         node_rebinds: (value id, older id): written outside the graph; the tensor still has the older value's Node.
         successors: (older id, value id): the value that a tensor of the older one holds from here on.
+        window: of a write through a view: the new values of its base and of itself.
         several: the operation returns a tuple.
         ends_segment: the segment has reached its limit.
         is_alias: another name for the value in an input's storage: it is there when the segment has ended.
@@ -76,6 +78,7 @@ class OpEvent:
     ends_segment: bool = False
     is_alias: bool = False
     successors: tuple[tuple[int, int], ...] = ()
+    window: tuple[int, ...] = ()
     demands: tuple[Any, ...] = ()
     passed: list[Any] | None = None
 
@@ -341,6 +344,8 @@ class History:
         for instr in self.instrs:
             if instr.op.is_view and instr.inputs[0] in gone:
                 gone.update(instr.outputs)
+            elif instr.op is COPY_SLICES and instr.outputs[0] in gone:
+                gone.add(instr.inputs[1])  # what was written is a part of it
         self.overwritten |= gone
         if name:
             for vid in gone:

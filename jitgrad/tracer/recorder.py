@@ -26,7 +26,7 @@ from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.rules import name_line
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
-from jitgrad.tracer.writes import Writes
+from jitgrad.tracer.window_writes import WindowWrites
 
 __all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
@@ -36,7 +36,7 @@ _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtyp
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
 
-class Recorder(Writes):
+class Recorder(WindowWrites):
     """One call of a compiled function; see ``RecorderState`` for what it holds."""
 
     __slots__ = ()
@@ -291,6 +291,8 @@ class Recorder(Writes):
             return
         self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
         self.inputs[tensor._vid] = tensor
+        if requires_grad:
+            self._age_views(tensor)
 
     def add_hooks(self, tensor: Any) -> None:
         """A value of the trace got a hook: from here on the path is another one."""

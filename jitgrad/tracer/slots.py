@@ -16,6 +16,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.ops.aval import Aval
+from jitgrad.ops.windows import window_of
 from jitgrad.tensor_base import new_tensor
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LEAF",
     "PLAIN",
     "Slot",
+    "can_look_afresh",
     "fresh_handle",
     "has_node",
     "input_kind",
@@ -48,6 +50,14 @@ def input_kind(tensor: Any) -> int:
 def looks_refused(tensor: Any) -> bool:
     """Whether a view's base was written, and how the view was made allows it no new Node: eager execution says so."""
     return tensor._creation_meta is not None and tensor._view_version != tensor._vc[0]
+
+
+def can_look_afresh(view: Any, base: Any) -> bool:
+    """Whether a view may be left as it is while its base is written, and be read out of the base when it is used."""
+    if view._vc is not base._vc or view._view_version is None or view._retains_grad:
+        return False
+    is_leaf = view._requires_grad and not has_node(view)
+    return not is_leaf and window_of(base._aval, view._aval) is not None
 
 
 def has_node(tensor: Any) -> bool:

@@ -21,7 +21,7 @@ from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.rules import name_line, user_line
-from jitgrad.tracer.slots import Slot, fresh_handle, has_node, looks_refused
+from jitgrad.tracer.slots import Slot, can_look_afresh, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.version_counters import VersionCounters
 
@@ -120,6 +120,10 @@ class Writes(VersionCounters):
             # for the new value
             (stale if _getrefcount(other) <= 3 else looking).append(other)
         for other in looking:
+            is_same = other._aval is target._aval and not (joins or other._requires_grad or target._requires_grad)
+            if other._base is target and not is_same and can_look_afresh(other, target):
+                stale.append(other)
+                continue
             if joins:
                 return False
             if other._aval is not target._aval:
@@ -135,7 +139,7 @@ class Writes(VersionCounters):
             else:
                 same.append((nr, other))
         for other in stale:
-            other._tid = 0
+            other._tid = -self.tid if other._base is target else 0
         return True
 
     def _rebind(self, instr: Instr, targets: tuple[Any, ...], rebinds: Sequence[Any]) -> None:

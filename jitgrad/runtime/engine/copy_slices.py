@@ -95,6 +95,11 @@ class CopySlices(Node):
             return (None, *grads)
         return (call("strided_scatter", grad, slice_grad, base, self.view), *grads)
 
+    @property
+    def saved(self) -> tuple[Any, ...] | None:
+        """Nothing of its own; None once released."""
+        return None if self.fn is None else ()
+
     def release_variables(self) -> None:
         self.fn = None
 
@@ -113,7 +118,7 @@ class SavedSlice(SavedVariable):
         assert copy_slices is not None, "the operation is only run by its CopySlices"
         base = new_tensor(copy_slices.input_metadata[0], None)
         base._requires_grad, base._grad_fn = True, copy_slices
-        return _read_slice(base, self.tensor), 0
+        return _read_slice(base, new_tensor(copy_slices.view, None)), 0
 
 
 def _is_output(saved: Any) -> bool:

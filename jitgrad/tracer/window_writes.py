@@ -1,0 +1,266 @@
+"""Writes through views, recorded; see Note [Aliases in a trace].
+
+Owns: ``WindowWrites``, the part of a recorder that writes a view's base through the view, and looks at views afresh.
+Must not know: Nodes. That ``copy_slices`` becomes a ``CopySlices`` is ``compiled/graph_nodes.py``'s affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.errors import ElsewhereError
+from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
+from jitgrad.ops.table import Op
+from jitgrad.ops.windows import window_of
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.history import OpEvent
+from jitgrad.tracer.rules import user_line
+from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
+from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.writes import Writes
+
+__all__ = ["WindowWrites"]
+
+_WINDOW, _AFRESH, _THROUGH = "<window>", "<afresh>", "<through>"
+
+
+class WindowWrites(Writes):
+    """Records in-place operations on views as new values of their bases."""
+
+    __slots__ = ()
+
+    def enter(self, tensor: Any) -> int:
+        """As ``Inputs.enter``; a view whose base has been written in this call reads the base as it is now."""
+        if tensor._tid == -self.tid:
+            vid = self._look_afresh(tensor)
+            if vid is not None:
+                return vid
+        return super().enter(tensor)
+
+    def refresh(self, view: Any) -> None:
+        """Somebody asks for the graph of a view whose base has been written in this call."""
+        try:
+            self._look_afresh(view)
+        except ElsewhereError:
+            return
+
+    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
+        if len(targets) == 1 and targets[0]._base is not None and self._write_window(op, targets[0], args):
+            return targets
+        return super().apply_inplace(op, targets, args)
+
+    def _write_window(self, op: Op, target: Any, args: tuple[Any, ...]) -> bool:
+        """Write a view as a part of its base. False, if that is not worth modelling: nothing has happened then."""
+        inputs, params = self.backend.split_args(op, args)
+        if not inputs or inputs[0] is not target:
+            return False
+        try:
+            ids, numeric = self._ids(inputs)
+        except ElsewhereError:
+            return False
+        base = target._base
+        slot = self._window_slot(target, base, self._joins(inputs))
+        if slot is None:
+            return False
+        if slot.storage.addr and self._read_through_base(slot, base, inputs):
+            ids, numeric = self._ids(inputs)
+        key = (_WINDOW, op, base._vid, tuple(ids), params)
+        node = self.node.children.get(key)
+        if node is None and numeric:
+            node = self._numbers.promoted_hit(self, op, inputs, params, (_WINDOW, base._vid))
+        if node is None:
+            node = self._grow_window(op, base, inputs, params, ids, key)
+            if node is None:
+                return False
+        if node.event.demands and not self._meets(node.event, inputs):
+            self._write_unmet(op, node.event, (target,), args)
+            return True
+        self.node = node
+        self._move_on(node.event, slot, base, target)
+        if node.event.ends_segment:
+            self.flush()
+        return True
+
+    def _window_slot(self, target: Any, base: Any, joins: bool) -> Slot | None:
+        """The slot of the storage, if everything that looks at it can follow a write of the target to its base."""
+        storage = target._storage
+        slot = self._slots.get(id(storage))
+        if slot is None or base._tid != self.tid or base._storage is not storage or base._vc is not target._vc:
+            return None
+        if target._view_version is None or id(storage) in self._counted_twice:
+            return None
+        if target._requires_grad and not (has_node(target) and base._requires_grad):
+            return None
+        if (joins or base._requires_grad) and (base._retains_grad or target._retains_grad):
+            return None  # what retains the gradient goes along to the new Node
+        if window_of(base._aval, target._aval) is None:
+            return None
+        for other in slot.live():
+            if other is base or other is target:
+                continue
+            if other._base is base:
+                if not can_look_afresh(other, base):
+                    return None
+            elif other._base is not None or other._requires_grad or other._vc is not base._vc:
+                return None
+        return slot
+
+    def _read_through_base(self, slot: Slot, base: Any, inputs: tuple[Any, ...]) -> bool:
+        """Whether an operand got a new value id: codegen must see that it lies in the memory that is written.
+
+        A window that has memory since an earlier segment is known by an id of its own.
+        """
+        if slot.is_shared and self.handles:
+            self.flush()  # reads of such windows come first
+        found = False
+        for x in inputs:
+            if isinstance(x, TensorBase) and x is not base and x._base is base and x._storage is slot.storage:
+                if self.buffers.get(x._vid) is slot.storage:
+                    self._through_base(x, base)
+                    found = True
+        return found
+
+    def _through_base(self, view: Any, base: Any) -> None:
+        """A second id for a window's value, read out of the base; its Node stays what it is."""
+        key = (_THROUGH, view._vid, base._vid)
+        node = self.node.children.get(key)
+        if node is None:
+            fresh = self.node.next_vid
+            rebinds = ((fresh, view._vid),) if view._requires_grad else ()
+            instr = _window_instr(base, view, fresh, joins=False)
+            event = OpEvent(instr, (instr,), node_rebinds=rebinds)
+            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node.vid = fresh
+        self.node = node
+        view._vid = node.vid
+        self._keep_in_sight(view)
+
+    def _keep_in_sight(self, view: Any) -> None:
+        """The segment's end must tell where the value is that a window has now."""
+        if not any(h is view for h in reversed(self.handles)):
+            self.handles.append(view)
+
+    def _grow_window(
+        self, op: Op, base: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
+    ) -> TrieNode | None:
+        target = inputs[0]
+        history = self._live()
+        self.backend.check_writable((target,), inputs)
+        operands, key, fresh_scalars, mark = self._numbers.operands(
+            self, op, inputs, params, ids, key, (_WINDOW, base._vid)
+        )
+        copied, operands = self._keep_target(op, (target,), inputs, operands)
+        instr, several = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
+        if several or (instr.requires_grad and instr.avals[0].dtype is not target._aval.dtype):
+            return None
+        self.backend.check_inplace(op, target, instr.avals[0])
+        self.backend.check_no_overlap(target, inputs)
+        wanted = self._demands(op, inputs, instr)
+        if wanted is None:
+            return self._pause(key, mark)
+        instrs, final = self._as_targets(instr, (target,))
+        event = self._window_event(base, target, (*copied, *instrs), final)
+        event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
+        event.ends_segment = len(history.instrs) - history.start + len(event.instrs) >= self.segment_limit
+        event.demands, event.passed = wanted, [None] * len(wanted)
+        if wanted and not self._meets(event, inputs):
+            return TrieNode(self.node, key, event, 0, 0)  # nobody finds it
+        count = sum(len(i.outputs) for i in event.instrs)
+        node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
+        self._publish(node, event, mark)
+        self.scalars.extend(fresh_scalars)
+        return node
+
+    def _window_event(self, base: Any, target: Any, instrs: tuple[Instr, ...], final: Instr) -> OpEvent:
+        """The event of a write through a view: the operation, the new base, and the view of that."""
+        history = self._live()
+        joins, (written,) = final.requires_grad, final.outputs
+        whole = Instr(
+            COPY_SLICES, (base._vid, written), (base._aval, target._aval), (written + 1,), (base._aval,),
+            (base._aval, final.avals[0]), joins, (base._requires_grad, True) if joins else (False, False), user_line(),
+        )  # fmt: skip
+        made, now = [*instrs, whole], written
+        nodes: list[tuple[int, int]] = []
+        if joins:  # the view has its Node at once; what the operation saved of its result is a slice of the base
+            now = written + 2
+            made.append(_window_instr(base, target, now, joins=True, source=whole.outputs[0]))
+            nodes.append((written, now))
+        elif base._requires_grad and has_node(base):
+            nodes.append((whole.outputs[0], base._vid))
+        leaf = history.leaves.get(base._vid) if base._requires_grad else None
+        storage = base._storage
+        event = OpEvent(final, tuple(made))
+        event.overwritten = tuple(dict.fromkeys([base._vid, *self._seen_values(target)]))
+        if storage.addr:
+            event.writes = ((self.owner_of(base, base._vid), whole.outputs[0]),)
+        event.leaf_rebinds = () if leaf is None else ((whole.outputs[0], leaf),)
+        event.node_rebinds = tuple(nodes)
+        event.successors = ((base._vid, whole.outputs[0]), (base._vid, written))
+        event.window = (whole.outputs[0], now)
+        return event
+
+    def _move_on(self, event: OpEvent, slot: Slot, base: Any, target: Any) -> None:
+        """Base and view have new values; other views are looked at afresh when they are used."""
+        whole, now = event.window
+        joins, storage = event.instr.requires_grad, slot.storage
+        for other in slot.live():
+            if other is not base and other is not target:
+                other._tid = -self.tid if other._base is base else 0
+        version = target._vc
+        version[0] += 1
+        if joins:
+            if storage.addr and self.buffers.get(base._vid) is storage:
+                self.handles.append(base)  # the segment's end must keep what its new graph needs
+            for tensor in (base, target):
+                tensor._requires_grad, tensor._graph, tensor._grad_fn = True, self.graph, None
+                tensor._hooks = tensor._accumulator = None
+            target._view_version = version[0]
+        base._vid, target._vid = whole, now
+        if base._requires_grad and not joins:
+            target._tid = -self.tid
+        self._dirty.add(id(storage))
+
+    def _look_afresh(self, view: Any) -> int | None:
+        """The value id of a view whose base has been written, as a window of the base; None if it is not one."""
+        base = view._base
+        if base is None or base._tid != self.tid or base._storage is not view._storage:
+            return None
+        if id(view._storage) not in self._slots or not can_look_afresh(view, base):
+            return None
+        version = view._vc[0]
+        joins = base._requires_grad and view._view_version != version
+        if (joins and view._creation_meta is not None) or (view._requires_grad and not base._requires_grad):
+            return None
+        older = view._vid if view._requires_grad and not joins else None
+        key = (_AFRESH, view._aval, base._vid, joins, older)
+        node = self.node.children.get(key)
+        if node is None:
+            instr = _window_instr(base, view, self.node.next_vid, joins)
+            event = OpEvent(instr, (instr,), node_rebinds=() if older is None else ((instr.outputs[0], older),))
+            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node.vid = instr.outputs[0]
+        self.node = node
+        view._tid, view._vid = self.tid, node.vid
+        if joins:
+            view._requires_grad, view._graph, view._grad_fn = True, self.graph, None
+            view._hooks, view._view_version = None, version
+        if view._storage.addr:
+            self._keep_in_sight(view)
+        return node.vid
+
+    def _age_views(self, base: Any) -> None:
+        """The base has become a leaf: views from before its last write read it, as the graph sees it."""
+        slot = self._slots.get(id(base._storage))
+        for view in slot.live() if slot is not None else ():
+            if view._base is base and view._view_version != view._vc[0]:
+                view._tid = -self.tid
+
+
+def _window_instr(base: Any, view: Any, fresh: int, joins: bool, source: int | None = None) -> Instr:
+    source = base._vid if source is None else source
+    return Instr(
+        STRIDED_WINDOW, (source,), (base._aval, view._aval), (fresh,), (view._aval,), (base._aval,), joins, (joins,),
+        user_line(),
+    )  # fmt: skip
