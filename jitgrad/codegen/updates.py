@@ -5,9 +5,9 @@ Must not know: kernels, the operations that make updates.
 
 # Note [Updates]
 # ~~~~~~~~~~~~~~
-# A loop that writes row by row makes a chain: update(update(update(x, v0), v1), v2) .... Reading a window of a chain goes
-# through to what was written there (``READ_THROUGH``), so that the chain itself is only computed where all of it is
-# wanted. Then:
+# A loop that writes row by row makes a chain: update(update(update(x, v0), v1), v2) .... Reading a window of a chain
+# goes through to what was written there (``READ_THROUGH``), so that the chain itself is only computed where all of it
+# is wanted. Then:
 # - an existing storage that gets its own value with some windows replaced has just these windows stored, at their
 #   places (``split_writes``): a large buffer of which a row is written costs a row;
 # - a chain of many narrow windows along one dimension becomes a ``cat`` of what is left of each: every part is stored

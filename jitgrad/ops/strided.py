@@ -84,7 +84,7 @@ STRIDED_SELECT = define(
 
 STRIDED_WINDOW = define(
     "strided_window",
-    aval=lambda x, base, view: make_aval(view.shape, x.dtype, view.stride, view.offset),
+    aval=lambda x, base, view: make_aval(view.shape, x.dtype, view.stride, view.offset + x.offset - base.offset),
     numpy=_np_select,
     lower=lower_select,
     lowers=_is_window,

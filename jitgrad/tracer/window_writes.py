@@ -116,10 +116,10 @@ class WindowWrites(Writes):
             self.flush()  # reads of such windows come first
         found = False
         for x in inputs:
-            if isinstance(x, TensorBase) and x is not base and x._base is base and x._storage is slot.storage:
-                if self.buffers.get(x._vid) is slot.storage:
-                    self._through_base(x, base)
-                    found = True
+            is_window = isinstance(x, TensorBase) and x._base is base and x._storage is slot.storage
+            if is_window and self.buffers.get(x._vid) is slot.storage:
+                self._through_base(x, base)
+                found = True
         return found
 
     def _through_base(self, view: Any, base: Any) -> None:
