@@ -21,8 +21,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jitgrad.codegen.builder import Builder, Value
+from jitgrad.codegen.builder import POINTWISE, Builder, Value
 from jitgrad.codegen.decompose import copy_of
+from jitgrad.codegen.nodes import op_cost
 from jitgrad.codegen.simplify import Rule, topological
 from jitgrad.dtypes import bool_
 from jitgrad.ops.aval import Aval, contiguous_strides
@@ -31,6 +32,7 @@ __all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "windows_of_write"]
 
 _MANY = 4  # narrow windows, from which on a chain is put together from parts
 _NARROW = 4  # a window is, if the whole is so many times as large
+_CHEAP = 4  # vector additions, up to which a narrow window is not computed on its own
 _MAX_STORES = 128  # windows of one storage that are stored one by one
 _MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
 
@@ -239,9 +241,15 @@ def _is_narrow(v: Value) -> bool:
 
 
 def _is_cheap(v: Value) -> bool:
-    while v.op in _MOVES:
-        v = v.srcs[0]
-    return v.op in ("const", "scalar", "input", "iota")
+    """Whether a window's values may be computed in every element's turn."""
+    cost, waiting = 0, [v]
+    while waiting and cost <= _CHEAP:
+        at = waiting.pop()
+        if at.op not in POINTWISE and at.op not in _MOVES:
+            cost += _CHEAP + 1 if at.srcs else 0
+        cost += op_cost(at.op)
+        waiting.extend(at.srcs)
+    return cost <= _CHEAP
 
 
 def _cat(b: Builder, chain: list[Value], new: dict[int, Value]) -> Value:
