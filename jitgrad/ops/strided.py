@@ -10,6 +10,7 @@ if they lay in that storage: select reads what the view sees, scatter replaces i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,6 @@ def _is_window(base: Aval, view: Aval) -> bool:
     return window_of(base, view) is not None
 
 
-_SCATTER_RULES = [
-    Vjp(lambda c, g: call("strided_scatter", g, 0.0, *c.params)),
-    Vjp(lambda c, g: call("strided_select", g, *c.params)),
-]
-
 STRIDED_SELECT = define(
     "strided_select",
     aval=lambda x, base, view: make_aval(view.shape, x.dtype),
@@ -93,26 +89,21 @@ STRIDED_WINDOW = define(
     node_name="AsStridedBackward0",
 )
 
-define(
+_SCATTER = define(
     "strided_scatter",
     aval=lambda x, src, base, view: make_aval(base.shape, x.dtype),
     numpy=_np_scatter,
     lower=lower_scatter,
     lowers=_is_window,
-    vjps=_SCATTER_RULES,
+    vjps=[
+        Vjp(lambda c, g: call("strided_scatter", g, 0.0, *c.params)),
+        Vjp(lambda c, g: call("strided_select", g, *c.params)),
+    ],
     num_inputs=2,
 )
 
-COPY_SLICES = define(
-    "copy_slices",
-    aval=lambda x, src, base, view: make_aval(base.shape, x.dtype),
-    numpy=_np_scatter,
-    lower=lower_scatter,
-    lowers=_is_window,
-    vjps=_SCATTER_RULES,
-    num_inputs=2,
-    node_name="CopySlices",
-)
+COPY_SLICES = replace(_SCATTER, name="copy_slices", node_name="CopySlices")
+"""Only traces apply it: its Node is made of that of the operation that computed its second operand."""
 
 define(
     "strided_add",

@@ -258,10 +258,9 @@ def _views() -> dict[str, list[Sample]]:
         "split_with_sizes": [Sample((x,), ((1, 0, 3), 2), lambda t, x: x.split([1, 0, 3], 2))],
         "unbind": [Sample((x,), (1,), lambda t, x: x.unbind(1))],
         "strided_select": [Sample((f(3, 4),), (WHOLE, PART))],
-        "strided_scatter": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART))],
+        "strided_scatter": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART)), Sample((f(3, 4), f(2, 2)), (WHOLE, GAPS))],
         "strided_add": [Sample((f(2, 2),), (WHOLE, PART))],
         "strided_window": [Sample((f(3, 4),), (WHOLE, PART)), Sample((f(3, 4),), (WHOLE, GAPS))],
-        "copy_slices": [Sample((f(3, 4), f(2, 2)), (WHOLE, PART)), Sample((f(3, 4), f(2, 2)), (WHOLE, GAPS))],
         "slice_backward": [
             Sample((f(2, 3),), ((2, 9), 1, 1, 8, 3)),
             Sample((f(2, 3),), ((2, 5), 1, 2, 5, 1)),
