@@ -7,9 +7,9 @@ Owns: ``Slot``, the kinds of inputs, and second handles on a value.
 # Values are immutable; storages are not. ``_slots`` lists, per storage, the handles of this call that look at it.
 # A write to a storage that one handle (or several with the very same window) looks at is recorded: those handles move
 # on to the new value, and the segment's end writes it into the storage, once.
-# A write through a view v of a base b (``window_writes.py``) is v' = op(v, ..) and b' = copy_slices(b, v'). In the graph
-# the two are one ``CopySlices``, as eager execution makes it (Note [In-place on views]); where the base is part of the
-# graph, v goes on as a window of b'. Other views of b, after this or a write to b itself, are looked at afresh: their
+# A write through a view v of a base b (``window_writes.py``) is v' = op(v, ..) and b' = copy_slices(b, v'). In the
+# graph the two are one ``CopySlices``, as eager execution makes it (Note [In-place on views]); where the base is part of
+# the graph, v goes on as a window of b'. Other views of b, after this or a write to b itself, are looked at afresh: their
 # stamp is negated, and whoever uses one next, or asks for its graph, gets a new id, strided_window(b'). So a view that
 # nobody uses costs nothing, and a Node is as old as in eager execution, which makes it at that moment too. What codegen
 # makes of chains of such writes, and that a window of a large storage from outside is stored by itself, is Note
