@@ -8,16 +8,16 @@ Owns: ``Slot``, the kinds of inputs, and second handles on a value.
 # A write to a storage that one handle (or several with the very same window) looks at is recorded: those handles move
 # on to the new value, and the segment's end writes it into the storage, once.
 # A write through a view v of a base b (``window_writes.py``) is v' = op(v, ..) and b' = copy_slices(b, v'). In the
-# graph the two are one ``CopySlices``, as eager execution makes it (Note [In-place on views]); where the base is part of
-# the graph, v goes on as a window of b'. Other views of b, after this or a write to b itself, are looked at afresh: their
-# stamp is negated, and whoever uses one next, or asks for its graph, gets a new id, strided_window(b'). So a view that
-# nobody uses costs nothing, and a Node is as old as in eager execution, which makes it at that moment too. What codegen
-# makes of chains of such writes, and that a window of a large storage from outside is stored by itself, is Note
-# [Updates].
+# graph the two are one ``CopySlices``, as eager execution makes it (Note [In-place on views]); where the base is part
+# of the graph, v goes on as a window of b'. Other views of b, after this or a write to b itself, are looked at afresh:
+# their stamp is negated, and whoever uses one next, or asks for its graph, gets a new id, strided_window(b'). So a view
+# that nobody uses costs nothing, and a Node is as old as in eager execution, which makes it at that moment too. What
+# codegen makes of chains of such writes, and that a window of a large storage from outside is stored by itself, is
+# Note [Updates].
 # Some writes are not worth modelling: the segment ends there and the write is done eagerly, on the real memory. These
-# are writes through views whose base the call has not met or cannot reach by slices of its dimensions (diagonals,
-# ``as_strided`` with overlaps), that retain their gradient, whose base was no window of its own memory (``.data``, Note
-# [Several version counters]), or whose other views are leaves; and those that change the dtype of a gradient's path.
+# are writes through a view that no slices of its base's dimensions reach (``ops/windows.py``), or whose base the call
+# has not met; through views that retain their gradient; where some other view is a leaf; to memory that a graph saves
+# under another version counter (Note [Several version counters]); and those whose gradient changes its dtype.
 """
 
 from __future__ import annotations

@@ -216,6 +216,7 @@ class WindowWrites(Writes):
             for tensor in (base, target):
                 tensor._requires_grad, tensor._graph, tensor._grad_fn = True, self.graph, None
                 tensor._hooks = tensor._accumulator = None
+                tensor._output_nr = 0
             target._view_version = version[0]
         base._vid, target._vid = whole, now
         if base._requires_grad and not joins:

@@ -207,7 +207,60 @@ def a_rotation_by_elements(lib: Any) -> Any:
     return r, t.grad
 
 
+@recorded
+def the_diagonal_of_a_matrix(lib: Any) -> Any:
+    x = six(lib)
+    a = x.unsqueeze(1) * x
+    a.diagonal().add_(0.5)
+    a.diagonal(1)[1:3] *= 2
+    (a @ x).sum().backward()
+    return a, x.grad
+
+
 # --- what others see ---
+
+
+@program
+def diagonals_of_a_batch(lib: Any) -> Any:
+    x = leaf(lib, np.linspace(-1, 2, 18).reshape(2, 3, 3).tolist())
+    a = x * 2
+    a.diagonal(dim1=1, dim2=2).mul_(a[:, 0].detach() + 1)
+    (a * a).sum().backward()
+    return a, x.grad
+
+
+@program
+def windows_that_overlap(lib: Any) -> Any:
+    x = six(lib)
+    y = x * 2
+    seen = y.as_strided((2, 3), (1, 1), 1)
+    y[2] = 5.0
+    y.as_strided((2, 2), (3, 1), 0).mul_(3)
+    (seen * seen + y.sum()).sum().backward()
+    return y, seen, x.grad
+
+
+@program
+def broadcast_windows(lib: Any) -> Any:
+    x = six(lib)
+    y = x * 2
+    wide = y.expand(3, 6)
+    y[1] = 3.0
+    (wide * wide).sum().backward()
+    return wide, x.grad, attempt(lambda: wide.add_(1))
+
+
+@program
+def dtypes_that_differ(lib: Any) -> Any:
+    x = six(lib)
+    y = (x * 2).to(lib.float32)
+    y[:2] += x[2:4]
+    y[3] = const(lib, [7.0])
+    y[4:] *= 2
+    (y * y).sum().backward()
+    n = lib.ones(4, dtype=lib.int64)
+    n[1:] += 2
+    return y, x.grad, n, attempt(lambda: n[:2].mul_(0.5))
 
 
 @program
