@@ -145,6 +145,7 @@ class Recipe:
         vids: every value that a Node saves.
         writers: of values that are gone: who wrote over them first, and at which line.
         replaced: values of tensors whose data was replaced: what a Node saves of its inputs is the tensor.
+        wholes: saved windows -> the value that they are a part of, whose tensor has the version counter.
     """
 
     steps: tuple[_Step, ...]
@@ -153,6 +154,7 @@ class Recipe:
     vids: frozenset[int]
     writers: dict[int, tuple[str, str]]
     replaced: frozenset[int]
+    wholes: dict[int, int]
 
 
 def make_recipe(history: History, roots: Iterable[int], known: Container[int] = ()) -> Recipe:
@@ -165,7 +167,8 @@ def make_recipe(history: History, roots: Iterable[int], known: Container[int] = 
     sources = {v: history.node_source(v) for v in named if history.node_source(v) != v}
     gone = frozenset(vids & history.overwritten)
     writers = {vid: history.writers[vid] for vid in gone if vid in history.writers}
-    return Recipe(steps, sources, gone, frozenset(vids), writers, frozenset(vids & history.replaced))
+    wholes = {vid: whole for vid in vids - gone if (whole := history.whole(vid)) != vid}
+    return Recipe(steps, sources, gone, frozenset(vids), writers, frozenset(vids & history.replaced), wholes)
 
 
 def _make_step(history: History, instr: Instr) -> _Step:

@@ -146,7 +146,7 @@ class TraceGraph:
         is_running = recorder is not None
         outer = recorder.outer if is_running else self._outer
         if recipe.steps:
-            sources = self._running_sources() if is_running else self._closed_sources(recipe)
+            sources = self._running_sources(recipe) if is_running else self._closed_sources(recipe)
             made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
             if not is_running:
                 self._restore_versions(made)
@@ -192,11 +192,13 @@ class TraceGraph:
         """The values whose Nodes have been used up."""
         return frozenset(vid for vid, (node, _) in self.nodes.items() if getattr(node, "saved", ()) is None)
 
-    def _running_sources(self) -> Sources:
+    def _running_sources(self, recipe: Recipe) -> Sources:
         """While the call runs: saved values are handles of the call; the segment's end gives memory to those in use."""
         recorder = self.recorder
         tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
-        known_twins = self._twins
+        known_twins, wholes = self._twins, recipe.wholes
+        slots = recorder._slots.values() if wholes else ()
+        shared = {h._vid: h._vc for slot in slots for h in slot.live() if h._tid == tid}
         twins = {h._vid: h for h in reversed(handles)}
         twins.update((vid, t) for vid, t in recorder.inputs.items() if t._vid == vid and t._tid == tid)
 
@@ -208,12 +210,14 @@ class TraceGraph:
                     known_twins.append((ref(twin), ref(handle)))
             elif vid in buffers:
                 handle = fresh_handle(aval, buffers[vid], tid, vid)
-                counter = counters.get(vid)
+                counter = counters.get(vid, shared.get(wholes.get(vid)))
                 if counter is not None:
                     handle._vc = counter
                 return handle
             else:
                 handle = fresh_handle(make_aval(aval.shape, aval.dtype), None, tid, vid)
+                if wholes.get(vid) in shared:
+                    handle._vc = shared[wholes[vid]]
             recorder.adopt(handle)
             return handle
 
@@ -235,6 +239,9 @@ class TraceGraph:
             if known is not None and storage is not None and known._storage.addr != storage.addr and not is_output:
                 return twin_of(known)  # its data was replaced after the call
             handle = fresh_handle(aval, storage, self.tid, vid)
+            whole = recipe.wholes.get(vid)
+            if vid not in self._counters and whole in self._counters:
+                self._counters[vid], self._versions[vid] = self._counters[whole], self._versions[whole]
             counter = self._counters.get(vid)
             if counter is not None and vid not in recipe.gone:
                 handle._vc = counter

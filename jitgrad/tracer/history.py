@@ -305,6 +305,7 @@ class History:
         replaced: see ``DataEvent``.
         detached: see ``DetachEvent``.
         homes: value id -> the first value of its storage, for views and for what was written in place.
+        parts: value id -> the one that it was written into, as a window.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
     """
@@ -326,6 +327,7 @@ class History:
     replaced: set[int] = field(default_factory=set)
     detached: set[int] = field(default_factory=set)
     homes: dict[int, int] = field(default_factory=dict)
+    parts: dict[int, int] = field(default_factory=dict)
     aliases: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
@@ -355,6 +357,17 @@ class History:
         """Whether a value is computed in the open segment."""
         return any(vid in instr.outputs for instr in self.instrs[self.start :])
 
+    def whole(self, vid: int) -> int:
+        """The value that a window is a part of; ``vid`` itself if it is none."""
+        while True:
+            found = self.defs.get(vid)
+            if vid in self.parts:
+                vid = self.parts[vid]
+            elif found is not None and found[0].op.is_view:
+                vid = found[0].inputs[0]
+            else:
+                return vid
+
     def home(self, vid: int) -> int:
         """The first value of the storage that a value is in."""
         return self.homes.get(vid, vid)
@@ -377,6 +390,8 @@ class History:
                 self.defs[vid] = (instr, nr)
                 if instr.op.is_view:
                     self.homes[vid] = self.home(instr.inputs[0])
+            if instr.op is COPY_SLICES:
+                self.parts[instr.inputs[1]] = instr.outputs[0]
 
     @staticmethod
     def replay(tip: TrieNode) -> History:

@@ -137,10 +137,10 @@ class WindowWrites(Writes):
         view._vid = node.vid
         self._keep_in_sight(view)
 
-    def _keep_in_sight(self, view: Any) -> None:
-        """The segment's end must tell where the value is that a window has now."""
-        if not any(h is view for h in reversed(self.handles)):
-            self.handles.append(view)
+    def _keep_in_sight(self, tensor: Any) -> None:
+        """The segment's end must tell where the value is that a tensor with memory has now."""
+        if not any(h is tensor for h in reversed(self.handles)):
+            self.handles.append(tensor)
 
     def _grow_window(
         self, op: Op, base: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
@@ -211,8 +211,8 @@ class WindowWrites(Writes):
         version = target._vc
         version[0] += 1
         if joins:
-            if storage.addr and self.buffers.get(base._vid) is storage:
-                self.handles.append(base)  # the segment's end must keep what its new graph needs
+            if storage.addr:
+                self._keep_in_sight(base)  # the segment's end must keep what its new graph needs
             for tensor in (base, target):
                 tensor._requires_grad, tensor._graph, tensor._grad_fn = True, self.graph, None
                 tensor._hooks = tensor._accumulator = None

@@ -377,6 +377,53 @@ def reads_of_windows_before_a_write_to_their_base(lib: Any) -> Any:
 
 
 @program
+def memory_that_joins_the_graph_segments_later(lib: Any) -> Any:
+    """First a write outside the graph, then one that joins it, then a read: the graph must find what it saved."""
+    x = six(lib)
+    z = lib.zeros_like(x).detach()
+    z.sum().item()
+    z.view(2, 3)[0] = 0.5
+    z.view(-1)[1:].mul_(x.sum())
+    seen = x.sum().item()
+    z[:2].mul_(seen)
+    (z * z).sum().backward()
+    return z, x.grad
+
+
+@program
+def a_saved_window_is_overwritten_through_an_alias(lib: Any) -> Any:
+    seen = []
+    for is_hooked in (False, True):
+        for write in (lambda y: y.tanh_(), lambda y: y.mul_(x[:2])):
+            x = six(lib)
+            y = x.view(3, 2) * 2
+            alias = y.detach()
+            write(y[1])
+            out = y[1] * x[:2]
+            if is_hooked:
+                out.register_hook(lambda g: None)
+            alias[1] = 3.0
+            seen.append(attempt(lambda out=out: out.sum().backward()))
+    return seen
+
+
+@program
+def a_saved_window_is_overwritten_when_the_node_is_there(lib: Any) -> Any:
+    x = six(lib)
+    y = x.view(3, 2) * 2
+    y[1].tanh_()
+    out = y * 3
+    out.register_hook(lambda g: None)
+    y.detach().zero_()
+    first = attempt(lambda: out.sum().backward())
+    y = x.view(3, 2) * 2
+    out = y[1] * x[:2]
+    out.register_hook(lambda g: None)
+    y[1] = 4.0
+    return first, attempt(lambda: out.sum().backward())
+
+
+@program
 def twice_backward(lib: Any) -> Any:
     x = six(lib)
     y = x * 2
