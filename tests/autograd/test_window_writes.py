@@ -394,11 +394,11 @@ def memory_that_joins_the_graph_segments_later(lib: Any) -> Any:
 def a_saved_window_is_overwritten_through_an_alias(lib: Any) -> Any:
     seen = []
     for is_hooked in (False, True):
-        for write in (lambda y: y.tanh_(), lambda y: y.mul_(x[:2])):
+        for write in (lambda row, x: row.tanh_(), lambda row, x: row.mul_(x[:2])):
             x = six(lib)
             y = x.view(3, 2) * 2
             alias = y.detach()
-            write(y[1])
+            write(y[1], x)
             out = y[1] * x[:2]
             if is_hooked:
                 out.register_hook(lambda g: None)
