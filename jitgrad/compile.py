@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 from jitgrad.compiled.backend import backend
+from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.events import bump, bump_call
 from jitgrad.grad_mode import set_grad_mode
@@ -66,6 +67,7 @@ class CompiledFunction:
         self._streak = 0
         self._skip = 0
         self._idle: list[Recorder] = []
+        self._batches = Batches()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.recorder is not None or state.eager_depth or config.eager or state.anomaly_enabled:
@@ -74,6 +76,7 @@ class CompiledFunction:
             self._skip -= 1
             bump("eager_calls")
             return self.fn(*args, **kwargs)
+        args, kwargs, swapped = self._batches.swap(args, kwargs)
         try:
             recorder = self._idle.pop()  # atomic under the GIL
             recorder.begin()
@@ -97,7 +100,9 @@ class CompiledFunction:
             if state.grad_enabled is not grad_mode:
                 set_grad_mode(grad_mode)
             self._finish(recorder)
-        return result
+            if swapped:
+                self._batches.settle(swapped)
+        return self._batches.returned(result, swapped) if swapped else result
 
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""

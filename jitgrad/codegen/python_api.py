@@ -31,7 +31,7 @@ _SLOTS = {
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window", "writes"),
     "op": ("num_inputs",),
     "storage": ("addr", "nbytes", "owner"),
-    "slot": ("home", "is_shared", "older", "others", "owner", "storage"),
+    "slot": ("home", "is_family", "is_shared", "older", "others", "owner", "storage"),
 }  # fmt: skip
 MAX_POOL = 1024
 BEYOND_A_STAMP = (

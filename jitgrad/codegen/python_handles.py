@@ -35,6 +35,7 @@ def _enter_new() -> str:
     storage = b.get("%t", "tensor._storage")
     b.leave_unless(b.present(storage), slow)
     b.leave_unless(b.differ(storage, b.word("None")), slow)
+    b.leave_unless(b.same(b.type_of(storage), b.word("Storage")), slow)
     _is_unset(b, "%t", "tensor._base", slow)
     with b.when(b.present(b.get("%t", "tensor._vc"))):  # an inference tensor's counter is of a class of its own
         b.leave_unless(b.same(b.type_of(b.get("%t", "tensor._vc")), b.word("list")), slow)
@@ -117,7 +118,7 @@ def _retire() -> str:
 
 def _fill_slot(b: CFunction, slot: str, storage: str, home: str, others: str, owner: str) -> None:
     values = {"storage": storage, "home": home, "others": others, "owner": owner}
-    values |= {"older": b.word("None"), "is_shared": b.word("False")}
+    values |= {"older": b.word("None"), "is_shared": b.word("False"), "is_family": b.word("False")}
     for name, value in values.items():
         b.fill(slot, f"slot.{name}", value)
 

@@ -21,7 +21,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import bump, logger
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.buffer import Storage, root_of
 from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
 from jitgrad.runtime.engine.copy_slices import check_writable, creation_meta_of
 from jitgrad.runtime.engine.op_node import backward_plan
@@ -123,6 +123,7 @@ class _Backend:
     apply_elsewhere = staticmethod(apply_elsewhere)
     inplace_elsewhere = staticmethod(_inplace_elsewhere)
     pending_storage = staticmethod(Storage.pending)
+    root_of = staticmethod(root_of)
     new_graph = staticmethod(TraceGraph)
     check_no_overlap = staticmethod(check_no_overlap)
     check_inplace = staticmethod(check_inplace)

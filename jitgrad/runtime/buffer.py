@@ -30,7 +30,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.runtime.memory import _cached, _held, give, take
 from jitgrad.tensor_base import install_storage
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "StorageWindow", "root_of"]
 
 _byte: Any = ctypes.c_char
 
@@ -125,6 +125,22 @@ class Storage:
 
     def __repr__(self) -> str:
         return f"Storage({self.nbytes} bytes at {self.addr:#x})" if self.addr else "Storage(pending)"
+
+
+class StorageWindow(Storage):
+    """The memory of another storage from some byte on, see Note [Batches of a data set]. ``owner`` is that storage."""
+
+    __slots__ = ()
+
+    def __init__(self, storage: Storage, first_byte: int) -> None:
+        self.addr, self.nbytes, self.owner = storage.addr + first_byte, storage.nbytes - first_byte, storage
+
+
+def root_of(storage: Storage) -> Storage:
+    """Whose memory it is: the storage itself, or what it is a window of."""
+    while type(storage) is StorageWindow:
+        storage = storage.owner
+    return storage
 
 
 _storages_lock = process_lock()

@@ -55,11 +55,14 @@ class Inputs(RecorderState):
         if kind == EXTERNAL:  # now, before the stamp of the call it came from is overwritten
             origin = (tensor.grad_fn, tensor._output_nr)
         slot = self._slots.get(id(storage))
+        root = self.backend.root_of(storage)
+        if slot is None and root is not storage:
+            slot = self._slots.get(id(root))
         if slot is not None:
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
             vid = self._input(tensor, storage, _key(tensor, kind), kind)
-            self._slots[id(storage)] = Slot(storage, tensor, vid)
+            self._slots[id(storage)] = self._slots[id(root)] = Slot(storage, tensor, vid)
         if kind == EXTERNAL:
             self.outer[vid] = origin
         return vid
@@ -80,10 +83,15 @@ class Inputs(RecorderState):
 
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
         """A second handle on a storage: the same value if the window is the same, else one more input."""
+        if slot.storage is not storage:
+            slot.is_family = True
+            self._slots[id(storage)] = slot
+            if self._dirty:
+                self.flush()
         for other in slot.live():
             if other._vc is not tensor._vc:
                 self._counted_twice[id(storage)] = storage
-            if other._aval is tensor._aval and other._tid == self.tid:
+            if other._aval is tensor._aval and other._tid == self.tid and other._storage is storage:
                 vid = self._same_value(tensor, other, kind)
                 break
         else:

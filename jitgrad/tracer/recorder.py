@@ -309,8 +309,13 @@ class Recorder(WindowWrites):
             # a window whose storage was written has lost its stamp, but the storage is still the trace's to fill
             if tensor._tid == self.tid or (storage is not None and id(storage) in self._slots):
                 self.flush()
-        elif id(storage) in self._dirty:
+        elif self._dirty and (id(storage) in self._dirty or self._is_in_family(storage)):
             self.flush()
+
+    def _is_in_family(self, storage: Any) -> bool:
+        """Whether the call knows a storage's memory by another storage, too."""
+        slot = self._slots.get(id(self.backend.root_of(storage)))
+        return slot is not None and slot.storage is not storage
 
     def grad_fn_of(self, tensor: Any) -> Any:
         """The Node of a value of this trace, built on demand. Python may hook it: the path is another one from here."""

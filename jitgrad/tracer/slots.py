@@ -95,11 +95,12 @@ class Slot:
         owner: the value id that has the storage in ``buffers``.
         home: the first handle: an input, or a weak reference to a value of the trace.
         is_shared: more than one value id has the storage in ``buffers``.
+        is_family: its handles look at the memory through several storages, see Note [Batches of a data set].
         others: weak references to handles made since the last segment's end; None while there are none.
         older: the same, from before.
     """
 
-    __slots__ = ("home", "is_shared", "older", "others", "owner", "storage")
+    __slots__ = ("home", "is_family", "is_shared", "older", "others", "owner", "storage")
 
     def __init__(self, storage: Any, home: Any, owner: int) -> None:
         self.storage = storage
@@ -108,6 +109,7 @@ class Slot:
         self.others: list[Any] | None = None
         self.older: list[Any] | None = None
         self.is_shared = False
+        self.is_family = False
 
     def add_older(self, tensor: Any) -> None:
         """A tensor from outside looks at the storage too."""

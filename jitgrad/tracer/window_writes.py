@@ -89,7 +89,7 @@ class WindowWrites(Writes):
         slot = self._slots.get(id(storage))
         if slot is None or base._tid != self.tid or base._storage is not storage or base._vc is not target._vc:
             return None
-        if target._view_version is None or id(storage) in self._counted_twice:
+        if slot.is_family or target._view_version is None or id(storage) in self._counted_twice:
             return None
         if target._requires_grad and not (has_node(target) and base._requires_grad):
             return None

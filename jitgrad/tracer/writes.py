@@ -94,6 +94,8 @@ class Writes(VersionCounters):
             slot = self._slots.get(id(storage))
             if slot is None or (slot.others is None and slot.older is None):
                 continue
+            if slot.is_family:
+                return None
             if slot.is_shared and self.handles:
                 self.flush()  # reads of other windows come first; codegen does not know that they share memory
             joins = self._joins(inputs)
@@ -436,6 +438,9 @@ class Writes(VersionCounters):
     def forget(self, tensor: Any) -> None:
         """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
         slot = self._slots.pop(id(tensor._storage), None)
+        if slot is not None and (slot.is_family or self.backend.root_of(slot.storage) is not slot.storage):
+            for key in [k for k, s in self._slots.items() if s is slot]:
+                del self._slots[key]
         if slot is not None:
             self._former.setdefault(id(tensor._storage), set()).add(slot.owner)
         for handle in (*slot.live(), tensor) if slot is not None else (tensor,):
