@@ -71,6 +71,8 @@ class WindowWrites(Writes):
         if node is None and numeric:
             node = self._numbers.promoted_hit(self, op, inputs, params, (_WINDOW, base._vid))
         if node is None:
+            if self.trie.defers and slot.storage.addr:
+                return False  # without kernels the whole base would be copied, Note [New graphs]
             node = self._grow_window(op, base, inputs, params, ids, key)
             if node is None:
                 return False
