@@ -6,10 +6,10 @@ Owns: ``rebased``: the tensors that a call gets instead of such arguments, and w
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # ``step(data[i : i + 64])`` passes the same window on other memory at every call. Where a tensor begins in its storage
 # is part of its layout, and the layout of the call's path: each offset would be a path of its own. So an argument that
-# is such a view, outside any graph, is replaced for the call by a tensor over a ``StorageWindow``, which begins where
-# the view does, under the view's own version counter. The recorder takes a window and its storage for what they are:
-# one slot holds the handles of both, and while a call knows more than one of them (``Slot.is_family``), writes to any
-# of them are done outside.
+# is such a view outside any graph, or in a tuple that is an argument, is replaced for the call by a tensor over a
+# ``StorageWindow``, which begins where the view does, under the view's own version counter. The recorder takes a
+# window and its storage for what they are: one slot holds the handles of both, and while a call knows more than one of
+# them (``Slot.is_family``), writes to any of them are done outside.
 # The function must not find out. If it returns the argument, the caller gets the tensor that was passed. A function
 # that makes its argument a leaf gets its arguments as they are from then on.
 """
@@ -44,11 +44,12 @@ class Batches:
         """(positional arguments, keyword arguments, pairs of a passed tensor and the one that stands in for it)."""
         swapped: list[Any] = []
         if self.are_rebased:
-            args = tuple([_stand_in(x, swapped) if _may_move(x) else x for x in args])
+            args = tuple([_moved(x, swapped) for x in args])
             if kwargs:
-                kwargs = {name: _stand_in(x, swapped) if _may_move(x) else x for name, x in kwargs.items()}
+                kwargs = {name: _moved(x, swapped) for name, x in kwargs.items()}
         elif self.are_rebased is None:
-            swapped = [(x, x) for x in (*args, *kwargs.values()) if isinstance(x, TensorBase) and not x._requires_grad]
+            given = [y for x in (*args, *kwargs.values()) for y in (x if type(x) is tuple else (x,))]
+            swapped = [(x, x) for x in given if isinstance(x, TensorBase) and not x._requires_grad]
         return args, kwargs, swapped
 
     def settle(self, swapped: list[Any]) -> None:
@@ -85,6 +86,13 @@ def _may_move(x: Any) -> bool:
         and not x.requires_grad
         and x._grad is None
     )
+
+
+def _moved(x: Any, swapped: list[Any]) -> Any:
+    """An argument, or a tuple of them, with stand-ins for such views."""
+    if type(x) is tuple and any(map(_may_move, x)):
+        return tuple([_stand_in(y, swapped) if _may_move(y) else y for y in x])
+    return _stand_in(x, swapped) if _may_move(x) else x
 
 
 def _stand_in(x: Any, swapped: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments that are windows on a data set: one path for all of them, and nobody can tell. Note [Batches of a data set]"""
+"""Arguments that are windows on a data set: one path for all, and nobody can tell. Note [Batches of a data set]"""
 
 from __future__ import annotations
 

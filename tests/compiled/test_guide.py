@@ -41,7 +41,7 @@ FREE: dict[str, Callable[[int], Any]] = {
 NEW: dict[str, Callable[[int], Any]] = {
     "an index": lambda i: lambda: DATA[i] * 2,
     "a slice": lambda i: lambda: DATA[i * 4 : (i + 1) * 4] * 2,
-    "a slice of a data set": lambda i: functools.partial(LAYER, DATA[i * 4 : (i + 1) * 4]),
+    "a slice that a closure brings": lambda i: functools.partial(LAYER, DATA[i * 4 : (i + 1) * 4]),
     "an exponent": lambda i: lambda: DATA ** (i + 2),
     "a size": lambda i: lambda: jg.zeros(i + 1) + 1,
     "a dimension": lambda i: lambda: DATA[(None,) * i].sum(),
@@ -53,6 +53,12 @@ NEW: dict[str, Callable[[int], Any]] = {
 def test_what_is_free(step: Callable[[int], Any]) -> None:
     compiled = jg.compile(lambda call: call())
     assert "misses" not in _counts(lambda i: compiled(step(i)))
+
+
+def test_slices_of_a_data_set_as_arguments_are_free() -> None:
+    layer, pair = jg.compile(LAYER), jg.compile(lambda batch: LAYER(batch[0]) + LAYER(batch[1]))
+    assert "misses" not in _counts(lambda i: layer(DATA[i * 4 : (i + 1) * 4]))
+    assert "misses" not in _counts(lambda i: pair((DATA[i * 4 : (i + 1) * 4], DATA[i * 4 + 4 : (i + 2) * 4])))
 
 
 @pytest.mark.parametrize("step", NEW.values(), ids=NEW)
