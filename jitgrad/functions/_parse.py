@@ -207,7 +207,7 @@ def _match(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any])
     return None if given else (tuple(positional), named)
 
 
-def _by_position(signature: _Signature, found: Any, names: set[str]) -> Any:
+def _by_position(signature: _Signature, found: Any, names: frozenset[str]) -> Any:
     """The same call where the function has other names for its parameters than PyTorch: these go by position."""
     positional, named = found
     if names.issuperset(named):
@@ -242,6 +242,7 @@ def _error(name: str, signatures: list[_Signature], args: tuple[Any, ...], kwarg
 # --- the door ---
 
 _MISSING = object()
+_LISTS = frozenset({list, tuple})
 _sizes_seen: set[Any] = set()
 """Tuples that hold nothing but ints (``True`` equals 1, and may pass for it)."""
 _MAX_SIZES = 4096
@@ -249,6 +250,7 @@ _MAX_SIZES = 4096
 _USUAL = {
     "Tensor": "{0}.__class__ in _tensors",
     "Tensor|Scalar": "({0}.__class__ in _tensors or {0}.__class__ in _numbers)",
+    "Tensor[]": "{0}.__class__ in _lists and _tensors.issuperset(map(type, {0}))",
     "Scalar": "{0}.__class__ in _numbers",
     "float": "{0}.__class__ in _numbers",
     "int": "{0}.__class__ is int",
@@ -273,7 +275,8 @@ def _branch(signature: _Signature, every: dict[str, _Parameter], sentinels: set[
     """``if the arguments look like this signature's: return function(...)``."""
     own = {p.name: p for p in signature.parameters}
     first = signature.parameters[0].name
-    conditions = [_condition(p, p.name in sentinels) for p in signature.parameters if p.name != first]
+    looked_at = signature.parameters[1 if signature.parameters[0].kind == "Tensor" else 0 :]
+    conditions = [_condition(p, p.name in sentinels) for p in looked_at]
     conditions += [f"{name} is _M" for name in every if name not in own]
     conditions += [f"{other} is _M" for other in _other_names(every)]
     values = []
@@ -398,6 +401,13 @@ def _must_be_tensor(name: str, input: Any) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}") from None
 
 
+@functools.cache
+def _own_names(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of a function's parameters, but that of ``*args``."""
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL)
+
+
 def _slow(
     function: Callable[..., Any],
     signatures: list[_Signature],
@@ -406,8 +416,7 @@ def _slow(
     known: set[Any] | None = None,
 ) -> Any:
     """Match a call against the signatures, and make it."""
-    parameters = inspect.signature(function).parameters.values()
-    names = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+    names = _own_names(function)
     for signature in signatures:
         found = _match(signature, args, kwargs)
         if found is not None:
@@ -432,6 +441,7 @@ def _specialised(function: Callable[..., Any], text: str) -> Any:
         "slow": functools.partial(_slow, function, signatures),
         "_M": _MISSING,
         "_tensors": _TENSOR_CLASSES,
+        "_lists": _LISTS,
         "_numbers": _NUMBERS,
         "_sizes": _sizes_seen,
         "_DType": DType,
