@@ -308,7 +308,7 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
         elif (leaf := _leaf_itself(x, sources)) is not None:
             saved.append(SavedVariable(leaf))
         else:
-            if x.vid in recipe.replaced:
+            if x.vid in recipe.replaced and x.vid not in recipe.gone:
                 handle, is_there = twin_of(sources.leaf(x.vid)), True
             else:
                 handle, is_there = _handle(recipe, x.vid, x.aval, sources)

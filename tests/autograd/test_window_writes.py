@@ -542,6 +542,28 @@ def test_a_row_of_a_large_storage_is_written_alone() -> None:
     assert float(buffer.sum()) == 40.0
 
 
+@pytest.mark.parametrize("write", ["whole", "part"])
+def test_data_that_was_replaced_is_written(write: str, mode: Mode) -> None:
+    """What was saved before is the tensor, whose version a write counts up, after the step has ended too."""
+
+    def step(lib: Any, x: Any) -> Any:
+        out = x.clamp(-1.0, 1.0)
+        x.data = x.data * 2
+        with lib.no_grad():
+            (x if write == "whole" else x[1:]).mul_(3)
+        return out
+
+    wanted = six(torch)
+    out = step(torch, wanted)
+    expected = settled([attempt(lambda: out.sum().backward()), wanted, wanted._version])
+
+    function = mode.wrap(lambda x: step(J, x))
+    for _ in range(1 if mode.name != "warm" else 3):
+        x = six(J)
+        found = function(x)
+    assert_same(settled([attempt(lambda: found.sum().backward()), x, x._version]), expected)
+
+
 @pytest.mark.parametrize("returns", ["base", "view", "stale", "all"])
 def test_graphs_escape(returns: str, mode: Mode) -> None:
     """What is left when the step has ended has PyTorch's graph: views from before a write find their new Node."""
