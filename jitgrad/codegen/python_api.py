@@ -27,7 +27,7 @@ _SLOTS = {
                "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_creation_meta", "_array", "_grad",
                "_retains_grad", "_accumulator", "_output_nr", "__weakref__"),
     "recorder": ("tid", "node", "handles", "graph", "inputs", "buffers", "_slots", "_viewed", "_dirty",
-                 "_counted_twice"),
+                 "_counted_twice", "picks"),
     "node": ("children", "vid", "aval", "requires_grad", "special", "param_types", "window", "writes"),
     "op": ("num_inputs",),
     "storage": ("addr", "nbytes", "owner"),

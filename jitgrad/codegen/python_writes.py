@@ -108,8 +108,9 @@ def _apply_inplace() -> str:
     b.leave_unless(is_one, slow)
     checks = b.api("PyList_Size", "i64", f"ptr {b.word('write_checks')}")
     twice = b.api("PyObject_IsTrue", "i32", f"ptr {b.get(rec, 'recorder._counted_twice')}")
+    picks = b.api("PyList_Size", "i64", f"ptr {b.get(rec, 'recorder.picks')}")
     plain = b.op(f"and i1 {b.op(f'icmp eq i64 {checks}, 0')}, {b.op(f'icmp eq i32 {twice}, 0')}")
-    b.leave_unless(plain, slow)
+    b.leave_unless(b.op(f"and i1 {plain}, {b.op(f'icmp eq i64 {picks}, 0')}"), slow)
     # enter them all before the place in the trie is read
     with b.loop("2", after) as i, b.when(b.is_tensor(argument(b, i))):
         b.vid(rec, argument(b, i), slow)

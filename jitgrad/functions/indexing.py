@@ -66,9 +66,26 @@ def getitem(input: Any, index: Any) -> Any:
         return apply(_SLICE, input, 0, *_slice_parts(index))
     view, indexed = _apply_views(input, index)
     if not indexed:
+        if state.recorder is not None:
+            _note_pick(view, input, index)
         return apply(_ALIAS, input) if view is input else view
     dims, tensors = _split(indexed)
     return apply(_INDEX[len(dims)], view, *tensors, dims)
+
+
+def _note_pick(part: Any, input: Any, index: Any) -> None:
+    """Tell the recorder of a part that was picked by positions it does not know, see Note [Picked parts]."""
+    items = _as_items(index)
+    note = getattr(state.recorder, "note_pick", None)
+    if note is None or not any(map(_is_position, items)):
+        return
+    now = tuple([item.clone() if _is_position(item) else item for item in items])
+    note(part, input, lambda x: getitem(x, now), lambda x, value: setitem(x, now, value))
+
+
+def _is_position(item: Any) -> bool:
+    """An integer tensor without dimensions."""
+    return isinstance(item, TensorBase) and not item.ndim and item.dtype.category == 1
 
 
 def setitem(input: Any, index: Any, value: Any) -> None:
@@ -193,7 +210,7 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
 
     An integer tensor without dimensions selects: a view, as an integer does, which needs its value. In a trace that is
     only read this would end the segment and make another path for every value: there it is a gather, of the same
-    values, but of memory of its own.
+    values, but of memory of its own (Note [Picked parts]).
     """
     reads_value = is_written or state.recorder is None
     items = _as_items(index)
@@ -213,7 +230,7 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
             view = apply(_UNSQUEEZE, view, dim)
             dim += 1
         elif isinstance(item, TensorBase):
-            if reads_value and not item.ndim and item.dtype.category == 1:
+            if reads_value and _is_position(item):
                 view = apply(_SELECT, view, dim, int(item))
             else:
                 view, dim = _collect(view, dim, item, indexed)

@@ -23,10 +23,10 @@ from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.numbers import is_number, number_key
+from jitgrad.tracer.picks import Picks
 from jitgrad.tracer.rules import name_line
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
-from jitgrad.tracer.window_writes import WindowWrites
 
 __all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
@@ -36,7 +36,7 @@ _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtyp
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
 
-class Recorder(WindowWrites):
+class Recorder(Picks):
     """One call of a compiled function; see ``RecorderState`` for what it holds."""
 
     __slots__ = ()
@@ -341,6 +341,8 @@ class Recorder(WindowWrites):
 
     def flush(self, is_last: bool = False) -> None:
         """End the segment: run it, and give every handle that somebody still holds its storage."""
+        if self.picks:
+            self.drop_idle_picks()
         alive = HOT.alive(self.handles)
         key: tuple[Any, ...] = (_END, *[h._vid for h in alive]) if alive else (_END,)
         if self._viewed:  # which of the handles share a storage is not told by their values

@@ -99,6 +99,7 @@ class RecorderState:
         "misses",
         "node",
         "outer",
+        "picks",
         "scalars",
         "segment_limit",
         "segments",
@@ -123,6 +124,7 @@ class RecorderState:
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
         self._viewed: list[Slot] = []
+        self.picks: list[Any] = []
         self._counted_twice: dict[int, Any] = {}
         self._former: dict[int, set[int]] = {}
         self._unlinked: list[Any] = []
@@ -152,6 +154,7 @@ class RecorderState:
         self.scalars.clear()
         self.outer.clear()
         self._viewed.clear()
+        self.picks.clear()
         self._counted_twice.clear()
         self._former.clear()
         self._unlinked.clear()

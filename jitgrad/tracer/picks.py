@@ -1,0 +1,98 @@
+"""Parts of a tensor that a step picked by a position it does not know.
+
+Owns: ``Picks``, the part of a recorder that keeps such parts and their tensors the same.
+Must not know: indexing. Who picks says how to read the part, and how to write it.
+
+# Note [Picked parts]
+# ~~~~~~~~~~~~~~~~~~~
+# ``x[t]``, by an integer tensor without dimensions, is a view. Where it looks is known only when ``t`` is, and then it
+# would be another path for every position. So a step gathers it, into memory of its own, and remembers whose part it
+# is: after a write to ``x`` the part is copied again, after a write to the part it is put back. Both are operations of
+# the step like any other, and cost nothing where nobody looks at the part any more, which is the usual case. When the
+# call is over, parts are copies.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import ref
+
+from jitgrad.tracer.window_writes import WindowWrites
+
+__all__ = ["Picks"]
+
+_getrefcount = sys.getrefcount
+
+
+class _Pick(NamedTuple):
+    part: ref[Any]
+    whole: ref[Any]
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+
+
+class Picks(WindowWrites):
+    """Follows writes to picked parts, and to what they are parts of."""
+
+    __slots__ = ()
+
+    def note_pick(
+        self, part: Any, whole: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]
+    ) -> None:
+        """``part`` was made by ``read(whole)``, and eager execution would have made a view; ``write(whole, part)``."""
+        self.picks.append(_Pick(ref(part), ref(whole), read, write))
+
+    def apply_inplace(self, op: Any, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """As in ``WindowWrites``."""
+        done = super().apply_inplace(op, targets, args)
+        if self.picks:
+            self._follow(targets)
+        return done
+
+    def apply_update(
+        self, op: Any, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
+    ) -> None:
+        """As in ``Writes``."""
+        super().apply_update(op, rows, writes, numbers, params)
+        if self.picks:
+            self._follow([row[i] for row in rows for i in writes])
+
+    def drop_idle_picks(self) -> None:
+        """Forget the parts that only the recorder holds: nothing need be computed for them."""
+        kept = []
+        for pick in self.picks:
+            part, whole = pick.part(), pick.whole()
+            if part is None or whole is None:
+                continue
+            own = 2 + sum(handle is part for handle in self.handles)  # ``part`` and the argument
+            if _getrefcount(part) > own:
+                kept.append(pick)
+        self.picks[:] = kept
+
+    def _follow(self, written: Sequence[Any]) -> None:
+        self.drop_idle_picks()
+        picks, self.picks = self.picks, []
+        changed, put_back = list(written), set()
+        try:
+            for nr in range(len(picks) - 1, -1, -1):  # a part of a part first
+                part, whole = picks[nr].part(), picks[nr].whole()
+                if any(_share(part, t) for t in changed):
+                    picks[nr].write(whole, part)
+                    changed.append(whole)
+                    put_back.add(nr)
+            for nr, pick in enumerate(picks):
+                part, whole = pick.part(), pick.whole()
+                if nr not in put_back and any(_share(whole, t) for t in changed):
+                    part.copy_(pick.read(whole))
+                    changed.append(part)
+        finally:
+            self.picks = picks
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Whether a write to one of two tensors may be seen in the other."""
+    if a is b or (a._storage is not None and a._storage is b._storage):
+        return True
+    return (a if a._base is None else a._base) is (b if b._base is None else b._base)
