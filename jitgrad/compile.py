@@ -76,7 +76,9 @@ class CompiledFunction:
             self._skip -= 1
             bump("eager_calls")
             return self.fn(*args, **kwargs)
-        args, kwargs, swapped = self._batches.swap(args, kwargs)
+        swapped: list[Any] = []
+        if args or kwargs:
+            args, kwargs, swapped = self._batches.swap(args, kwargs)
         try:
             recorder = self._idle.pop()  # atomic under the GIL
             recorder.begin()

@@ -20,8 +20,8 @@ API = (
     "PyErr_Clear", "PyLong_FromVoidPtr", "PyWeakref_NewRef", "PyLong_AsLong", "PyLong_FromLong", "PyList_SetItem",
     "PyTuple_GetItem", "PyTuple_Size", "PySet_New", "PySet_Add", "PySet_Contains",
 )  # fmt: skip
-BINARY = ("add", "sub", "mul", "div", "pow")
-REFLECTED = ("sub", "div")
+BINARY = ("add", "sub", "mul", "div", "pow", "rsub")
+REFLECTED = ("div",)
 _SLOTS = {
     "tensor": ("_tid", "_vid", "_aval", "_requires_grad", "_graph", "_storage", "_grad_fn", "_hooks",
                "_post_accumulate_hooks", "_base", "_vc", "_view_version", "_creation_meta", "_array", "_grad",

@@ -36,8 +36,9 @@ _DUNDERS = {
     "mul": ("__mul__", "__rmul__"),
     "div": ("__truediv__",),
     "pow": ("__pow__",),
+    "rsub": ("__rsub__",),
 }
-_REFLECTED_DUNDERS = {"sub": "__rsub__", "div": "__rtruediv__"}
+_REFLECTED_DUNDERS = {"div": "__rtruediv__"}
 
 
 class _MethodDef(ctypes.Structure):

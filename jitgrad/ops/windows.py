@@ -37,6 +37,7 @@ class Window(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
+@functools.lru_cache(4096)
 def window_of(base: Aval, view: Aval) -> Window | None:
     """The view as a window of ``base``; None if it is not one."""
     first = view.offset - base.offset

@@ -38,9 +38,7 @@ class Picks(WindowWrites):
 
     __slots__ = ()
 
-    def note_pick(
-        self, part: Any, whole: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]
-    ) -> None:
+    def note_pick(self, part: Any, whole: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]) -> None:
         """``part`` was made by ``read(whole)``, and eager execution would have made a view; ``write(whole, part)``."""
         self.picks.append(_Pick(ref(part), ref(whole), read, write))
 

@@ -122,21 +122,19 @@ class Writes(VersionCounters):
             # for the new value
             (stale if _getrefcount(other) <= 3 else looking).append(other)
         for other in looking:
+            is_window = other._base is target and other._aval is not target._aval
+            if is_window and not joins and other._vid not in self.inputs:
+                stale.append(other)
+                continue
             is_same = other._aval is target._aval and not (joins or other._requires_grad or target._requires_grad)
             if other._base is target and not is_same and can_look_afresh(other, target):
                 stale.append(other)
                 continue
-            if joins:
+            if joins or other._aval is not target._aval or (other._requires_grad and has_node(other)):
                 return False
-            if other._aval is not target._aval:
-                if other._base is not target or other._vid in self.inputs:
-                    return False
-                stale.append(other)
-            elif other._requires_grad and has_node(other):
-                return False
-            elif (other._requires_grad or target._requires_grad) and not target._storage.addr:
+            if (other._requires_grad or target._requires_grad) and not target._storage.addr:
                 return False  # nothing but a value id leads to the new value, and they cannot share one
-            elif other._requires_grad or target._requires_grad:
+            if other._requires_grad or target._requires_grad:
                 stale.append(other)  # an id is a leaf's or nobody's: this handle gets its own when it is used
             else:
                 same.append((nr, other))
