@@ -91,7 +91,9 @@ class Inputs(RecorderState):
         for other in slot.live():
             if other._vc is not tensor._vc:
                 self._counted_twice[id(storage)] = storage
-            if other._aval is tensor._aval and other._tid == self.tid and other._storage is storage:
+            is_same = other._aval is tensor._aval and other._tid == self.tid and other._storage is storage
+            # a view made in this segment: nobody would give memory to its id when its own handle is gone
+            if is_same and (other._vid in self.buffers or id(storage) in self._dirty):
                 vid = self._same_value(tensor, other, kind)
                 break
         else:

@@ -186,3 +186,20 @@ def test_an_error_leaves_the_argument_as_it_was() -> None:
         assert b.tolist() == [[v + 1 for v in row] for row in before]
         step(b, False)
         assert b.storage_offset() == 4 * (i + 1)
+
+
+def test_an_input_is_not_taken_for_a_view_that_the_step_made() -> None:
+    """``b @ a`` looks at ``b`` through a window that is ``a``, and is refused; the window is gone, ``a`` is used."""
+    a = data()[:1]
+    b = a[0]
+
+    @jitgrad.compile
+    def step(a: Tensor, b: Tensor, y: Tensor) -> Any:
+        with pytest.raises(RuntimeError):
+            b @ a
+        return float(y.sum()), a.exp().sum()
+
+    for _ in range(3):
+        found, total = step(a, b, data())
+        assert found == 780.0
+        assert float(total) == pytest.approx(float(a.exp().sum()))
