@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.abi import Launch, NativeStep
-from jitgrad.codegen import driver
+from jitgrad.codegen.driver import driver
 from jitgrad.codegen.gemm import GemmSpec, Operand, StoreEpilogue, choose_spec, emit_gemm, gemm_launch
-from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
-from jitgrad.codegen.target import host_target
+from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.target import host_target
 from jitgrad.dtypes import from_numpy_dtype
-from jitgrad.runtime import executor
-from jitgrad.runtime.pool import set_num_threads
+from jitgrad.runtime.native import executor
+from jitgrad.runtime.native.pool import set_num_threads
 
 __all__ = ["main"]
 

@@ -21,16 +21,17 @@ from statistics import quantiles
 import numpy as np
 
 from jitgrad.abi import Launch, NativeStep
-from jitgrad.codegen import driver, jit
-from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
-from jitgrad.codegen.text import FnBuilder
+from jitgrad.codegen.driver import driver
+from jitgrad.codegen.llvm import jit
+from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.config import config
 from jitgrad.dtypes import float32
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime import executor
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.executor import LoadedStep
-from jitgrad.runtime.pool import get_num_threads, set_num_threads
+from jitgrad.runtime.native import executor
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.runtime.native.pool import get_num_threads, set_num_threads
+from jitgrad.runtime.storage.storage import Storage
 
 STAGES = 20
 TASKS = 8

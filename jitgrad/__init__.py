@@ -57,7 +57,7 @@ from jitgrad.grad_mode import (
 )
 from jitgrad.lazy import late_names
 from jitgrad.legacy import BoolTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor
-from jitgrad.runtime.pool import get_num_threads, set_num_threads
+from jitgrad.runtime.native.pool import get_num_threads, set_num_threads
 from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
 

@@ -25,7 +25,7 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # cache lines. EPOCH: number of the last shared stage. BUSY: a program has the pool. REST: run alone until the cycle
 # counter reaches this. DONE: tasks run by workers, ever. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE.
 # WANTED: how many workers there should be. PARTY: a line for the caller, then one per worker, see ``PARTY_*`` and
-# codegen/stage_sharing.py, Note [Fork and join]: tasks not yet claimed; the stage's bufs, tasks and abort word; the
+# ``stage_sharing``, Note [Fork and join]: tasks not yet claimed; the stage's bufs, tasks and abort word; the
 # number of parties; the core that the caller is on.
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
 # sched_getcpu; 0 where there is none.

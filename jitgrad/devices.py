@@ -1,7 +1,7 @@
 """``Device``: the name of a place where tensors live.
 
 Owns: how devices are spelled and compared.
-Must not know: what a device does, or whether it exists (``runtime/device.py`` knows).
+Must not know: what a device does, or whether it exists (``runtime/devices/device.py`` knows).
 """
 
 from __future__ import annotations

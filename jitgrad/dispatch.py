@@ -13,8 +13,8 @@ from jitgrad.errors import SparseOperandError
 from jitgrad.events import bump
 from jitgrad.ops import dispatch_hook
 from jitgrad.ops.table import Op
-from jitgrad.runtime.eager import apply_eager, apply_inplace_eager, split_args
-from jitgrad.runtime.eager_direct import apply_one, apply_two
+from jitgrad.runtime.eager.direct import apply_one, apply_two
+from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
 from jitgrad.state import state, write_checks
 
 __all__ = ["apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse"]

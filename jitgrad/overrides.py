@@ -30,7 +30,7 @@ from typing import Any
 from jitgrad import functions
 from jitgrad.dispatch import apply
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.engine.engine import Engine
+from jitgrad.runtime.engine.run.engine import Engine
 from jitgrad.state import state
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase

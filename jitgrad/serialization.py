@@ -29,7 +29,7 @@ from jitgrad.dtypes import DType, bool_, float32, float64, from_numpy_dtype, int
 from jitgrad.functions.creation import empty
 from jitgrad.nn.parameter import Parameter
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.sparse import SparseTensor, sparse_coo_tensor
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase, new_tensor

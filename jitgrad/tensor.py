@@ -21,10 +21,10 @@ from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager_direct import apply_two
-from jitgrad.runtime.engine import hooks as engine_hooks
-from jitgrad.runtime.engine.copy_slices import current_grad_fn, view_requires_grad
-from jitgrad.runtime.engine.request import BackwardRequest, execute_request
+from jitgrad.runtime.eager.direct import apply_two
+from jitgrad.runtime.engine.graph import hooks as engine_hooks
+from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
 from jitgrad.tracer.numbers import is_number

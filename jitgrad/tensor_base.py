@@ -70,7 +70,7 @@ class TensorBase:
         _base: the tensor this is a view of (never itself a view), or None.
         _vc: one-element list with the version; views and ``detach()`` share it, ``.data`` does not.
         _view_version: for a view in the graph, the version its ``_grad_fn`` belongs to.
-        _creation_meta: for a view in the graph, why it must not be written; see ``engine/creation_meta.py``.
+        _creation_meta: for a view in the graph, why it must not be written; see ``graph/creation_meta.py``.
         _tid, _vid: the trace's stamp.
         _graph: where an escaped result of a trace finds its graph, built on demand.
     """
@@ -125,7 +125,7 @@ def _storage_on_demand(tensor: TensorBase) -> Any:
 
 
 def install_storage(make: Callable[[Any], Any]) -> None:
-    """Let ``make(array)`` give eager results their storages. ``runtime/buffer.py`` calls it once."""
+    """Let ``make(array)`` give eager results their storages. ``runtime/storage/storage.py`` calls it once."""
     _make_storage[:] = [make]
 
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from jitgrad.runtime.device import current_device, device_count, set_device
-from jitgrad.runtime.stream import (
+from jitgrad.runtime.devices.device import current_device, device_count, set_device
+from jitgrad.runtime.devices.stream import (
     Event,
     Stream,
     current_stream,

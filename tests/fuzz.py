@@ -30,7 +30,7 @@ import jitgrad
 from jitgrad.compiled import run as run_module
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const
 
 if __package__:  # python -m tests.fuzz

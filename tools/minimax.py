@@ -121,7 +121,7 @@ TARGETS = {
 
 HEADER = '''"""Polynomial coefficients of the vector math.
 
-Generated: ``python tools/minimax.py > jitgrad/codegen/vmath_coefs.py``.
+Generated: ``python tools/minimax.py > jitgrad/codegen/vmath/coefs.py``.
 
 Each row is (name, LLVM scalar type): coefficients from the lowest power up, with the largest weighted error.
 """

@@ -22,9 +22,9 @@ from jitgrad.grad_mode import (
     set_multithreading_enabled,
 )
 from jitgrad.lazy import late_names
-from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.engine import Engine, engine
-from jitgrad.runtime.engine.node import Node
+from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.run.engine import Engine, engine
 
 if TYPE_CHECKING:
     from jitgrad.autograd import forward_ad, functional, profiler

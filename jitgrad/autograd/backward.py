@@ -13,8 +13,8 @@ from typing import Any
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
-from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.request import BackwardRequest, execute_request, make_grads
+from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, make_grads
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 

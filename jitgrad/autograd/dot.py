@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jitgrad.runtime.engine.accumulate_grad import AccumulateGrad, gradient_edge
-from jitgrad.runtime.engine.node import Node, name_of
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, gradient_edge
+from jitgrad.runtime.engine.graph.node import Node, name_of
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["to_dot"]

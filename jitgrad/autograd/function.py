@@ -24,9 +24,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jitgrad.grad_mode import no_grad, set_grad_mode
-from jitgrad.runtime.engine.join import set_history
-from jitgrad.runtime.engine.py_node import Error, PyNode
-from jitgrad.runtime.engine.py_outputs import wrap_outputs
+from jitgrad.runtime.engine.graph.join import set_history
+from jitgrad.runtime.engine.graph.py_node import Error, PyNode
+from jitgrad.runtime.engine.graph.py_outputs import wrap_outputs
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 

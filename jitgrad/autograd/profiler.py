@@ -31,10 +31,10 @@ from typing import Any
 from jitgrad.compiled import backend as backend_module
 from jitgrad.compiled import run as run_module
 from jitgrad.locks import process_lock
-from jitgrad.runtime import eager as eager_module
-from jitgrad.runtime import eager_direct as eager_direct_module
-from jitgrad.runtime.engine import engine as engine_module
-from jitgrad.runtime.engine.trace import count_profilers
+from jitgrad.runtime.eager import direct as eager_direct_module
+from jitgrad.runtime.eager import eager as eager_module
+from jitgrad.runtime.engine.run import engine as engine_module
+from jitgrad.runtime.engine.run.trace import count_profilers
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [

@@ -11,9 +11,9 @@ from typing import Any
 
 from jitgrad.autograd.backward import run_backward
 from jitgrad.legacy import make_variable
-from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.engine import engine
-from jitgrad.runtime.engine.request import BackwardRequest
+from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.run.engine import engine
+from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["ImperativeEngine", "Variable"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.runtime.engine.accumulate_grad import AccumulateGrad, existing_accumulator, gradient_edge
-from jitgrad.runtime.engine.node import Node, name_of
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, existing_accumulator, gradient_edge
+from jitgrad.runtime.engine.graph.node import Node, name_of
 from jitgrad.tensor_base import is_inference
 
 __all__ = ["why_none"]

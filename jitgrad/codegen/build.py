@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.codegen.builder import Builder, Value
 from jitgrad.codegen.piece import Piece
+from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.dtypes import float64, int64
 from jitgrad.tracer.graph import Const, RuntimeScalar
 

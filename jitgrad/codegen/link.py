@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
-from jitgrad.codegen.emit_loops import print_kernel
 from jitgrad.codegen.gemm import Operand, emit_gemm, gemm_launch
-from jitgrad.codegen.jit import Kernel as Code
-from jitgrad.codegen.jit import KernelSource, compile_kernels
-from jitgrad.codegen.kernel_ir import Kernel, NestKey, Place
-from jitgrad.codegen.matmul_kernel import MatmulKernel
+from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel
+from jitgrad.codegen.llvm.jit import Kernel as Code
+from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.loops.emit_loops import print_kernel
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
-from jitgrad.codegen.target import Target
+from jitgrad.codegen.schedule.kernel_ir import Kernel, NestKey, Place
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
 __all__ = ["link"]

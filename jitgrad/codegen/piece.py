@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jitgrad.abi import EagerStep
-from jitgrad.codegen.builder import Builder, Value
-from jitgrad.codegen.fuse import Group
-from jitgrad.codegen.nodes import Node
+from jitgrad.codegen.fusion.fuse import Group
+from jitgrad.codegen.fusion.nodes import Node
+from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
-from jitgrad.codegen.target import Target
+from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 

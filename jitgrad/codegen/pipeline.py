@@ -14,18 +14,18 @@ import numpy as np
 
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
-from jitgrad.codegen.builder import Value
-from jitgrad.codegen.decompose import DECOMPOSE, copy_of
-from jitgrad.codegen.domain import Refuse
-from jitgrad.codegen.fuse import fuse
+from jitgrad.codegen.fusion.domain import Refuse
+from jitgrad.codegen.fusion.fuse import fuse
+from jitgrad.codegen.fusion.nodes import Target, make_nodes
+from jitgrad.codegen.gemm.matmul_kernel import operand_views
 from jitgrad.codegen.link import link
-from jitgrad.codegen.matmul_kernel import operand_views
-from jitgrad.codegen.nodes import Target, make_nodes
+from jitgrad.codegen.llvm.target import host_target
 from jitgrad.codegen.piece import Piece, cut
 from jitgrad.codegen.plan import Buffer, make_plan
-from jitgrad.codegen.simplify import SIMPLIFY, Rule, rewrite, topological
-from jitgrad.codegen.target import host_target
-from jitgrad.codegen.updates import READ_THROUGH, SPREAD, chains_to_cats, windows_of_write
+from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
+from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
+from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, windows_of_write
 from jitgrad.errors import CompileError
 from jitgrad.events import log
 from jitgrad.ops.aval import contiguous_strides

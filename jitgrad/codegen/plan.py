@@ -19,16 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitgrad.codegen.builder import Value
-from jitgrad.codegen.fuse import Group
-from jitgrad.codegen.index_map import Expr, linear
-from jitgrad.codegen.items import Body, Store
-from jitgrad.codegen.kernel_ir import Kernel
-from jitgrad.codegen.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
-from jitgrad.codegen.memory import Interval, plan_arena
-from jitgrad.codegen.nest import make_kernel
-from jitgrad.codegen.nodes import Node, Target
-from jitgrad.codegen.target import Target as Cpu
+from jitgrad.codegen.fusion.fuse import Group
+from jitgrad.codegen.fusion.index_map import Expr, linear
+from jitgrad.codegen.fusion.nodes import Node, Target
+from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
+from jitgrad.codegen.llvm.target import Target as Cpu
+from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.schedule.items import Body, Store
+from jitgrad.codegen.schedule.kernel_ir import Kernel
+from jitgrad.codegen.schedule.memory import Interval, plan_arena
+from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
 

@@ -9,7 +9,7 @@ of a slot are each a word, filled in by ``compiled/native_hits.py``.
 
 from __future__ import annotations
 
-from jitgrad.codegen.text import FnBuilder
+from jitgrad.codegen.llvm.text import FnBuilder
 
 __all__ = ["API", "BEYOND_A_STAMP", "BINARY", "MAX_POOL", "REFLECTED", "WORDS", "CFunction", "argument", "number_key"]
 

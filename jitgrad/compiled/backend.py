@@ -9,24 +9,24 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.abi import Program
-from jitgrad.compiled.backward import record_backward, repeat_backward
-from jitgrad.compiled.graph_nodes import saved_vids, savers
+from jitgrad.compiled.backward.backward import record_backward, repeat_backward
 from jitgrad.compiled.lazy_codegen import open_codegen
-from jitgrad.compiled.node_making import NodeMakingRecorder
+from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
+from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
+from jitgrad.compiled.nodes.trace_graph import TraceGraph
 from jitgrad.compiled.run import LoadedProgram, run_end
-from jitgrad.compiled.trace_graph import TraceGraph
 from jitgrad.dispatch import apply_elsewhere
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, logger
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.buffer import Storage, root_of
-from jitgrad.runtime.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
-from jitgrad.runtime.engine.copy_slices import check_writable, creation_meta_of
-from jitgrad.runtime.engine.op_node import backward_plan
-from jitgrad.runtime.engine.saved_variable import check_no_inference
-from jitgrad.runtime.overlap import check_no_overlap
+from jitgrad.runtime.eager.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
+from jitgrad.runtime.eager.overlap import check_no_overlap
+from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
+from jitgrad.runtime.engine.graph.op_node import backward_plan
+from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
+from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import switch_recorder
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment

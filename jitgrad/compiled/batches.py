@@ -20,7 +20,7 @@ from typing import Any
 
 from jitgrad.devices import CPU
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.buffer import Storage, StorageWindow
+from jitgrad.runtime.storage.storage import Storage, StorageWindow
 from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
 
 __all__ = ["Batches"]

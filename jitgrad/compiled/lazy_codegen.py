@@ -8,7 +8,7 @@ Must not know: what the modules behind it do.
 # ``import jitgrad`` must cost little more than NumPy's own import, and many programs never compile: the fifty modules
 # of codegen, and LLVM behind them, are half of the whole library's start. So nothing that is imported at start imports
 # codegen; ``backend`` asks this module at its first segment, and what it gets has the types that are declared here.
-# LLVM itself has such a door inside codegen (``codegen/llvm.py``). Elsewhere imports are at the top of the file.
+# LLVM itself has such a door inside codegen (``llvm/binding.py``). Elsewhere imports are at the top of the file.
 """
 
 from __future__ import annotations

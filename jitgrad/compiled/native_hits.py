@@ -10,14 +10,14 @@ import sys
 from typing import Any
 
 from jitgrad import dispatch
-from jitgrad.codegen.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
 from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
 from jitgrad.config import config
 from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import native_cell, state, switch_recorder, write_checks
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hot import FRESH, HOT, PENDING, VIEW, assignments

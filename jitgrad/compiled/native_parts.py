@@ -6,10 +6,10 @@ Must not know: what they do.
 
 from __future__ import annotations
 
-from jitgrad.codegen import driver
+from jitgrad.codegen.driver import driver
 from jitgrad.compiled import native_hits
 from jitgrad.events import log
-from jitgrad.runtime import executor
+from jitgrad.runtime.native import executor
 
 __all__ = ["install_native"]
 

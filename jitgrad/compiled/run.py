@@ -15,9 +15,9 @@ from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.errors import JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.executor import LoadedStep
-from jitgrad.runtime.numpy_rule import run_numpy
+from jitgrad.runtime.eager.numpy_rule import run_numpy
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import new_version
 from jitgrad.tracer.graph import Const, Instr, Segment

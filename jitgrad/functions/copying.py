@@ -16,7 +16,7 @@ from jitgrad.devices import CPU, META
 from jitgrad.functions.creation import clone, from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["deep_copy", "reduce", "shallow_copy"]

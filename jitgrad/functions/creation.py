@@ -15,8 +15,8 @@ from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import cpu, made_on, placed, to
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.device import canonical
+from jitgrad.runtime.devices.device import canonical
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = [

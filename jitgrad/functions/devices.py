@@ -15,8 +15,8 @@ from jitgrad.devices import CPU, META
 from jitgrad.dispatch import apply
 from jitgrad.dtypes import DType, bool_
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.device import canonical
-from jitgrad.runtime.stream import Stream, virtual
+from jitgrad.runtime.devices.device import canonical
+from jitgrad.runtime.devices.stream import Stream, virtual
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 

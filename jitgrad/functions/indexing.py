@@ -26,7 +26,7 @@ from jitgrad.ops.aval import make_aval
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import broadcast, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.overlap import check_apart
+from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 

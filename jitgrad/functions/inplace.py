@@ -16,7 +16,7 @@ from jitgrad.generator import rand_like, randn_like
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import broadcast, result_dtype, shape_of
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager import check_inplace
+from jitgrad.runtime.eager.eager import check_inplace
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 

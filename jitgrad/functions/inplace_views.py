@@ -18,9 +18,9 @@ from typing import Any
 from jitgrad.dispatch import check_writes
 from jitgrad.functions import views
 from jitgrad.ops.table import Op
-from jitgrad.runtime.engine.copy_slices import check_writable
-from jitgrad.runtime.engine.op_node import OpNode
-from jitgrad.runtime.engine.overwrites import caught, note_write
+from jitgrad.runtime.engine.graph.copy_slices import check_writable
+from jitgrad.runtime.engine.graph.op_node import OpNode
+from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import state, write_checks
 
 __all__ = ["INPLACE_VIEWS", "take_own_view"]

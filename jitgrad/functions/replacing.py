@@ -15,9 +15,9 @@ from jitgrad.functions.devices import made_on
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.engine.accumulate_grad import existing_accumulator
-from jitgrad.runtime.engine.copy_slices import check_writable
+from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
+from jitgrad.runtime.engine.graph.copy_slices import check_writable
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 

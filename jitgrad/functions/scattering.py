@@ -14,7 +14,7 @@ from jitgrad.dispatch import apply, apply_inplace
 from jitgrad.functions.creation import full_like
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.overlap import check_apart
+from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [

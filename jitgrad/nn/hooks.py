@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.autograd.function import Function
 from jitgrad.grad_mode import is_grad_enabled
-from jitgrad.runtime.engine.node_hooks import HookDict
+from jitgrad.runtime.engine.graph.node_hooks import HookDict
 from jitgrad.tensor import Tensor
 
 __all__ = ["ForwardHook", "ModuleHooks"]

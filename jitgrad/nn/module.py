@@ -21,8 +21,8 @@ from jitgrad.functions.devices import to_target
 from jitgrad.nn.hooks import ForwardHook, ModuleHooks
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.state_dict import IncompatibleKeys, collect_state, load_state
-from jitgrad.runtime.engine.node_hooks import RemovableHandle
-from jitgrad.runtime.stream import virtual
+from jitgrad.runtime.devices.stream import virtual
+from jitgrad.runtime.engine.graph.node_hooks import RemovableHandle
 from jitgrad.tensor import Tensor
 
 __all__ = ["Module"]

@@ -24,7 +24,7 @@ from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, R
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.picks import Picks
-from jitgrad.tracer.rules import name_line
+from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
 

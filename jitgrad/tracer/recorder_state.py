@@ -19,9 +19,10 @@ from jitgrad.tensor_base import TensorBase, inference_tensors, tensor_class
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import EndEvent, History
 from jitgrad.tracer.numbers import NumberKeys
-from jitgrad.tracer.rules import out_avals_of, user_line
+from jitgrad.tracer.shape_rules import out_avals_of
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import Trie, TrieNode
+from jitgrad.user_line import user_line
 
 __all__ = ["Backend", "RecorderState"]
 

@@ -1,7 +1,7 @@
 """Writes through views, recorded; see Note [Aliases in a trace].
 
 Owns: ``WindowWrites``, the part of a recorder that writes a view's base through the view, and looks at views afresh.
-Must not know: Nodes. That ``copy_slices`` becomes a ``CopySlices`` is ``compiled/graph_nodes.py``'s affair.
+Must not know: Nodes. That ``copy_slices`` becomes a ``CopySlices`` is ``compiled/nodes/graph_nodes.py``'s affair.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from jitgrad.ops.windows import window_of
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent
-from jitgrad.tracer.rules import user_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.writes import Writes
+from jitgrad.user_line import user_line
 
 __all__ = ["WindowWrites"]
 

@@ -20,10 +20,11 @@ from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.rules import name_line, user_line
+from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.version_counters import VersionCounters
+from jitgrad.user_line import user_line
 
 __all__ = ["WRITE", "Writes"]
 

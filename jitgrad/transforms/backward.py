@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitgrad.runtime.engine.accumulate_grad import gradient_edge
-from jitgrad.runtime.engine.edge import Edge
-from jitgrad.runtime.engine.request import BackwardRequest, execute_request, make_grads, output_edge
+from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, make_grads, output_edge
 from jitgrad.state import switch_recorder
 from jitgrad.transforms.batched import Batching, nests
 from jitgrad.transforms.level import Level, active_levels

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from jitgrad import dispatch
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.eager import check_inplace, split_args
-from jitgrad.runtime.eager_plan import find_plan
-from jitgrad.runtime.engine.request import BackwardRequest
+from jitgrad.runtime.eager.eager import check_inplace, split_args
+from jitgrad.runtime.eager.plan import find_plan
+from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.backward import record_under_levels
 from jitgrad.transforms.batch_rules import RULES, BatchUse

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from jitgrad.autograd.function import Function, FunctionCtx, backward_of
-from jitgrad.runtime.engine.validate import sum_to_shape
+from jitgrad.runtime.engine.graph.validate import sum_to_shape
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.level import level
 from jitgrad.transforms.tree import TreeSpec, flatten, unflatten

@@ -22,9 +22,9 @@ from jitgrad import dispatch
 from jitgrad.grad_mode import enable_grad
 from jitgrad.ops.jvps import JVPS, Use, add, fitted
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.eager import split_args
-from jitgrad.runtime.engine.request import BackwardRequest, execute_request
-from jitgrad.runtime.engine.validate import sum_to_shape
+from jitgrad.runtime.eager.eager import split_args
+from jitgrad.runtime.engine.graph.validate import sum_to_shape
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.backward import record_under_levels

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.compiled.reach import reached_leaves
+from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.grad_mode import enable_grad
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.runtime.engine.accumulate_grad import AccumulateGrad
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.batched import BatchedTensor, Batching

@@ -23,7 +23,7 @@ from typing import Any
 from jitgrad import dispatch
 from jitgrad.functions.inplace_views import take_own_view
 from jitgrad.ops.table import Op
-from jitgrad.runtime.engine.request import BackwardRequest
+from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.state import state, switch_recorder
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.numbers import is_number

@@ -22,7 +22,7 @@ from jitgrad.autograd.saved_tensors import saved_tensors_hooks
 from jitgrad.generator import fork_rng, restore_stream, stream_state
 from jitgrad.grad_mode import enable_grad, no_grad
 from jitgrad.nn.containers import Sequential
-from jitgrad.runtime.engine.engine import engine
+from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.utils.recompute import CheckpointError, Frame

@@ -25,12 +25,12 @@ from typing import Any
 
 from jitgrad.autograd.saved_tensors import saved_tensors_hooks
 from jitgrad.grad_mode import enable_grad
-from jitgrad.runtime.engine.graph_task import current
-from jitgrad.runtime.engine.py_node import without_trace
-from jitgrad.runtime.engine.saved_variable import SavedVariable, pack
+from jitgrad.runtime.engine.graph.current import current
+from jitgrad.runtime.engine.graph.py_node import without_trace
+from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.rules import user_line
+from jitgrad.user_line import user_line
 
 __all__ = ["CheckpointError", "Frame"]
 

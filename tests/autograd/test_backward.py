@@ -7,9 +7,7 @@ import threading
 import pytest
 from parity import J, attempt, const, leaf, same
 
-from jitgrad.runtime.engine.graph_task import (
-    current_graph_task,
-)
+from jitgrad.runtime.engine.graph.current import current_graph_task
 
 
 @pytest.mark.row("A19", "C1")

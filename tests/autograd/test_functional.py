@@ -6,8 +6,8 @@ import pytest
 from parity import J, attempt, const, leaf, same
 
 from jitgrad.autograd import GradcheckError, gradcheck, gradgradcheck
-from jitgrad.runtime.engine.accumulate_grad import gradient_edge
-from jitgrad.runtime.engine.node import Node
+from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
+from jitgrad.runtime.engine.graph.node import Node
 
 
 def functional(lib):

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from parity import J, attempt, const, leaf, same
 
-from jitgrad.runtime.engine.hooks import register_post_accumulate_grad_hook
+from jitgrad.runtime.engine.graph.hooks import register_post_accumulate_grad_hook
 
 
 def post_accumulate(lib, tensor, hook):

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitgrad.codegen.gemm import GemmSpec, Operand, StoreEpilogue, choose_spec, emit_gemm, gemm_launch
-from jitgrad.codegen.target import Target, target_for
+from jitgrad.codegen.llvm.target import Target, target_for
 from jitgrad.dtypes import DType, float32, float64
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.abi import EagerStep, NativeStep, Program
-from jitgrad.codegen.builder import Builder, Value
 from jitgrad.codegen.pipeline import compile_segment
-from jitgrad.codegen.simplify import const_of, topological
+from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.simplify import const_of, topological
 from jitgrad.dtypes import bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op

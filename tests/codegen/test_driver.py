@@ -5,9 +5,9 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 import pytest
 
-from jitgrad.codegen.driver import driver_source
-from jitgrad.codegen.target import Target
-from jitgrad.codegen.worker import worker_source
+from jitgrad.codegen.driver.driver import driver_source
+from jitgrad.codegen.driver.worker import worker_source
+from jitgrad.codegen.llvm.target import Target
 
 TRIPLES = ["x86_64-unknown-linux-gnu", "x86_64-apple-darwin", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from interpreter import Case
 
-from jitgrad.codegen.builder import Value
+from jitgrad.codegen.primitives.builder import Value
 from jitgrad.dtypes import bool_, float32, int64
 
 SEEDS = int(os.environ.get("JITGRAD_FUZZ", "60"))

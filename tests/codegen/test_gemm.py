@@ -12,8 +12,8 @@ import pytest
 from gemm_jit import call, load, multiply, spec_for, targets
 
 from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, choose_spec, emit_gemm, load_arg, load_vector, store_vector
-from jitgrad.codegen.target import Target
-from jitgrad.codegen.text import FnBuilder, vector_type
+from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.dtypes import float32
 
 _SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 64, 70, 100, 130, 300]

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from jitgrad.codegen.domain import Domain
-from jitgrad.codegen.index_map import Split, linear, through_pad, through_reshape, through_slice
+from jitgrad.codegen.fusion.domain import Domain
+from jitgrad.codegen.fusion.index_map import Split, linear, through_pad, through_reshape, through_slice
 from jitgrad.ops.aval import contiguous_strides
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from jitgrad.codegen import jit
-from jitgrad.codegen.jit import KernelSource, compile_kernels
-from jitgrad.codegen.target import host_target, target_for
-from jitgrad.codegen.text import FnBuilder
+from jitgrad.codegen.llvm import jit
+from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.target import host_target, target_for
+from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import count
@@ -144,10 +144,10 @@ def test_threads_compile_each_kernel_once() -> None:
 def test_second_process_compiles_nothing(cache_dir: Path) -> None:
     script = """
 import json
-from jitgrad.codegen.driver import driver_source
-from jitgrad.codegen.worker import worker_source
-from jitgrad.codegen.jit import compile_kernels
-from jitgrad.codegen.target import host_target
+from jitgrad.codegen.driver.driver import driver_source
+from jitgrad.codegen.driver.worker import worker_source
+from jitgrad.codegen.llvm.jit import compile_kernels
+from jitgrad.codegen.llvm.target import host_target
 from jitgrad.events import stats
 compile_kernels([driver_source(host_target()), worker_source(host_target())])
 print(json.dumps(stats()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jitgrad.codegen.object_cache import ObjectCache
+from jitgrad.codegen.llvm.object_cache import ObjectCache
 
 KEY = bytes(range(32))
 OTHER = bytes(reversed(range(32)))
@@ -182,7 +182,7 @@ def test_two_processes_fill_the_cache_at_once(directory: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from jitgrad.codegen.object_cache import ObjectCache
+from jitgrad.codegen.llvm.object_cache import ObjectCache
 cache = ObjectCache(Path(sys.argv[1]), 40_000)
 for i in range(600):
     key = bytes([i % 60]) * 32

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interpreter import Case
 
-from jitgrad.codegen.target import host_target
+from jitgrad.codegen.llvm.target import host_target
 from jitgrad.dtypes import bool_, float32, float64, int32, int64
 
 RNG = np.random.default_rng(0)

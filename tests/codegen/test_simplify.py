@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitgrad.codegen.builder import Builder, Value
-from jitgrad.codegen.simplify import SIMPLIFY, rewrite, topological
+from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.simplify import SIMPLIFY, rewrite, topological
 from jitgrad.dtypes import bool_, float32, int64
 from jitgrad.ops.aval import make_aval
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from interpreter import Case
 
-from jitgrad.codegen.target import host_target, target_for
+from jitgrad.codegen.llvm.target import host_target, target_for
 from jitgrad.dtypes import float32
 
 RNG = np.random.default_rng(0)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from vmath_jit import LEVELS, module_text, run, target_of
 
-from jitgrad.codegen.builder import COMPARISONS, POINTWISE
-from jitgrad.codegen.vmath import EMIT, estimate_cost
+from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE
+from jitgrad.codegen.vmath.pointwise import EMIT, estimate_cost
 from jitgrad.dtypes import bool_, float32, float64, from_numpy_dtype, int32, int64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN, infinity and overflow

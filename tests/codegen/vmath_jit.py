@@ -12,9 +12,9 @@ from functools import cache
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitgrad.codegen.text import FnBuilder, isa_of, vector_type
-from jitgrad.codegen.vmath import emit_cast, emit_pointwise, memory_scalar
-from jitgrad.codegen.vmath_core import Lanes
+from jitgrad.codegen.llvm.text import FnBuilder, isa_of, vector_type
+from jitgrad.codegen.vmath.core import Lanes
+from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise, memory_scalar
 from jitgrad.dtypes import DType, bool_, from_numpy_dtype
 
 llvm.initialize_all_targets()

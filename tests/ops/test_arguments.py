@@ -14,7 +14,7 @@ import pytest
 
 import jitgrad
 from jitgrad.nn import functional
-from jitgrad.runtime import eager_plan
+from jitgrad.runtime.eager import plan as eager_plan
 from tests.ops.argument_cases import FUNCTIONAL, FUNCTIONS, METHODS, Case, Dtype, T, cases_of
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")

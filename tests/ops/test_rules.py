@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import jitgrad
-from jitgrad.codegen.builder import Builder
+from jitgrad.codegen.primitives.builder import Builder
 from jitgrad.dispatch import apply
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.numpy_rule import run_numpy
+from jitgrad.runtime.eager.numpy_rule import run_numpy
 from tests.codegen import interpreter
 from tests.ops.op_specs import SPECS, Sample
 

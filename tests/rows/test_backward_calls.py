@@ -11,7 +11,7 @@ import jitgrad
 from jitgrad import autograd, nn
 from jitgrad.autograd import Function, engine
 from jitgrad.nn import functional as F
-from jitgrad.runtime.engine.graph_task import current_graph_task
+from jitgrad.runtime.engine.graph.current import current_graph_task
 
 
 def _leaf(*values: float) -> Any:

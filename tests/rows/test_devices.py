@@ -14,8 +14,8 @@ from threads import Gate
 import jitgrad
 from jitgrad import vcpu
 from jitgrad.devices import CPU, Device
-from jitgrad.runtime.engine.graph_task import current
-from jitgrad.runtime.engine.input_buffer import InputBuffer
+from jitgrad.runtime.engine.graph.current import current
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 

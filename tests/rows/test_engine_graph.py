@@ -10,9 +10,9 @@ from modes import Mode
 import jitgrad
 from jitgrad import nn
 from jitgrad.autograd import Function, engine
-from jitgrad.runtime.engine.graph_task import current_graph_task, current_node
-from jitgrad.runtime.engine.node import GraphRoot
-from jitgrad.runtime.engine.trace import KINDS, Trace
+from jitgrad.runtime.engine.graph.current import current_graph_task, current_node
+from jitgrad.runtime.engine.graph.node import GraphRoot
+from jitgrad.runtime.engine.run.trace import KINDS, Trace
 
 
 def _leaf(*values: float) -> Any:

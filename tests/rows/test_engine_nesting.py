@@ -14,9 +14,10 @@ from modes import Mode
 from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_until
 
 import jitgrad
-from jitgrad.runtime.engine.graph_task import CPU_DEVICE, NO_DEVICE, GraphTask, current, current_graph_task
-from jitgrad.runtime.engine.ready_queue import ReadyQueue
-from jitgrad.runtime.engine.reentrant_pool import MAX_DEPTH, ThreadPoolShared
+from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current, current_graph_task
+from jitgrad.runtime.engine.run.graph_task import GraphTask
+from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
+from jitgrad.runtime.engine.run.reentrant_pool import MAX_DEPTH, ThreadPoolShared
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 

@@ -11,10 +11,11 @@ from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_until
 
 import jitgrad
 from jitgrad.autograd import engine
-from jitgrad.runtime.engine.graph_task import CPU_DEVICE, NO_DEVICE, GraphTask, current_graph_task
-from jitgrad.runtime.engine.node import Node
-from jitgrad.runtime.engine.ready_queue import NodeTask, ReadyQueue
-from jitgrad.runtime.engine.thread_locals import ThreadLocalState
+from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current_graph_task
+from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.run.graph_task import GraphTask
+from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
+from jitgrad.runtime.engine.run.thread_locals import ThreadLocalState
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 

@@ -12,20 +12,14 @@ from threads import LONGEST_WAIT_S, run_threads, wait_until
 import jitgrad
 from jitgrad import vcpu
 from jitgrad.autograd import Variable, engine, graph
-from jitgrad.runtime.engine.dist_engine import DistAutogradContext, DistEngine, RecvRpcBackward, SendRpcBackward
-from jitgrad.runtime.engine.future import Future
-from jitgrad.runtime.engine.graph_task import (
-    NO_DEVICE,
-    GraphTask,
-    compute_dependencies,
-    current,
-    current_graph_task,
-    current_node,
-)
-from jitgrad.runtime.engine.join import set_history
-from jitgrad.runtime.engine.node import GraphRoot
-from jitgrad.runtime.engine.ready_queue import ReadyQueue
-from jitgrad.runtime.stream import current_stream
+from jitgrad.runtime.devices.stream import current_stream
+from jitgrad.runtime.engine.graph.current import NO_DEVICE, current, current_graph_task, current_node
+from jitgrad.runtime.engine.graph.join import set_history
+from jitgrad.runtime.engine.graph.node import GraphRoot
+from jitgrad.runtime.engine.run.dist_engine import DistAutogradContext, DistEngine, RecvRpcBackward, SendRpcBackward
+from jitgrad.runtime.engine.run.future import Future
+from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
+from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 

@@ -19,9 +19,10 @@ from threads import run_threads, sleeps_on, wait_until
 import jitgrad
 from jitgrad import vcpu
 from jitgrad.autograd import Engine, engine
-from jitgrad.runtime.engine.graph_task import NO_DEVICE, GraphTask, current, current_graph_task
-from jitgrad.runtime.engine.node import Node
-from jitgrad.runtime.engine.ready_queue import NodeTask, ReadyQueue
+from jitgrad.runtime.engine.graph.current import NO_DEVICE, current, current_graph_task
+from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.run.graph_task import GraphTask
+from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
 from jitgrad.state import state
 
 pytestmark = pytest.mark.usefixtures("idle_devices")

@@ -12,7 +12,7 @@ from modes import Mode
 import jitgrad
 from jitgrad import nn
 from jitgrad.autograd import engine, grad, graph
-from jitgrad.runtime.engine.accumulate_grad import accumulator_of
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 
 
 def _leaf(*values: float):

@@ -14,7 +14,7 @@ from modes import Mode
 import jitgrad
 from jitgrad import events, nn, optim
 from jitgrad.nn import functional as F
-from jitgrad.runtime.engine.input_buffer import InputBuffer
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 
 PLACES = [[0, 2, 0]]
 ENTRIES = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]

@@ -16,7 +16,7 @@ from modes import Mode
 import jitgrad
 from jitgrad import no_grad
 from jitgrad.autograd import Function
-from jitgrad.runtime import buffer
+from jitgrad.runtime.storage import storage as buffer
 
 float64 = jitgrad.float64
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from jitgrad.abi import Launch, NativeStep
-from jitgrad.codegen.driver import driver_source
-from jitgrad.codegen.jit import Kernel, KernelSource, compile_kernels
-from jitgrad.codegen.target import host_target
-from jitgrad.codegen.text import FnBuilder
-from jitgrad.codegen.worker import worker_source
-from jitgrad.runtime import executor
+from jitgrad.codegen.driver.driver import driver_source
+from jitgrad.codegen.driver.worker import worker_source
+from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.target import host_target
+from jitgrad.codegen.llvm.text import FnBuilder
+from jitgrad.runtime.native import executor
 
 
 def install() -> None:

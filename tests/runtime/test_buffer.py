@@ -11,8 +11,8 @@ from threads import run_threads
 
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime import memory
-from jitgrad.runtime.buffer import Storage
+from jitgrad.runtime.storage import memory
+from jitgrad.runtime.storage.storage import Storage
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from threads import run_threads, wait_until
 
 from jitgrad.errors import DeviceError
-from jitgrad.runtime import device_queue
-from jitgrad.runtime.device import CPU, Device
-from jitgrad.runtime.device_queue import DeviceQueue
+from jitgrad.runtime.devices import device_queue
+from jitgrad.runtime.devices.device import CPU, Device
+from jitgrad.runtime.devices.device_queue import DeviceQueue
 
 
 def test_devices_compare_by_type_and_index() -> None:

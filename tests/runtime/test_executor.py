@@ -12,9 +12,9 @@ from native_kernels import chain, counter, install, scale, status, step_of
 from jitgrad.abi import MAX_STAGE_TASKS, Launch, NativeStep
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.executor import LoadedStep
-from jitgrad.runtime.pool import get_num_threads, pool, set_num_threads
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.runtime.native.pool import get_num_threads, pool, set_num_threads
+from jitgrad.runtime.storage.storage import Storage
 
 SHARED = 1e6  # a cost that makes a stage worth sharing
 

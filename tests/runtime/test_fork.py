@@ -16,7 +16,7 @@ import os, signal, threading, time
 import jitgrad
 from jitgrad import vcpu
 from jitgrad.locks import process_lock
-from jitgrad.runtime.engine.graph_task import current
+from jitgrad.runtime.engine.run.graph_task import current
 
 def backward():
     x = jitgrad.ones(2, requires_grad=True)

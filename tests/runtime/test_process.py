@@ -16,9 +16,9 @@ import numpy as np
 from native_kernels import counter, install, spin, step_of
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.buffer import Storage
-from jitgrad.runtime.executor import LoadedStep
-from jitgrad.runtime.pool import pool, set_num_threads
+from jitgrad.runtime.storage.storage import Storage
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.runtime.native.pool import pool, set_num_threads
 
 install()
 set_num_threads(2)

@@ -19,7 +19,7 @@ import jitgrad
 from jitgrad import vcpu
 from jitgrad.devices import Device
 from jitgrad.errors import DeviceError
-from jitgrad.runtime import device_queue
+from jitgrad.runtime.devices import device_queue
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 

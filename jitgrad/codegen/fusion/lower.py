@@ -1,0 +1,357 @@
+"""Lowering: values at index maps to a flat list of instructions over one loop domain.
+
+Owns: ``Lowerer`` and its instruction tuples.
+Must not know: loop order, vectors, LLVM, buffers.
+In: nodes (``nodes.Node``), one after another. Out: ``Lowerer.instrs``.
+
+# Note [Instructions]
+# ~~~~~~~~~~~~~~~~~~~
+# An instruction is ``(op, dtype, sources, extra)``; sources are numbers of earlier ones; equal tuples exist once.
+#   load     extra (value, element address as Expr); sources: () or (mask,)
+#   gather   extra (value, Expr, strides of the indices); sources: (indices..., mask?)
+#   check    an index made non-negative and clamped; sets the status word when it is out of range; extra (extent, instr)
+#   mask     extra: Ranges, all of which must hold
+#   iota     extra: Expr    const  extra: (literal,)    scalar  extra: (RuntimeScalar,)
+#   acc      the matrix product's result
+#   store_add  adds its first source at (value, Expr, strides of the indices), in the loop's order
+#   reduce_* extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
+#   others   pointwise primitives, extra ()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
+from jitgrad.codegen.fusion.index_map import (
+    Expr,
+    IndexMap,
+    Range,
+    Split,
+    linear,
+    through_expand,
+    through_pad,
+    through_reshape,
+    through_slice,
+)
+from jitgrad.codegen.fusion.nodes import Node, squeezed
+from jitgrad.codegen.primitives.builder import POINTWISE, Value
+from jitgrad.dtypes import DType, bool_, int64
+from jitgrad.ops.aval import contiguous_strides
+
+__all__ = ["Instruction", "Lowerer"]
+
+Instruction = tuple[str, DType, tuple[int, ...], Any]
+
+
+_NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_prod": "1"}
+
+
+class Lowerer:
+    """Instructions of one kernel under construction.
+
+    Attributes:
+        domain: the loops.
+        instrs: see Note [Instructions].
+        local: values computed here -> (their map, their instruction).
+        stored: the values that are nodes.
+        partial: those of ``local`` that are only known when every unit is done.
+    """
+
+    def __init__(self, domain: Domain, stored: Mapping[Value, Any]) -> None:
+        self.domain = domain
+        self.instrs: list[Instruction] = []
+        self.local: dict[Value, tuple[IndexMap, int]] = {}
+        self.partial: set[Value] = set()
+        self.stored = stored
+        self._index: dict[Instruction, int] = {}
+        self._memo: dict[tuple[int, int, int], int] = {}
+        self._maps: dict[IndexMap, int] = {}
+        self._map_list: list[IndexMap] = []
+        self._masks: list[tuple[Range, ...]] = [()]
+        self._mask_ids: dict[tuple[Range, ...], int] = {(): 0}
+        self._log: list[tuple[dict[Any, Any], Any]] = []
+        self._stack: list[tuple[Value, int, int]] = []
+        self._root: Value | None = None
+
+    # transactions: a refused node leaves no trace
+    def mark(self) -> tuple[int, int]:
+        return len(self.instrs), len(self._log)
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        del self.instrs[mark[0] :]
+        for table, key in self._log[mark[1] :]:
+            del table[key]
+        del self._log[mark[1] :]
+        self._stack.clear()
+
+    def add(self, node: Node, dims: tuple[int, ...]) -> None:
+        """Lower a node whose own domain runs along ``dims`` of this one.
+
+        Raises:
+            Refuse, Resplit: it does not fit; call ``rollback``.
+        """
+        source = node.source
+        m = self.domain.identity(source.shape, dims)
+        kid = self._also(0, self.domain.border(squeezed(source.shape), dims))
+        self._root = node.value
+        if node.kind == "scatter":
+            reg, own = self._scatter(node.value, m), m
+        elif node.reduce is None:
+            reg, own = self.value_at(source, m), m
+        else:
+            partial = node.value.op.startswith("partial_")
+            x = self._where_it_counts(self.value_at(source, m, kid), kid, node.value)
+            op = "reduce_" + node.value.op.split("_")[1]
+            reg = self._emit(op, node.value.dtype, (x,), (partial, len(self.local)))
+            zero = (0,) * (len(self.domain.extents) + 1)
+            own = tuple(zero if d in node.reduce else e for d, e in enumerate(m))
+            if partial:
+                self.partial.add(node.value)
+                own = (zero, *own)
+        self._root = None
+        self._set(self.local, node.value, (own, reg))
+
+    def _where_it_counts(self, x: int, kid: int, v: Value) -> int:
+        """``x`` inside the mask, what does not change the reduction ``v`` outside."""
+        if not kid:
+            return x
+        if v.op not in _NEUTRAL:
+            raise Refuse("the loop is longer")
+        outside = self._emit("const", v.dtype, (), (_NEUTRAL[v.op],))
+        return self._emit("where", v.dtype, (*self._mask(kid), x, outside))
+
+    def value_at(self, value: Value, m: IndexMap, kid: int = 0) -> int:
+        """The instruction that computes ``value`` at the map. Iterative: chains may be long."""
+        self._stack = stack = [(value, self._map_id(m), kid)]
+        memo = self._memo
+        while stack:
+            v, mid, kid = item = stack[-1]
+            key = (id(v), mid, kid)
+            if key in memo:
+                stack.pop()
+                continue
+            in_memory = v in self.stored and v is not self._root
+            found = self._leaf(v, mid, kid) if in_memory else None
+            if found is None:
+                found = _HANDLERS[v.op](self, v, mid, kid)
+            if found is not None:
+                self._set(memo, key, found)
+                if stack[-1] is item:
+                    stack.pop()
+        return memo[(id(value), self._map_id(m), kid)]
+
+    def _scatter(self, v: Value, m: IndexMap) -> int:
+        """``v`` = zeros, then += source at the indices: a store that adds, see Note [Instructions]."""
+        zeros, source, *indices = v.srcs
+        at = len(indices[0].shape)
+        value = self.value_at(source, m)
+        checked = tuple(
+            self._emit("check", int64, (self.value_at(i, m[:at]),), (n, 1 + max(0, v.instr)))
+            for i, n in zip(indices, v.shape, strict=False)
+        )
+        where, address, strides = self._window(zeros, self._zeros(len(indices)) + m[at:])
+        return self._emit("store_add", v.dtype, (value, *checked), (where, address, strides[: len(indices)]))
+
+    # pieces
+    def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        table[key] = value
+        self._log.append((table, key))
+
+    def _emit(self, op: str, dtype: DType, srcs: tuple[int, ...], extra: Any = ()) -> int:
+        instr = (op, dtype, srcs, extra)
+        found = self._index.get(instr)
+        if found is None:
+            found = len(self.instrs)
+            self.instrs.append(instr)
+            self._set(self._index, instr, found)
+        return found
+
+    def _map_id(self, m: IndexMap) -> int:
+        found = self._maps.get(m)
+        if found is None:
+            found = self._maps[m] = len(self._map_list)
+            self._map_list.append(m)
+        return found
+
+    def _need(self, v: Value, mid: int, kid: int) -> int | None:
+        """The instruction of an operand, or None after asking for it."""
+        found = self._memo.get((id(v), mid, kid))
+        if found is None:
+            self._stack.append((v, mid, kid))
+        return found
+
+    def _leaf(self, v: Value, mid: int, kid: int) -> int:
+        """A value that lies in memory, or is computed by this loop at the same element."""
+        own = self.local.get(v)
+        if own is None:
+            return self._load(v, self._address(v, mid), kid)
+        if v in self.partial:
+            raise Refuse("needs the end of a reduction over all units")
+        if own[0] != self._map_list[mid]:
+            raise Refuse("needs other elements of a value of the same loop")
+        return own[1]
+
+    def _address(self, v: Value, mid: int) -> Expr:
+        rank = len(self.domain.extents)
+        if v.op == "input":
+            aval = v.params[1]
+            return linear(self._map_list[mid], aval.stride, aval.offset, rank)
+        return linear(self._map_list[mid], contiguous_strides(v.shape), 0, rank)
+
+    def _load(self, v: Value, address: Expr, kid: int) -> int:
+        return self._emit("load", v.dtype, self._mask(kid), (v, address))
+
+    def _mask(self, kid: int) -> tuple[int, ...]:
+        return (self._emit("mask", bool_, (), self._masks[kid]),) if kid else ()
+
+    def _also(self, kid: int, ranges: list[Range]) -> int:
+        """The mask that holds where ``kid`` and all ``ranges`` hold."""
+        bounds = {r.dim: (r.lo, r.hi) for r in self._masks[kid]}
+        for r in ranges:
+            lo, hi = bounds.get(r.dim, (r.lo, r.hi))
+            bounds[r.dim] = max(lo, r.lo), min(hi, r.hi)
+        mask = tuple(Range(d, *bounds[d]) for d in sorted(bounds))
+        found = self._mask_ids.get(mask)
+        if found is None:
+            found = self._mask_ids[mask] = len(self._masks)
+            self._masks.append(mask)
+        return found
+
+    # one handler per primitive: the instruction, or None after asking for an operand
+    def _on_input(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._load(v, self._address(v, mid), kid)
+
+    def _on_const(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._emit("const", v.dtype, (), v.params)
+
+    def _on_scalar(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._emit("scalar", v.dtype, (), v.params)
+
+    def _on_iota(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._emit("iota", v.dtype, (), self._map_list[mid][v.params[0]])
+
+    def _on_pointwise(self, v: Value, mid: int, kid: int) -> int | None:
+        srcs = [self._need(s, mid, kid) for s in v.srcs]
+        return None if None in srcs else self._emit(v.op, v.dtype, tuple(srcs), ())  # type: ignore[arg-type]
+
+    def _on_copy(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._need(v.srcs[0], mid, kid)
+
+    def _on_check(self, v: Value, mid: int, kid: int) -> int | None:
+        index = self._need(v.srcs[0], mid, kid)
+        if index is None:
+            return None
+        return self._emit("check", int64, (index, *self._mask(kid)), (v.params[0], 1 + max(0, v.instr)))
+
+    def _on_expand(self, v: Value, mid: int, kid: int) -> int | None:
+        m = through_expand(self._map_list[mid], v.srcs[0].shape, len(self.domain.extents))
+        return self._need(v.srcs[0], self._map_id(m), kid)
+
+    def _on_permute(self, v: Value, mid: int, kid: int) -> int | None:
+        m = self._map_list[mid]
+        inverse = sorted(range(len(v.params)), key=v.params.__getitem__)
+        return self._need(v.srcs[0], self._map_id(tuple(m[d] for d in inverse)), kid)
+
+    def _on_slice(self, v: Value, mid: int, kid: int) -> int | None:
+        return self._need(v.srcs[0], self._map_id(through_slice(self._map_list[mid], *v.params)), kid)
+
+    def _on_pad(self, v: Value, mid: int, kid: int) -> int | None:
+        x, (lo, hi, number) = v.srcs[0], v.params
+        found = through_pad(self._map_list[mid], lo, hi, x.shape, self.domain.extents)
+        if found is None:
+            raise Refuse("a pad's border runs across two loops", x if v is self._root else v)
+        m, ranges, inside = found
+        outside = self._emit("const", v.dtype, (), (repr(number),))
+        if not inside:
+            return outside
+        inner_kid = self._also(kid, ranges)
+        if any(r.lo >= r.hi for r in self._masks[inner_kid]):
+            return outside
+        inner = self._need(x, self._map_id(m), inner_kid)
+        if inner is None or not ranges:
+            return inner
+        here = self._emit("mask", bool_, (), tuple(sorted(ranges)))
+        return self._emit("where", v.dtype, (here, inner, outside), ())
+
+    def _on_update(self, v: Value, mid: int, kid: int) -> int | None:
+        (x, written), starts = v.srcs, v.params[0]
+        extents = self.domain.extents
+        after = tuple(n - s - m for n, s, m in zip(v.shape, starts, written.shape, strict=True))
+        found = through_pad(self._map_list[mid], starts, after, written.shape, extents)
+        if found is None:
+            raise Refuse("a window's border runs across two loops", x if v is self._root else v)
+        m, ranges, inside = found
+        inner_kid = self._also(kid, ranges)
+        if not inside or any(r.lo >= r.hi for r in self._masks[inner_kid]):
+            return self._need(x, mid, kid)
+        inner = self._need(written, self._map_id(m), inner_kid)
+        if inner_kid == kid:
+            return inner
+        outer = self._need(x, mid, kid)
+        if inner is None or outer is None:
+            return None
+        here = self._emit("mask", bool_, (), tuple(sorted(ranges)))
+        return self._emit("where", v.dtype, (here, inner, outer), ())
+
+    def _on_reshape(self, v: Value, mid: int, kid: int) -> int | None:
+        x = v.srcs[0]
+        if 0 in v.shape:  # a loop without iterations
+            return self._emit("const", v.dtype, (), ("0",))
+        m, extents = self._map_list[mid], self.domain.extents
+        if x not in self.local and self._is_row_major(x):
+            offset = x.params[1].offset if x.op == "input" else 0
+            return self._load(x, linear(m, contiguous_strides(v.shape), offset, len(extents)), kid)
+        found = through_reshape(m, v.shape, x.shape, extents)
+        if isinstance(found, Split):
+            raise Resplit(found, x)
+        if found is None:
+            raise Refuse("a reshape that no loop over both shapes can do", x)
+        return self._need(x, self._map_id(found), kid)
+
+    def _is_row_major(self, x: Value) -> bool:
+        if x is self._root:
+            return False
+        return x in self.stored or (x.op == "input" and x.params[1].is_contiguous)
+
+    def _on_gather(self, v: Value, mid: int, kid: int) -> int | None:
+        x, *indices = v.srcs
+        m = self._map_list[mid]
+        at, rest = len(indices[0].shape), len(indices)
+        index_id = self._map_id(m[:at])
+        found = [self._need(i, index_id, kid) for i in indices]
+        if None in found:
+            return None
+        value, address, strides = self._window(x, (self._zeros(rest)) + m[at:])
+        checked = tuple(
+            self._emit("check", int64, (i, *self._mask(kid)), (n, 1 + max(0, v.instr)))  # type: ignore[arg-type]
+            for i, n in zip(found, x.shape, strict=False)
+        )
+        return self._emit("gather", v.dtype, (*checked, *self._mask(kid)), (value, address, strides[:rest]))
+
+    def _zeros(self, count: int) -> IndexMap:
+        return ((0,) * (len(self.domain.extents) + 1),) * count
+
+    def _window(self, x: Value, m: IndexMap) -> tuple[Value, Expr, tuple[int, ...]]:
+        """Where ``x`` lies at ``m``, and its strides."""
+        if x not in self.stored and x.op != "input":
+            raise Refuse("gathers from a value that is not in memory", x)
+        if x in self.local:
+            raise Refuse("gathers from a value of the same loop")
+        aval = x.params[1] if x.op == "input" else None
+        strides = aval.stride if aval else contiguous_strides(x.shape)
+        return x, linear(m, strides, aval.offset if aval else 0, len(self.domain.extents)), strides
+
+    def _on_other(self, v: Value, mid: int, kid: int) -> int | None:
+        raise Refuse(f"{v.op} is a kernel of its own", v)
+
+
+_OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "update",
+                 "reshape", "gather")  # fmt: skip
+_REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
+_HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
+    **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),
+    **{name: getattr(Lowerer, "_on_" + name) for name in _OWN_HANDLERS},
+    **dict.fromkeys(("matmul", "cat", "scatter_add", *_REDUCTIONS), Lowerer._on_other),
+}

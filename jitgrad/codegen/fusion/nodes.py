@@ -1,0 +1,139 @@
+"""Nodes: the values that get a place in memory, or a root of a loop, of their own.
+
+Owns: ``Node``, ``make_nodes``: which values are computed once and which are recomputed by each reader.
+Must not know: how nodes are grouped, index maps, LLVM.
+In: values in topological order. Out: nodes in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitgrad.codegen.primitives.builder import POINTWISE, Value
+from jitgrad.codegen.primitives.cost import op_cost
+
+__all__ = ["Node", "Target", "make_nodes", "squeezed"]
+
+_STORE_SHARED = 8  # a value with several readers is stored once from this cost on
+_STORE_EXPANDED = 4  # a value that is broadcast is stored once from this cost on
+_STORE_CHAIN = 200  # no kernel's expression grows beyond this
+_MOVEMENT = frozenset({"expand", "reshape", "permute", "slice"})
+_ALWAYS = frozenset({"matmul", "scatter_add", "cat", "copy"})
+
+
+def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Without the extents of 1."""
+    return tuple(n for n in shape if n != 1)
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """A place where a node's value is stored: strides and offset in elements, over the value's own shape."""
+
+    buffer: Any
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One root of a kernel.
+
+    Attributes:
+        value: what it computes.
+        kind: "map", "reduce", "matmul", "scatter", or "cat" (no kernel: its parts are stored into it).
+        source: the value whose elements the loop visits (``value`` itself, or the operand of its reduction).
+        reduce: the reduced dims of ``source``; None for the other kinds.
+        targets: where it must be stored, whoever else reads it.
+        deps: the stored values and inputs it reads.
+        group: the kernel it ended up in.
+    """
+
+    value: Value
+    kind: str
+    source: Value
+    reduce: tuple[int, ...] | None
+    deps: tuple[Value, ...]
+    targets: list[Target] = field(default_factory=list)
+    group: Any = None
+
+    @property
+    def domain(self) -> tuple[int, ...]:
+        return squeezed(self.source.shape)
+
+
+def _base(v: Value) -> Value:
+    """The value under its movements."""
+    while v.op in _MOVEMENT:
+        v = v.srcs[0]
+    return v
+
+
+def _forced(order: Sequence[Value]) -> set[Value]:
+    """Values whose readers need an address: operands of products, tables of gathers, sources of scatters."""
+    forced: set[Value] = set()
+    for v in order:
+        if v.op == "matmul":
+            forced.update(map(_base, v.srcs))
+        elif v.op == "gather":
+            forced.add(v.srcs[0])
+    return {v for v in forced if v.op != "input"}
+
+
+def stored_values(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value, None]:
+    """Which values become nodes, in topological order. See the constants above for the trade-off."""
+    forced = _forced(order)
+    roots = set(roots)
+    readers: dict[Value, int] = {}
+    expanded: set[Value] = set()
+    for v in order:
+        for s in set(v.srcs):
+            readers[s] = readers.get(s, 0) + 1
+        if v.op == "expand" and len(squeezed(v.srcs[0].shape)):
+            expanded.add(_base(v))
+    cost: dict[Value, int] = {}
+    stored: dict[Value, None] = {}
+    for v in order:
+        c = op_cost(v.op) + sum(cost[s] for s in v.srcs)
+        own = v.op in _ALWAYS or v.op.startswith(("reduce_", "partial_"))
+        if v.op in POINTWISE or v.op == "update":
+            limit = _STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN
+            own = own or c >= limit
+        if v.op != "input" and (own or v in forced or v in roots):
+            stored[v] = None
+            c = 0
+        cost[v] = c
+    return stored
+
+
+def _dependencies(order: Sequence[Value], stored: dict[Value, None]) -> dict[Value, tuple[Value, ...]]:
+    """Per value, the stored values and inputs that computing it reads."""
+    deps: dict[Value, tuple[Value, ...]] = {}
+    for v in order:
+        found: dict[Value, None] = {}
+        for s in v.srcs:
+            if s in stored or s.op == "input":
+                found[s] = None
+            else:
+                found.update(dict.fromkeys(deps[s]))
+        deps[v] = tuple(found) if v.op != "input" else ()
+    return deps
+
+
+def make_nodes(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value, Node]:
+    """One node per stored value, in topological order. ``roots`` must not be inputs (copy them)."""
+    stored = stored_values(order, roots)
+    deps = _dependencies(order, stored)
+    return {v: _node(v, deps[v]) for v in stored}
+
+
+def _node(v: Value, deps: tuple[Value, ...]) -> Node:
+    if v.op.startswith("reduce_"):
+        return Node(v, "reduce", v.srcs[0], v.params, deps)
+    if v.op.startswith("partial_"):
+        return Node(v, "reduce", v.srcs[0], v.params[0], deps)
+    if v.op == "scatter_add":
+        return Node(v, "scatter", v.srcs[1], None, deps)
+    return Node(v, v.op if v.op in ("matmul", "cat") else "map", v, None, deps)

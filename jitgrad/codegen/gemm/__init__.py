@@ -1,0 +1,34 @@
+"""Matrix multiplication kernels: C[b, m, n] = sum_k A[b, m, k] * B[b, k, n], with what follows fused in.
+
+Owns: the public names. The parts: ``gemm_spec`` (what a kernel depends on, epilogues), ``gemm_plan`` (shape to spec and
+launch), ``gemm_emit`` (the loop nest), ``gemm_tile`` (the register tile), ``gemm_dot`` (the tile for few rows),
+``gemm_pack`` (copies of B's panels), ``gemm_shuffle`` (transposes and sums in registers).
+Must not know: segments, programs, buffers.
+"""
+
+from jitgrad.codegen.gemm.emit import emit_gemm
+from jitgrad.codegen.gemm.plan import choose_spec, gemm_launch
+from jitgrad.codegen.gemm.spec import (
+    GEMM_ARGS,
+    Epilogue,
+    GemmSpec,
+    Operand,
+    StoreEpilogue,
+    load_arg,
+    load_vector,
+    store_vector,
+)
+
+__all__ = [
+    "GEMM_ARGS",
+    "Epilogue",
+    "GemmSpec",
+    "Operand",
+    "StoreEpilogue",
+    "choose_spec",
+    "emit_gemm",
+    "gemm_launch",
+    "load_arg",
+    "load_vector",
+    "store_vector",
+]

@@ -1,0 +1,227 @@
+"""The register tile of a matrix multiplication kernel, and what happens to it when it is finished.
+
+Owns: ``emit_tiles``; ``Nest``, ``Panel``, ``Pass``: the registers that the loops around it have set up.
+Must not know: units, how B was copied.
+In: the registers. Out: text in the function being written.
+
+# Note [Order of summation]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# Every element of C is one chain of multiply-adds over k = 0, 1, ... K-1, whatever the tile, the unit, the pass over K
+# or the lane. So a result depends neither on the number of threads nor on where in the matrix it stands.
+# The dot form (``gemm_dot``) has an order of its own, with the same properties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jitgrad.codegen.gemm.dot import emit_dot
+from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, fma, load_vector, vector_masks
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+
+__all__ = ["UNROLL_COST", "Nest", "Panel", "Pass", "emit_tiles", "looped"]
+
+UNROLL_COST = 4  # epilogues up to this cost are unrolled over the register tile
+
+Cells = list[list[str]]  # registers of the tile, [row][vector]
+
+
+def looped(epilogue: Epilogue) -> bool:
+    """Whether the epilogue is printed once, in a loop over the tile, rather than unrolled over it."""
+    return epilogue.cost > UNROLL_COST
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over K: registers. Without ``first`` and ``last``, it is the only one."""
+
+    depth: str  # elements of K
+    a: str  # A at the pass's first column
+    b: str  # B's panel at the pass's first row
+    b_stride: str  # bytes between B's rows
+    first: str = ""  # i1: sums start at zero
+    last: str = ""  # i1: sums are finished
+
+
+@dataclass(slots=True)
+class Nest:
+    """What is being written, and the registers of the unit being done."""
+
+    b: FnBuilder
+    spec: GemmSpec
+    epilogue: Epilogue
+    arg: dict[str, str]
+    a: str  # A of this batch
+    sums: str  # buffer for unfinished tiles
+    batch: str
+    row_start: str
+    row_end: str
+
+    def offset(self, base: str, nbytes: str | int) -> str:
+        return self.b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")
+
+    def at(self, base: str, index: str | int, stride: str | int) -> str:
+        return self.offset(base, self.b.op(f"mul i64 {index}, {stride}"))
+
+    def min(self, x: str, y: str) -> str:
+        return self.b.call("i64", "llvm.smin.i64", f"i64 {x}", f"i64 {y}")
+
+
+def emit_tiles(nest: Nest, panel: Panel, at: Pass) -> None:
+    """All rows of the unit, for one panel and one pass."""
+    with nest.b.loop(nest.row_start, nest.row_end, nest.spec.rows, hint="tile") as row:
+        _emit_tile(nest, panel, at, row)
+
+
+def _emit_tile(nest: Nest, panel: Panel, at: Pass, row: str) -> None:
+    top = nest.b.op(f"sub i64 {nest.row_end}, 1")
+    rows = [row]  # the tile's rows; past the end, the last one again
+    rows += [nest.min(nest.b.op(f"add i64 {row}, {i}"), top) for i in range(1, nest.spec.rows)]
+    a_rows = [nest.at(at.a, r, nest.arg["a_sm"]) for r in rows]
+    sums = nest.sums
+    if at.first:
+        sums = nest.at(sums, nest.b.op(f"sub i64 {row}, {nest.row_start}"), nest.arg["sums_stride"])
+    if nest.spec.a_unit == "k":
+        acc = [[emit_dot(nest.b, nest.spec, panel, a_rows[0], at.b, nest.arg["b_sn"], at.depth)]]
+    else:
+        acc = _accumulate(nest, panel, at, a_rows, sums)
+    if looped(nest.epilogue):
+        _save(nest, panel, acc, sums)
+        if not at.last:
+            _looped_epilogue(nest, panel, row, sums)
+            return
+        with nest.b.when(at.last, hint="last"):
+            _looped_epilogue(nest, panel, row, sums)
+    elif not at.last:
+        _unrolled_epilogue(nest, panel, acc, rows)
+    else:
+        _finish_or_save(nest, panel, at, acc, rows, sums)
+
+
+def _finish_or_save(nest: Nest, panel: Panel, at: Pass, acc: Cells, rows: list[str], sums: str) -> None:
+    b = nest.b
+    done, partial, after = b.label("done"), b.label("partial"), b.label("after")
+    b.do(f"br i1 {at.last}, label %{done}, label %{partial}")
+    b.start(partial)
+    _save(nest, panel, acc, sums)
+    b.do(f"br label %{after}")
+    b.start(done)
+    _unrolled_epilogue(nest, panel, acc, rows)
+    b.do(f"br label %{after}")
+    b.start(after)
+
+
+# sums
+
+
+def _slot(nest: Nest, panel: Panel, sums: str, i: int, v: int) -> str:
+    return nest.offset(sums, (i * panel.columns + v * panel.width) * nest.spec.itemsize)
+
+
+def _save(nest: Nest, panel: Panel, acc: Cells, sums: str) -> None:
+    vec = vector_type(panel.width, nest.spec.scalar)
+    for i, row in enumerate(acc):
+        for v, value in enumerate(row):
+            nest.b.do(f"store {vec} {value}, ptr {_slot(nest, panel, sums, i, v)}, align {nest.spec.itemsize}")
+
+
+def _resume(nest: Nest, panel: Panel, sums: str) -> list[str]:
+    vec = vector_type(panel.width, nest.spec.scalar)
+    cells = [(i, v) for i in range(nest.spec.rows) for v in range(panel.vectors)]
+    return [nest.b.op(f"load {vec}, ptr {_slot(nest, panel, sums, *c)}, align {nest.spec.itemsize}") for c in cells]
+
+
+def _accumulate(nest: Nest, panel: Panel, at: Pass, a_rows: list[str], sums: str) -> Cells:
+    """The register tile after this pass."""
+    b, vectors = nest.b, panel.vectors
+    vec = vector_type(panel.width, nest.spec.scalar)
+    zero, loop, done = b.label("zero"), b.label("k"), b.label("summed")
+    empty = ["zeroinitializer" if panel.width > 1 else "0.0"] * (len(a_rows) * vectors)
+    start = {zero: empty}
+    if at.first:
+        resume = b.label("resume")
+        b.do(f"br i1 {at.first}, label %{zero}, label %{resume}")
+        b.start(resume)
+        start[resume] = _resume(nest, panel, sums)
+        b.do(f"br label %{loop}")
+    else:
+        b.do(f"br label %{zero}")
+    b.start(zero)
+    some = b.op(f"icmp sgt i64 {at.depth}, 0")
+    b.do(f"br i1 {some}, label %{loop}, label %{done}")
+    b.start(loop)
+    now = [b.label("%s") for _ in empty]
+    for cell, values in zip(now, zip(*start.values(), strict=True), strict=True):
+        _phi(b, vec, cell, dict(zip(start, values, strict=True)), cell + "n", loop)
+    left = _multiply(nest, panel, at, a_rows, now, dict.fromkeys(start), loop)
+    b.do(f"br i1 {b.op(f'icmp sgt i64 {left}, 0')}, label %{loop}, label %{done}")
+    b.start(done)
+    final = [b.op(f"phi {vec} [ {empty[0]}, %{zero} ], [ {cell}n, %{loop} ]") for cell in now]
+    return [final[i * vectors : (i + 1) * vectors] for i in range(len(a_rows))]
+
+
+def _phi(b: FnBuilder, kind: str, name: str, start: dict[str, str], following: str, loop: str) -> None:
+    ways = ", ".join(f"[ {value}, %{block} ]" for block, value in start.items())
+    b.do(f"{name} = phi {kind} {ways}, [ {following}, %{loop} ]")
+
+
+def _multiply(
+    nest: Nest, panel: Panel, at: Pass, a_rows: list[str], now: list[str], entries: dict[str, None], loop: str
+) -> str:
+    """The loop over k: ``acc[row, vector] += a[row] * b[vector]``, into names with an "n". Returns what is left."""
+    b, spec = nest.b, nest.spec
+    k, a_off, b_at = b.label("%k"), b.label("%a"), b.label("%b")
+    for name, kind, first in ((k, "i64", at.depth), (a_off, "i64", "0"), (b_at, "ptr", at.b)):
+        _phi(b, kind, name, dict.fromkeys(entries, first), name + "n", loop)
+    columns = []
+    for v in range(panel.vectors):
+        column = nest.offset(b_at, v * panel.width * spec.itemsize)
+        columns.append(load_vector(b, spec.scalar, panel.width, column, None if spec.copy else panel.masks[v]))
+    cells = iter(now)
+    for a_row in a_rows:
+        one = b.op(f"load {spec.scalar}, ptr {nest.offset(a_row, a_off)}, align {spec.itemsize}")
+        wide = b.splat(one, spec.scalar, panel.width)
+        for column in columns:
+            fma(b, spec, panel.width, wide, column, next(cells))
+    b.do(f"{a_off}n = add i64 {a_off}, {nest.arg['a_sk']}")
+    b.do(f"{b_at}n = getelementptr i8, ptr {b_at}, i64 {at.b_stride}")
+    b.do(f"{k}n = sub i64 {k}, 1")
+    return f"{k}n"
+
+
+# epilogues
+
+
+def _unrolled_epilogue(nest: Nest, panel: Panel, acc: Cells, rows: list[str]) -> None:
+    """The epilogue's text per vector. Rows past the end: skipped, or harmlessly done twice."""
+    for i, (vectors, row) in enumerate(zip(acc, rows, strict=True)):
+        if i == 0 or nest.epilogue.repeatable:
+            _row_epilogue(nest, panel, vectors, row)
+            continue
+        inside = nest.b.op(f"icmp slt i64 {nest.b.op(f'add i64 {rows[0]}, {i}')}, {nest.row_end}")
+        with nest.b.when(inside, hint="row"):
+            _row_epilogue(nest, panel, vectors, row)
+
+
+def _row_epilogue(nest: Nest, panel: Panel, vectors: list[str], row: str) -> None:
+    for v, value in enumerate(vectors):
+        col = nest.b.op(f"add i64 {panel.col}, {v * panel.width}") if v else panel.col
+        nest.epilogue(nest.b, value, panel.width, nest.batch, row, col, panel.masks[v])
+
+
+def _looped_epilogue(nest: Nest, panel: Panel, row: str, sums: str) -> None:
+    """The epilogue's text once, in a loop over the saved tile."""
+    b, spec = nest.b, nest.spec
+    vec = vector_type(panel.width, spec.scalar)
+    count = nest.min(str(spec.rows), b.op(f"sub i64 {nest.row_end}, {row}"))
+    with b.loop("0", count, hint="erow") as i:
+        line = nest.at(sums, i, panel.columns * spec.itemsize)
+        here = b.op(f"add i64 {row}, {i}")
+        if panel.vectors == 1:
+            acc = b.op(f"load {vec}, ptr {line}, align {spec.itemsize}")
+            nest.epilogue(b, acc, panel.width, nest.batch, here, panel.col, panel.masks[0])
+            return
+        with b.loop("0", panel.left, panel.width, hint="ecol") as j:
+            acc = b.op(f"load {vec}, ptr {nest.at(line, j, spec.itemsize)}, align {spec.itemsize}")
+            mask = vector_masks(nest.b, nest.spec, b.op(f"sub i64 {panel.left}, {j}"), 1)[0]
+            nest.epilogue(b, acc, panel.width, nest.batch, here, b.op(f"add i64 {panel.col}, {j}"), mask)

@@ -1,0 +1,184 @@
+"""Kernels to machine code: in memory, from the disk cache, or by LLVM.
+
+Owns: ``compile_kernels``, the LLVM session, and the table of loaded kernels.
+Must not know: what a kernel computes, programs, buffers.
+In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``Kernel`` (an address, and the code's lifetime).
+
+# Note [Kernel keys]
+# ~~~~~~~~~~~~~~~~~~
+# On a hit the thunk is not called, so a key describes everything that the text depends on: the emitter's own key, the
+# kernel's name, the target, LLVM's version, and a digest of the sources of this package and of the ABI (any edit of an
+# emitter changes it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jitgrad.codegen.llvm.binding import binding, version
+from jitgrad.codegen.llvm.object_cache import open_cache
+from jitgrad.codegen.llvm.target import Target, host_target
+from jitgrad.config import config
+from jitgrad.errors import CompileError
+from jitgrad.events import bump, log
+from jitgrad.locks import process_lock
+
+__all__ = ["Kernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
+
+MAX_IDLE_KERNELS = 4096
+
+
+@dataclass(slots=True, frozen=True)
+class KernelSource:
+    """A kernel to be had.
+
+    Attributes:
+        name: the function's symbol in the text.
+        key: everything the text depends on, apart from the target; the same in every process.
+        text: prints the LLVM module; called on a miss only.
+        is_glue: it mostly calls other functions, so that LLVM's quick instruction selection costs it no speed; it is
+            seven times as quick (the native hits: 6 ms instead of 45).
+    """
+
+    name: str
+    key: str
+    text: Callable[[], str]
+    is_glue: bool = False
+
+
+class Kernel:
+    """Loaded machine code. It stays loaded as long as this object lives.
+
+    Attributes:
+        name: its symbol.
+        address: its entry point.
+    """
+
+    __slots__ = ("__weakref__", "_code", "address", "name")
+
+    def __init__(self, name: str, address: int, code: Any) -> None:
+        self.name, self.address, self._code = name, address, code
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name} at {self.address:#x})"
+
+
+@functools.cache
+def _sources_digest() -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    package = Path(__file__).parents[1]
+    for path in (package.parent / "abi.py", *sorted(package.rglob("*.py"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _version_key() -> str:
+    return f"{version()}|{_sources_digest()}"
+
+
+def _digest(source: KernelSource, target: Target) -> bytes:
+    text = "\0".join((source.key, source.name, target.key, _version_key()))
+    return hashlib.blake2b(text.encode(), digest_size=32).digest()
+
+
+class _Session:
+    """LLVM's own state. ``emit`` and ``load`` must be called under the compile lock."""
+
+    def __init__(self, target: Target) -> None:
+        llvm = binding()
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        make = llvm.Target.from_triple(target.triple).create_target_machine
+        options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
+        self._machine = make(opt=2, **options)
+        self._glue_machine = make(opt=0, **options)
+        # JITLink lays a kernel's sections side by side. RuntimeDyld places each where there is a hole, and aborts the
+        # process when two of them that the small code model ties together are more than 2 GiB apart.
+        self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
+        self._serial = itertools.count()
+
+    def emit(self, name: str, text: str, is_glue: bool = False) -> bytes:
+        """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
+        machine = self._glue_machine if is_glue else self._machine
+        try:
+            module = binding().parse_assembly(text)
+            module.verify()
+            return machine.emit_object(module)
+        except RuntimeError as error:
+            raise CompileError(f"kernel {name}: {error}") from error
+
+    def load(self, name: str, obj: bytes) -> Kernel:
+        library = binding().JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
+        try:
+            tracker = library.link(self._linker, f"kernel{next(self._serial)}")
+        except RuntimeError as error:
+            raise CompileError(f"kernel {name}: {error}") from error
+        return Kernel(name, tracker[name], tracker)
+
+
+@functools.cache
+def _session() -> _Session:
+    return _Session(host_target())
+
+
+_lock = process_lock()
+_loaded: weakref.WeakValueDictionary[bytes, Kernel] = weakref.WeakValueDictionary()
+_recent: OrderedDict[bytes, Kernel] = OrderedDict()
+
+
+def compile_kernels(sources: Sequence[KernelSource]) -> list[Kernel]:
+    """The kernels of ``sources``, in order. Equal sources give the same object.
+
+    Raises:
+        CompileError: LLVM refused a text; the message names the kernel.
+    """
+    with _lock:
+        return [_compile_one(source) for source in sources]
+
+
+def drop_idle_kernels() -> None:
+    """Forget the kernels that are kept only in case they are asked for again."""
+    with _lock:
+        _recent.clear()
+
+
+def _compile_one(source: KernelSource) -> Kernel:
+    digest = _digest(source, host_target())
+    kernel = _loaded.get(digest)
+    if kernel is None:
+        kernel = _loaded[digest] = _build(source, digest)
+    _recent[digest] = kernel
+    _recent.move_to_end(digest)
+    while len(_recent) > MAX_IDLE_KERNELS:
+        _recent.popitem(last=False)
+        bump("evictions")
+    return kernel
+
+
+def _build(source: KernelSource, digest: bytes) -> Kernel:
+    """From the disk cache, else by LLVM. An object that does not load is as good as none."""
+    cache = open_cache(config.cache_dir, config.cache_limit_nbytes)
+    session = _session()
+    cached = cache.load(digest) if cache else None
+    if cached is not None:
+        with contextlib.suppress(CompileError):
+            kernel = session.load(source.name, cached)
+            bump("cache_reads")
+            return kernel
+    text = source.text()
+    log("llvm", "%s\n%s", source.name, text)
+    obj = session.emit(source.name, text, source.is_glue)
+    bump("compiles")
+    if cache and cache.store(digest, obj):
+        bump("cache_writes")
+    return session.load(source.name, obj)

@@ -1,0 +1,108 @@
+"""The CPU that kernels are compiled for.
+
+Owns: ``Target`` and ``host_target``: which vector width, how many registers, which instructions.
+Must not know: kernels, programs.
+In: the host as LLVM sees it, or ``config.cpu``. Out: a ``Target``, which emitters read and cache keys contain.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from jitgrad.codegen.llvm.binding import asking_llvm, binding
+from jitgrad.config import config
+
+__all__ = ["Target", "host_target", "target_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an emitter may use.
+
+    Attributes:
+        cpu: LLVM's name of the CPU.
+        features: LLVM's feature string (``+avx2,-avx512f,...``); may be empty.
+        triple: LLVM's target triple.
+        width: float32 lanes of the widest vector: 16, 8, 4, or 1 (plain scalars).
+        registers: number of vector registers.
+        has_fma: fused multiply-add in one instruction.
+        has_round: floor, ceil, trunc and round in one instruction.
+        has_masks: predicated loads and stores without a branch (AVX-512 mask registers).
+    """
+
+    cpu: str
+    features: str
+    triple: str
+    width: int
+    registers: int
+    has_fma: bool
+    has_round: bool
+    has_masks: bool
+
+    @property
+    def key(self) -> str:
+        """What cache keys hold of the target."""
+        return f"{self.triple}|{self.cpu}|{self.features}"
+
+
+# (features all needed, width, registers, fma, round, masks): the first row that matches wins
+_X86_LEVELS: tuple[tuple[frozenset[str], int, int, bool, bool, bool], ...] = (
+    (frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"}), 16, 32, True, True, True),
+    (frozenset({"avx2", "fma"}), 8, 16, True, True, False),
+    (frozenset({"sse4.1"}), 4, 16, False, True, False),
+    (frozenset({"sse2"}), 4, 16, False, False, False),
+)
+
+# CPU names that ``config.cpu`` takes, with the features of the table above that they have.
+_NAMED_X86: dict[str, frozenset[str]] = {
+    "x86-64": frozenset({"sse2"}),
+    "x86-64-v2": frozenset({"sse2", "sse4.1"}),
+    "x86-64-v3": frozenset({"sse2", "sse4.1", "avx2", "fma"}),
+    "x86-64-v4": frozenset({"sse2", "sse4.1", "avx2", "fma", "avx512f", "avx512vl", "avx512bw", "avx512dq"}),
+}
+
+
+def _describe(cpu: str, features: str, triple: str, has: frozenset[str]) -> Target:
+    """The target of a CPU with the features ``has``; plain scalars where the architecture is not known."""
+    arch = triple.split("-", 1)[0]
+    if arch in ("x86_64", "amd64"):
+        for needed, width, registers, fma, rounds, masks in _X86_LEVELS:
+            if needed <= has:
+                return Target(cpu, features, triple, width, registers, fma, rounds, masks)
+    if arch in ("aarch64", "arm64"):  # NEON, FMA and rounding are part of the base architecture
+        return Target(cpu, features, triple, 4, 32, True, True, False)
+    return Target(cpu, features, triple, 1, 16, False, False, False)
+
+
+def target_for(cpu: str) -> Target:
+    """The target of a named CPU level (``generic``: plain scalars).
+
+    Raises:
+        ValueError: the name is not known, or this machine could not run its code.
+    """
+    triple = binding().get_process_triple()
+    host = _host_features()
+    if cpu == "generic":
+        return Target("generic", "", triple, 1, 16, False, False, False)
+    has = _NAMED_X86.get(cpu) if triple.startswith(("x86_64", "amd64")) else None
+    if has is None:
+        raise ValueError(f"JITGRAD_CPU: unknown CPU {cpu!r}; known: generic, {', '.join(_NAMED_X86)}")
+    if not has - {"sse2"} <= host:
+        raise ValueError(f"JITGRAD_CPU: this machine cannot run code for {cpu!r}")
+    return _describe(cpu, "", triple, has)
+
+
+def _host_features() -> frozenset[str]:
+    return frozenset(name for name, on in binding().get_host_cpu_features().items() if on)
+
+
+@functools.cache
+def host_target() -> Target:
+    """The target that kernels are compiled for: this machine, or ``config.cpu``."""
+    if config.cpu:
+        return target_for(config.cpu)
+    with asking_llvm:
+        llvm = binding()
+        features = llvm.get_host_cpu_features().flatten()
+        return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())

@@ -1,0 +1,293 @@
+"""Printing loop kernels, see Note [Loop nests] in ``kernel_ir``.
+
+Owns: ``print_kernel``: units, blocks, chunks, phases, accumulators, tails.
+Must not know: values, groups, buffers; single instructions are ``emit_ops``.
+In: ``NestKey``. Out: an LLVM module as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitgrad.codegen.llvm import dtype_text as dt
+from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
+from jitgrad.codegen.loops.emit_memory import Scope
+from jitgrad.codegen.loops.emit_ops import OpPrinter
+from jitgrad.codegen.loops.emit_tiles import Tiles
+from jitgrad.codegen.schedule.kernel_ir import NestKey, Op
+from jitgrad.codegen.schedule.phases import EFFECTS, Phase, is_reduce, split_phases
+from jitgrad.codegen.vmath.pointwise import emit_pointwise
+
+__all__ = ["print_kernel"]
+
+_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+_INT_MIN = {"int32": -(2**31), "int64": -(2**63), "bool": 0}
+_INT_MAX = {"int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}
+
+
+def print_kernel(key: NestKey, name: str, target: Target) -> str:
+    """The kernel's module."""
+    return _NestPrinter(key, name, target).print()
+
+
+class _NestPrinter:
+    def __init__(self, key: NestKey, name: str, target: Target) -> None:
+        self.key = key
+        self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round))
+        self.ops = OpPrinter(self.b, key.ops, key.vec, key.width)
+        self.has_fma = target.has_fma
+        seq_bits = ((1 << key.seqs) - 1) << key.units
+        vec_bit = 1 << key.vec
+        both = seq_bits | vec_bit
+        self.inner_bits = {"map": vec_bit, "tile": both, "row": both, "col": seq_bits}[key.form]
+        reduced = self.inner_bits if key.form in ("row", "col") else 0
+        self.ops.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
+        self.phases = split_phases(key, self.ops.deps, self.inner_bits)
+        self.row_buffers: dict[int, str] = {}
+        self.tiles = Tiles(self.b, key, self.ops)
+
+    # structure
+    def print(self) -> str:
+        key = self.key
+        self.ops.load_words(key.words)
+        self.entry = Scope()
+        self.ops.base_addresses(self.entry)
+        self._reserve_rows()
+        self.tiles.reserve()
+        once: set[int] = set()
+        for n, op in enumerate(key.ops):
+            constant = self.ops.deps[n] == 0 and op.op not in EFFECTS and not is_reduce(op)
+            if constant and once.issuperset(op.srcs):
+                once.add(n)
+                self.ops.emit(self.entry, n)
+        with self.b.loop("%begin", "%end", hint="unit") as unit:
+            self._unit(unit, once)
+        return self.b.finish()
+
+    def _decode(self, unit: str) -> tuple[dict[int, str], str]:
+        """The unit's dims' indices (the chunk number last) and its block."""
+        key = self.key
+        header = key.vec + 1
+        index: dict[int, str] = {}
+        block = "0"
+        if key.form != "row":
+            unit, block = self._divided(unit, header + 1, needs_quotient=bool(key.units or key.chunked))
+        if key.chunked:
+            unit, index[key.vec + 1] = self._divided(unit, header + 3, needs_quotient=bool(key.units))
+        else:
+            index[key.vec + 1] = "0"
+        for dim in range(key.units - 1, 0, -1):
+            unit, index[dim] = self._divided(unit, dim, needs_quotient=True)
+        if key.units:
+            index[0] = unit
+        return index, block
+
+    def _divided(self, number: str, word: int, needs_quotient: bool) -> tuple[str, str]:
+        if not needs_quotient:
+            return "0", number
+        by = self.ops.word(word)
+        quotient = self.b.op(f"udiv i64 {number}, {by}")
+        back = self.b.op(f"mul i64 {quotient}, {by}")
+        return quotient, self.b.op(f"sub i64 {number}, {back}")
+
+    def _unit(self, unit: str, once: set[int]) -> None:
+        key = self.key
+        index, block = self._decode(unit)
+        scope = Scope(self.entry, index)
+        if key.form == "col":
+            start = self.b.op(f"mul i64 {block}, {key.width}")
+            index[key.vec] = start
+            scope.mask = self._tail_mask(start, self.ops.word(key.vec))
+        self.ops.advance(scope)
+        row_ops = [n for n, op in enumerate(key.ops) if not (n in once or self.phases.is_elem[n] or is_reduce(op))]
+        for number, phase in enumerate(self.phases.passes):
+            for n in row_ops:
+                if self.phases.of[n] == number:
+                    self.ops.emit(scope, n)
+            if key.form == "tile":
+                self._tile_loops(scope, block, phase)
+            elif phase.reduces or phase.elems:
+                self._pass(scope, block, phase)
+
+    def _pass(self, scope: Scope, block: str, phase: Phase) -> None:
+        """The loops inside a unit, around the elementwise ops of one phase."""
+        inits = [self._identity(n) for n in phase.reduces]
+        final = self._nest(scope, {}, block, phase, inits)
+        for n, value in zip(phase.reduces, final, strict=True):
+            scope.regs[n] = value if self.key.form == "col" else self._across(n, value)
+
+    def _nest(self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]) -> list[str]:
+        """The sequential loops that are not open yet, then the body; returns the accumulators."""
+        key = self.key
+        depth = len(index)
+        if depth < key.seqs:
+            lo, hi = self._range(scope, key.units + depth, key.chunked == "seq" and depth == 0)
+            with self.b.fold(lo, hi, 1, self._typed(phase, values), "seq") as (at, carried):
+                carried[:] = self._nest(scope, {**index, key.units + depth: at}, block, phase, list(carried))
+            return carried
+        if key.form == "col":
+            return self._body(Scope(scope, index, scope.mask), phase, values)
+        return self._vector_loop(scope, index, block, phase, values)
+
+    def _tile_loops(self, scope: Scope, block: str, phase: Phase) -> None:
+        """Squares of rows and lanes, see Note [Tiles]; inside each, the rows."""
+        b, key, dim = self.b, self.key, self.tiles.dim
+        lo, hi = self._vector_range(scope, block)
+        with b.loop("0", self.ops.word(dim), key.width, "tile") as first, b.loop(lo, hi, key.width, "vec") as at:
+            rest = b.op(f"sub i64 {self.ops.word(dim)}, {first}")
+            rows = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {key.width}")
+            last = b.op(f"sub i64 {b.op(f'sub i64 {hi}, {at}')}, 1")
+            mask = self._tail_mask(at, hi)
+            self.tiles.fill(Scope(scope, {dim: first, key.vec: at}), last, self._tail_mask(first, self.ops.word(dim)))
+            with b.loop("0", rows, hint="row") as row:
+                inner = Scope(scope, {dim: b.op(f"add i64 {first}, {row}"), key.vec: at}, mask)
+                self.tiles.recall(inner, row)
+                self._body(inner, phase, [])
+
+    def _typed(self, phase: Phase, values: list[str]) -> list[tuple[str, str]]:
+        return [(self._acc_type(n), value) for n, value in zip(phase.reduces, values, strict=True)]
+
+    def _range(self, scope: Scope, dim: int, chunked: bool) -> tuple[str, str]:
+        """Where a loop begins and ends: the whole dim, or this unit's chunk of it."""
+        extent = self.ops.word(dim)
+        if not chunked:
+            return "0", extent
+        length = self.ops.word(self.key.vec + 3)
+        lo = self.b.op(f"mul i64 {scope.index[self.key.vec + 1]}, {length}")
+        return self._clipped(lo, length, extent)
+
+    def _clipped(self, lo: str, length: str, extent: str) -> tuple[str, str]:
+        lo = self.b.call("i64", "llvm.smin.i64", f"i64 {lo}", f"i64 {extent}")
+        end = self.b.op(f"add i64 {lo}, {length}")
+        return lo, self.b.call("i64", "llvm.smin.i64", f"i64 {end}", f"i64 {extent}")
+
+    def _vector_range(self, scope: Scope, block: str) -> tuple[str, str]:
+        key = self.key
+        if key.form == "row":
+            return self._range(scope, key.vec, key.chunked == "vec")
+        length = self.ops.word(key.vec + 1)
+        lo = self.b.op(f"mul i64 {block}, {length}")
+        return self._clipped(lo, length, self.ops.word(key.vec))
+
+    def _vector_loop(
+        self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]
+    ) -> list[str]:
+        """Full vectors, then one masked vector for the rest (or only masked ones)."""
+        b, key = self.b, self.key
+        lo, hi = self._vector_range(scope, block)
+        if key.masked:
+            with b.fold(lo, hi, key.width, self._typed(phase, values), "vec") as (at, carried):
+                mask = self._tail_mask(at, hi)
+                carried[:] = self._body(Scope(scope, {**index, key.vec: at}, mask), phase, carried)
+            return carried
+        length = b.op(f"sub i64 {hi}, {lo}")
+        whole = b.op(f"and i64 {length}, {-key.width}")
+        full = b.op(f"add i64 {lo}, {whole}")
+        with b.fold(lo, full, key.width, self._typed(phase, values), "vec") as (at, carried):
+            carried[:] = self._body(Scope(scope, {**index, key.vec: at}), phase, carried)
+        if key.width == 1:
+            return carried
+        more = b.op(f"icmp slt i64 {full}, {hi}")
+        with b.when_fold(more, self._typed(phase, carried), "tail") as last:
+            mask = self._tail_mask(full, hi)
+            last[:] = self._body(Scope(scope, {**index, key.vec: full}, mask), phase, last)
+        return last
+
+    def _tail_mask(self, start: str, end: str) -> str:
+        """Lanes whose index is below ``end``, compared in 32 bits: half the registers of 64."""
+        b, width = self.b, self.key.width
+        if width == 1:
+            return "true"
+        rest = b.op(f"sub i64 {end}, {start}")
+        rest = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {width}")
+        short = b.op(f"trunc i64 {rest} to i32")
+        return b.op(f"icmp slt {vector_type(width, 'i32')} {dt.short_steps(width)}, {b.splat(short, 'i32', width)}")
+
+    def _body(self, scope: Scope, phase: Phase, values: list[str]) -> list[str]:
+        """The elementwise ops, then one step of each reduction; returns the accumulators."""
+        for n in phase.elems:
+            if n in scope.regs:  # staged
+                continue
+            if n in phase.recall:
+                kind, at, align = self._kept(scope, n)
+                scope.regs[n] = self.b.op(f"load {kind}, ptr {at}, align {align}")
+                continue
+            self.ops.emit(scope, n)
+            if n in phase.keep:
+                kind, at, align = self._kept(scope, n)
+                self.b.do(f"store {kind} {scope.regs[n]}, ptr {at}, align {align}")
+        return [self._accumulate(scope, n, value) for n, value in zip(phase.reduces, values, strict=True)]
+
+    # row buffers
+    def _reserve_rows(self) -> None:
+        """Stack space for the values that later phases need again; in the entry block."""
+        for n in self.phases.kept:
+            count = self.key.row_buffer // self.key.width + 1
+            kind = vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+            self.row_buffers[n] = self.b.op(f"alloca [{count} x {kind}], align 64")
+
+    def _kept(self, scope: Scope, n: int) -> tuple[str, str, int]:
+        """The type, address and alignment of op ``n``'s value at the current place of the row."""
+        key, dtype = self.key, self.key.ops[n].dtype
+        lanes = self.ops.lanes(n)
+        kind = vector_type(lanes, dt.register(dtype))
+        in_row = key.form == "row"
+        step = dt.register(dtype) if in_row else vector_type(key.width, dt.register(dtype))
+        index = scope.index[key.vec if in_row else key.units]
+        at = self.b.op(f"getelementptr {step}, ptr {self.row_buffers[n]}, i64 {index}")
+        return kind, at, min(64, lanes * dt.of(dtype).itemsize)
+
+    # reductions
+    def _acc_type(self, n: int) -> str:
+        return vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+
+    def _identity(self, n: int) -> str:
+        op = self.key.ops[n]
+        kind = op.op[7:]
+        value: float = _IDENTITY[kind]
+        if not op.dtype.startswith("float"):
+            value = {"max": _INT_MIN, "min": _INT_MAX}.get(kind, {}).get(op.dtype, value)
+        return self.b.const(value, dt.register(op.dtype), self.key.width)
+
+    def _accumulate(self, scope: Scope, n: int, acc: str) -> str:
+        op, width = self.key.ops[n], self.key.width
+        regs = [self.ops.operand(scope, s, width) for s in op.srcs]
+        masked = scope.mask is not None and self.key.form == "row"
+        if len(regs) == 2 and self.has_fma:
+            found = self.ops.fma(op.dtype, width, regs[0], regs[1], acc)
+            return self._chosen(scope, n, found, acc) if masked else found
+        x = regs[0] if len(regs) == 1 else emit_pointwise(self.b, "mul", dt.of(op.dtype), width, *regs)
+        found = self._combined(op, width, acc, x)
+        return self._chosen(scope, n, found, acc) if masked else found
+
+    def _chosen(self, scope: Scope, n: int, new: str, old: str) -> str:
+        kind = self._acc_type(n)
+        return self.b.op(f"select <{self.key.width} x i1> {scope.mask}, {kind} {new}, {kind} {old}")
+
+    def _combined(self, op: Op, width: int, x: str, y: str) -> str:
+        kind = op.op[7:]
+        if op.dtype == "bool":
+            return self.b.op(f"{'and' if kind in ('min', 'prod') else 'or'} {vector_type(width, 'i1')} {x}, {y}")
+        return emit_pointwise(self.b, _COMBINE[kind], dt.of(op.dtype), width, x, y)
+
+    def _across(self, n: int, value: str) -> str:
+        """The lanes of an accumulator, combined in a fixed order: halves, then halves of those."""
+        op, width = self.key.ops[n], self.key.width
+        scalar = dt.register(op.dtype)
+        while width > 1:
+            half = width // 2
+            kind = vector_type(width, scalar)
+            parts = [_lane_list(range(half)), _lane_list(range(half, width))]
+            low, high = (self.b.op(f"shufflevector {kind} {value}, {kind} poison, {part}") for part in parts)
+            if half == 1:
+                one = vector_type(2, scalar).replace("2 x", "1 x")
+                low, high = (self.b.op(f"extractelement {one} {part}, i64 0") for part in (low, high))
+            value = self._combined(op, half, low, high)
+            width = half
+        return value
+
+
+def _lane_list(lanes: Sequence[int]) -> str:
+    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {n}" for n in lanes) + ">"

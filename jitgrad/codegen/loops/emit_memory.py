@@ -1,0 +1,314 @@
+"""Printing what touches memory: addresses, loads, stores, gathers, index checks.
+
+Owns: ``Scope``, ``MemoryPrinter``.
+Must not know: arithmetic (``emit_ops``), loop structure (``emit_loops``).
+In: ``kernel_ir.Op``s. Out: instructions in a ``FnBuilder``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jitgrad.codegen.llvm import dtype_text as dt
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+from jitgrad.codegen.schedule.kernel_ir import Op, classes
+from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
+
+__all__ = ["ACCESS_OPS", "MemoryPrinter", "Scope"]
+
+ACCESS_OPS = frozenset({"load", "store", "gather", "store_add"})
+
+
+class Scope:
+    """Where instructions are being printed.
+
+    Attributes:
+        index: register of each dim's index (dims that are not known here are missing).
+        mask: register of the lanes that count, None = all.
+        regs: op -> register, for the ops printed in this scope.
+        outer: the enclosing scope.
+        addresses: access op -> pointer, with the dims of this scope and the enclosing ones added in.
+    """
+
+    __slots__ = ("addresses", "index", "mask", "outer", "regs", "splats")
+
+    def __init__(
+        self, outer: Scope | None = None, index: dict[int, str] | None = None, mask: str | None = None
+    ) -> None:
+        self.outer, self.index, self.mask = outer, index or {}, mask
+        self.regs: dict[int, str] = {}
+        self.splats: dict[int, str] = {}
+        self.addresses: dict[int, str] = {}
+
+    def find(self, n: int) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if n in scope.regs:
+                return scope.regs[n]
+            scope = scope.outer
+        return None
+
+
+class MemoryPrinter:
+    """Operands and memory of a kernel's ops.
+
+    Attributes:
+        deps: per op, the dims its value depends on, as bits.
+    """
+
+    def __init__(self, b: FnBuilder, ops: Sequence[Op], vec: int, width: int, first_word: int = 0) -> None:
+        self.b, self.ops, self.vec, self.width = b, ops, vec, width
+        self.first_word = first_word
+        self.deps: list[int] = []
+        self._words: dict[int, str] = {}
+
+    # argument words are loaded in the entry block, which dominates everything
+    def load_words(self, count: int) -> None:
+        """Load all words; must be called in the entry block."""
+        for n in range(count):
+            at = self.b.op(f"getelementptr i64, ptr %args, i64 {self.first_word + n}")
+            self._words[n] = self.b.op(f"load i64, ptr {at}")
+
+    def word(self, n: int) -> str:
+        return self._words[n]
+
+    def lanes(self, n: int) -> int:
+        """How wide op ``n``'s register is."""
+        return self.width if self.deps[n] >> self.vec & 1 else 1
+
+    # operands
+    def operand(self, scope: Scope, n: int, lanes: int) -> str:
+        """Op ``n``'s register, as a vector if the reader is one."""
+        op = self.ops[n]
+        if op.op == "const":
+            return self._const(op, lanes)
+        reg = scope.find(n)
+        assert reg is not None, op
+        if lanes == self.lanes(n) or lanes == 1:
+            return reg
+        splat = scope.splats.get(n)
+        if splat is None:
+            splat = scope.splats[n] = self.b.splat(reg, dt.register(op.dtype), lanes)
+        return splat
+
+    def _const(self, op: Op, lanes: int) -> str:
+        kind = dt.register(op.dtype)
+        return self.b.const(dt.number(op.static[0], op.dtype), kind, lanes)
+
+    # addresses
+    def base_addresses(self, scope: Scope) -> None:
+        """Pointers of all accesses at index 0; in the entry block."""
+        for n, op in enumerate(self.ops):
+            if op.op in ACCESS_OPS:
+                slot, offset = self.word(op.word), self.word(op.word + 1)
+                at = self.b.op(f"getelementptr i64, ptr %bufs, i64 {slot}")
+                base = self.b.op(f"load ptr, ptr {at}")
+                scope.addresses[n] = self.b.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def advance(self, scope: Scope, only: Iterable[int] | None = None) -> None:
+        """Pointers in ``scope``: those of the enclosing scope, moved by the dims that ``scope`` knows."""
+        assert scope.outer is not None
+        for n in scope.outer.addresses if only is None else only:
+            scope.addresses[n] = self._moved(scope, n, scope.outer.addresses[n])
+
+    def _moved(self, scope: Scope, n: int, at: str) -> str:
+        op = self.ops[n]
+        word = op.word + 2
+        for dim, kind in enumerate(classes(op)):
+            index = scope.index.get(dim)
+            if kind == "1" and index is not None:
+                at = self.b.op(f"getelementptr {dt.memory(op.dtype)}, ptr {at}, i64 {index}")
+            elif kind == "x":
+                if index is not None:
+                    step = self.b.op(f"mul i64 {index}, {self.word(word)}")
+                    at = self.b.op(f"getelementptr i8, ptr {at}, i64 {step}")
+                word += 1
+        return at
+
+    def _index(self, scope: Scope, dim: int) -> str:
+        at: Scope | None = scope
+        while at is not None:
+            if dim in at.index:
+                return at.index[dim]
+            at = at.outer
+        raise KeyError(dim)
+
+    def _lanes_that_count(self, scope: Scope, lanes: int, mask_op: int | None) -> str | None:
+        """The tail's mask and the op's own, joined; None = all lanes."""
+        tail = scope.mask if lanes == self.width else None
+        if mask_op is None:
+            return tail
+        own = self.operand(scope, mask_op, lanes)
+        return own if tail is None else self.b.op(f"and {vector_type(lanes, 'i1')} {own}, {tail}")
+
+    def _own_mask(self, op: Op, others: int) -> int | None:
+        return op.srcs[others] if len(op.srcs) > others else None
+
+    def _load(self, scope: Scope, n: int, op: Op) -> str:
+        lanes = self.lanes(n)
+        mask = self._lanes_that_count(scope, lanes, self._own_mask(op, 0))
+        at = self._address(scope, n)
+        if lanes > 1 and classes(op)[self.vec] == "x":
+            return self._from_memory(op, lanes, self._gather(op, lanes, at, self._vector_offsets(scope, op), mask))
+        if lanes > 1 and classes(op)[self.vec] == "0":  # only its mask varies along the lanes
+            return self._from_memory(op, lanes, self._gather(op, lanes, at, _zeros(lanes), mask))
+        return self._from_memory(op, lanes, self._plain_load(op, lanes, at, mask))
+
+    def _address(self, scope: Scope, n: int) -> str:
+        """The pointer of access ``n`` in this scope; with strided lanes: of lane 0."""
+        found = scope.addresses.get(n)
+        if found is None:
+            outer = scope.outer
+            assert outer is not None
+            found = scope.addresses[n] = self._moved(scope, n, self._address(outer, n))
+        return found
+
+    def _plain_load(self, op: Op, lanes: int, at: str, mask: str | None) -> str:
+        scalar = dt.memory(op.dtype)
+        kind = vector_type(lanes, scalar)
+        align = dt.of(op.dtype).itemsize
+        if mask is None:
+            return self.b.op(f"load {kind}, ptr {at}, align {align}")
+        if lanes == 1:  # a load that must not happen reads the word table instead; its value is not used
+            safe = self.b.op(f"select i1 {mask}, ptr {at}, ptr %bufs")
+            return self.b.op(f"load {kind}, ptr {safe}, align {align}")
+        name = f"llvm.masked.load.{dt.suffix(op.dtype, lanes, memory=True)}.p0"
+        self.b.declare(f"declare {kind} @{name}(ptr, i32 immarg, <{lanes} x i1>, {kind})")
+        return self.b.op(f"call {kind} @{name}(ptr {at}, i32 {align}, <{lanes} x i1> {mask}, {kind} zeroinitializer)")
+
+    def _vector_offsets(self, scope: Scope, op: Op) -> str:
+        """Byte offsets of strided lanes from lane 0."""
+        word = op.word + 2 + classes(op)[: self.vec].count("x")
+        stride = self.b.splat(self.word(word), "i64", self.width)
+        return self.b.op(f"mul {vector_type(self.width, 'i64')} {stride}, {dt.steps(self.width)}")
+
+    def _pointers(self, lanes: int, at: str, offsets: str) -> str:
+        return self.b.op(f"getelementptr i8, ptr {at}, {vector_type(lanes, 'i64')} {offsets}")
+
+    def _gather(self, op: Op, lanes: int, at: str, offsets: str, mask: str | None) -> str:
+        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
+        pointers = self._pointers(lanes, at, offsets)
+        name = f"llvm.masked.gather.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+        self.b.declare(f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, <{lanes} x i1>, {kind})")
+        on = mask or self.b.const(1, "i1", lanes)
+        return self.b.op(
+            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {on}, {kind} zeroinitializer)"
+        )
+
+    def _from_memory(self, op: Op, lanes: int, reg: str) -> str:
+        if op.dtype != "bool":
+            return reg
+        return self.b.op(f"icmp ne {vector_type(lanes, 'i8')} {reg}, {self.b.const(0, 'i8', lanes)}")
+
+    def _to_memory(self, dtype: str, lanes: int, reg: str) -> str:
+        if dtype != "bool":
+            return reg
+        return self.b.op(f"zext {vector_type(lanes, 'i1')} {reg} to {vector_type(lanes, 'i8')}")
+
+    def _store(self, scope: Scope, n: int, op: Op) -> None:
+        lanes = self.lanes(n)
+        value = self._to_memory(op.dtype, lanes, self.operand(scope, op.srcs[0], lanes))
+        mask = scope.mask if lanes == self.width else None
+        at = self._address(scope, n)
+        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
+        if lanes > 1 and classes(op)[self.vec] == "x":
+            pointers = self._pointers(lanes, at, self._vector_offsets(scope, op))
+            name = f"llvm.masked.scatter.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+            self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
+            on = mask or self.b.const(1, "i1", lanes)
+            self.b.do(
+                f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {on})"
+            )
+        elif mask is None or lanes == 1:
+            self.b.do(f"store {kind} {value}, ptr {at}, align {align}")
+        else:
+            name = f"llvm.masked.store.{dt.suffix(op.dtype, lanes, memory=True)}.p0"
+            self.b.declare(f"declare void @{name}({kind}, ptr, i32 immarg, <{lanes} x i1>)")
+            self.b.do(f"call void @{name}({kind} {value}, ptr {at}, i32 {align}, <{lanes} x i1> {mask})")
+
+    # indexed access
+    def _check(self, scope: Scope, n: int, op: Op) -> str:
+        """Wrap a negative index, report one that is out of range, and give one that is safe."""
+        b, lanes = self.b, self.lanes(n)
+        kind, flags = vector_type(lanes, "i64"), vector_type(lanes, "i1")
+        index = self.operand(scope, op.srcs[0], lanes)
+        source = self.ops[op.srcs[0]].dtype
+        if source != "int64":
+            index = emit_cast(b, dt.of(source), dt.of("int64"), lanes, index)
+        extent, zero = b.splat(self.word(op.word), "i64", lanes), b.const(0, "i64", lanes)
+        wrapped = b.op(f"add {kind} {index}, {extent}")
+        negative = b.op(f"icmp slt {kind} {index}, {zero}")
+        wrapped = b.op(f"select {flags} {negative}, {kind} {wrapped}, {kind} {index}")
+        bad = b.op(f"icmp uge {kind} {wrapped}, {extent}")
+        safe = b.op(f"select {flags} {bad}, {kind} {zero}, {kind} {wrapped}")
+        on = self._lanes_that_count(scope, lanes, self._own_mask(op, 1))
+        if on is not None:
+            bad = b.op(f"and {flags} {bad}, {on}")
+        if lanes > 1:
+            bad = b.call("i1", f"llvm.vector.reduce.or.v{lanes}i1", f"{flags} {bad}")
+        with b.when(bad):
+            b.do(f"store atomic i64 {self.word(op.word + 1)}, ptr %bufs monotonic, align 8")
+        return safe
+
+    def _indexed(self, scope: Scope, n: int, op: Op, lanes: int, indices: Sequence[int]) -> str:
+        """Byte offsets that the index values add."""
+        kind = vector_type(lanes, "i64")
+        word = op.word + 2 + classes(op).count("x")
+        total = self.b.const(0, "i64", lanes)
+        for k, s in enumerate(indices):
+            stride = self.b.splat(self.word(word + k), "i64", lanes)
+            step = self.b.op(f"mul {kind} {self.operand(scope, s, lanes)}, {stride}")
+            total = self.b.op(f"add {kind} {total}, {step}")
+        return total
+
+    def _gather_op(self, scope: Scope, n: int, op: Op) -> str:
+        count = op.static[1]
+        lanes, at = self.lanes(n), self._address(scope, n)
+        mask = self._lanes_that_count(scope, lanes, self._own_mask(op, count))
+        indices = op.srcs[:count]
+        varying = any(self.lanes(s) > 1 for s in indices)
+        if lanes == 1 or (not varying and classes(op)[self.vec] == "1"):
+            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, op, 1, indices)}")
+            return self._from_memory(op, lanes, self._plain_load(op, lanes, at, mask))
+        offsets = self._lane_offsets(scope, op, lanes, self._indexed(scope, n, op, lanes, indices))
+        return self._from_memory(op, lanes, self._gather(op, lanes, at, offsets, mask))
+
+    def _lane_offsets(self, scope: Scope, op: Op, lanes: int, offsets: str) -> str:
+        """Add the lanes' own stride to index offsets."""
+        along = classes(op)[self.vec]
+        if along == "0":
+            return offsets
+        kind = vector_type(lanes, "i64")
+        if along == "x":
+            own = self._vector_offsets(scope, op)
+        else:
+            size = self.b.const(dt.of(op.dtype).itemsize, "i64", lanes)
+            own = self.b.op(f"mul {kind} {dt.steps(lanes)}, {size}")
+        return self.b.op(f"add {kind} {offsets}, {own}")
+
+    def _store_add(self, scope: Scope, n: int, op: Op) -> None:
+        """Add to memory. Lanes never meet: the scheduler makes lanes of kept dims only (or one lane)."""
+        lanes, at = self.width, self._address(scope, n)
+        value = self.operand(scope, op.srcs[0], lanes)
+        indices = op.srcs[1:]
+        offsets = self._lane_offsets(scope, op, lanes, self._indexed(scope, n, op, lanes, indices))
+        if lanes == 1:
+            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {offsets}")
+            old = self._plain_load(op, 1, at, None)
+            self.b.do(f"store {dt.memory(op.dtype)} {self._sum(op, 1, old, value)}, ptr {at}")
+            return
+        mask = scope.mask or self.b.const(1, "i1", lanes)
+        old = self._gather(op, lanes, at, offsets, mask)
+        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
+        name = f"llvm.masked.scatter.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+        self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
+        pointers = self._pointers(lanes, at, offsets)
+        total = self._sum(op, lanes, old, value)
+        self.b.do(f"call void @{name}({kind} {total}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {mask})")
+
+    def _sum(self, op: Op, lanes: int, x: str, y: str) -> str:
+        return emit_pointwise(self.b, "add", dt.of(op.dtype), lanes, x, y)
+
+
+def _zeros(lanes: int) -> str:
+    return "<" + ", ".join(["i64 0"] * lanes) + ">"

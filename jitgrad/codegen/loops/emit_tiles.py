@@ -1,0 +1,96 @@
+"""Printing the tiles of a kernel that reads across its lanes, see Note [Tiles].
+
+Owns: ``Tiles``: which loads are staged, their buffers, the transposes.
+Must not know: loop structure (``emit_loops``), arithmetic.
+In: ``kernel_ir.Op``s. Out: instructions in a ``FnBuilder``.
+
+# Note [Tiles]
+# ~~~~~~~~~~~~
+# Where a result's rows are an operand's columns, lanes along the result's rows are strided in the operand: a cache line
+# is fetched for each lane and gone before its neighbours are wanted. A kernel of the form "tile" takes as many rows as
+# a vector has lanes: it reads the operand's own contiguous vectors, transposes them in registers, and keeps the square
+# in a buffer on the stack, from which the loop over the rows loads its lanes like any others.
+"""
+
+from __future__ import annotations
+
+from jitgrad.codegen.llvm import dtype_text as dt
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+from jitgrad.codegen.loops.emit_memory import Scope
+from jitgrad.codegen.loops.emit_ops import OpPrinter
+from jitgrad.codegen.schedule.kernel_ir import NestKey, classes
+
+__all__ = ["Tiles"]
+
+
+class Tiles:
+    """The staged loads of one kernel.
+
+    Attributes:
+        staged: their op numbers: contiguous along the tile's dim (the last sequential one), strided along the lanes.
+    """
+
+    def __init__(self, b: FnBuilder, key: NestKey, ops: OpPrinter) -> None:
+        self.b, self.key, self.ops = b, key, ops
+        self.dim = key.vec - 1
+        self.staged = [
+            n
+            for n, op in enumerate(key.ops)
+            if key.form == "tile" and op.op == "load" and not op.srcs and op.dtype != "bool"
+            if classes(op)[self.dim :][:2] == "1x"
+        ]
+        self._buffers: dict[int, str] = {}
+
+    def reserve(self) -> None:
+        """Stack space for the squares; in the entry block."""
+        for n in self.staged:
+            self._buffers[n] = self.b.op(f"alloca [{self.key.width} x {self._kind(n)}], align 64")
+
+    def fill(self, corner: Scope, last: str, mask: str) -> None:
+        """Transpose the square at ``corner`` of every staged load.
+
+        Args:
+            corner: knows the tile's dim and the lanes' dim.
+            last: the last lane that counts; those after it read its vector again.
+            mask: which of the tile's rows exist, as lanes.
+        """
+        b = self.b
+        lanes = [b.call("i64", "llvm.smin.i64", f"i64 {j}", f"i64 {last}") for j in range(self.key.width)]
+        for n in self.staged:
+            op = self.key.ops[n]
+            at = self.ops._address(corner, n)
+            stride = self.ops.word(op.word + 2 + classes(op)[: self.key.vec].count("x"))
+            vectors = []
+            for lane in lanes:
+                place = b.op(f"getelementptr i8, ptr {at}, i64 {b.op(f'mul i64 {lane}, {stride}')}")
+                vectors.append(self.ops._plain_load(op, self.key.width, place, mask))
+            scalar = dt.register(op.dtype)
+            for row, vector in enumerate(_transposed(b, scalar, vectors)):
+                place = b.op(f"getelementptr {self._kind(n)}, ptr {self._buffers[n]}, i64 {row}")
+                b.do(f"store {self._kind(n)} {vector}, ptr {place}, align {self._align(n)}")
+
+    def recall(self, scope: Scope, row: str) -> None:
+        """Load a row of every square into ``scope``."""
+        for n in self.staged:
+            place = self.b.op(f"getelementptr {self._kind(n)}, ptr {self._buffers[n]}, i64 {row}")
+            scope.regs[n] = self.b.op(f"load {self._kind(n)}, ptr {place}, align {self._align(n)}")
+
+    def _kind(self, n: int) -> str:
+        return vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+
+    def _align(self, n: int) -> int:
+        return min(64, self.key.width * dt.of(self.key.ops[n].dtype).itemsize)
+
+
+def _transposed(b: FnBuilder, scalar: str, rows: list[str]) -> list[str]:
+    """A square, transposed by log2(n) rounds of interleaving each row of the first half with one of the second."""
+    n = len(rows)
+    kind = vector_type(n, scalar)
+    orders = [", ".join(f"i32 {base + i // 2 + (n if i % 2 else 0)}" for i in range(n)) for base in (0, n // 2)]
+    for _ in range(n.bit_length() - 1):
+        rows = [
+            b.op(f"shufflevector {kind} {rows[i]}, {kind} {rows[i + n // 2]}, <{n} x i32> <{order}>")
+            for i in range(n // 2)
+            for order in orders
+        ]
+    return rows

@@ -1,0 +1,295 @@
+"""Algebra on primitives: rows of (name, rule), applied bottom-up until nothing changes.
+
+Owns: ``rewrite`` (the engine), ``SIMPLIFY`` (rules that keep every bit of the result).
+Must not know: kernels. Rules that choose an algorithm (a matrix-vector product as a reduction) are in ``decompose``.
+
+A rule may not change a rounding, a NaN or a signed zero that eager mode would give: x * 0 and x / 3 stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.dtypes import bool_
+
+__all__ = ["SIMPLIFY", "Rule", "const_of", "rewrite", "topological"]
+
+
+class Rule(NamedTuple):
+    """``apply(b, v)`` gives the value that replaces ``v``, or None where the rule does not apply."""
+
+    name: str
+    apply: Callable[[Builder, Value], Value | None]
+
+
+def topological(roots: Iterable[Value]) -> list[Value]:
+    """Every value that the roots need, operands first. Iterative: chains may be 100,000 long."""
+    order: list[Value] = []
+    done: set[int] = set()
+    stack = list(reversed(list(roots)))
+    while stack:
+        v = stack[-1]
+        if id(v) in done:
+            stack.pop()
+            continue
+        missing = [s for s in v.srcs if id(s) not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done.add(id(v))
+            order.append(v)
+            stack.pop()
+    return order
+
+
+def rewrite(roots: Sequence[Value], rules: dict[str, tuple[Rule, ...]], builder: Builder) -> list[Value]:
+    """The roots with ``rules`` applied everywhere; new values are made by ``builder``."""
+    new: dict[int, Value] = {}
+    for v in topological(roots):
+        builder.instr = v.instr
+        new[id(v)] = _settle(builder, _rebuilt(builder, v, new), rules)
+    return [new[id(r)] for r in roots]
+
+
+def _rebuilt(b: Builder, v: Value, new: dict[int, Value]) -> Value:
+    return b.make(v.op, tuple([new[id(s)] for s in v.srcs]), v.params, v.shape, v.dtype)
+
+
+def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]]) -> Value:
+    """Apply rules to ``v`` until none applies. A rule's new operands are settled by the rule's own choice of parts."""
+    changed = True
+    while changed:
+        changed = False
+        for rule in rules.get(v.op, ()):
+            found = rule.apply(b, v)
+            if found is not None and found is not v:
+                v, changed = found, True
+                break
+    return v
+
+
+_WORDS = {"True": True, "False": False}
+
+
+def const_of(v: Value) -> bool | int | float | None:
+    """The number that every element of ``v`` is, or None."""
+    while v.op in ("expand", "reshape"):
+        v = v.srcs[0]
+    if v.op != "const":
+        return None
+    text = v.params[0]
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _is(v: Value, number: float) -> bool:
+    c = const_of(v)
+    return c is not None and c == number and not (number == 0 and math.copysign(1.0, c) < 0)
+
+
+_FOLD: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum, "min": np.minimum,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "sqrt": np.sqrt, "abs": np.abs,
+}  # fmt: skip
+
+
+def _fold(b: Builder, v: Value) -> Value | None:
+    """Constants only: one NumPy operation in the dtype, which is what eager mode does."""
+    numbers = [const_of(s) for s in v.srcs]
+    if any(n is None for n in numbers) or any(s.dtype is bool_ for s in v.srcs):
+        return None
+    with np.errstate(all="ignore"):
+        out = _FOLD[v.op](*(s.dtype.np.type(n) for s, n in zip(v.srcs, numbers, strict=True)))
+    return b.const(out.item(), v.dtype, v.shape)
+
+
+def _fold_div(b: Builder, v: Value) -> Value | None:
+    numbers = [const_of(s) for s in v.srcs]
+    if v.dtype.category != 2 or any(n is None for n in numbers):
+        return None
+    kind = v.dtype.np.type
+    with np.errstate(all="ignore"):
+        return b.const((kind(numbers[0]) / kind(numbers[1])).item(), v.dtype, v.shape)
+
+
+def _fold_cast(b: Builder, v: Value) -> Value | None:
+    number = const_of(v.srcs[0])
+    if number is None or (v.dtype.category < 2 and not math.isfinite(number)):
+        return None
+    with np.errstate(all="ignore"):
+        folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
+    return b.const(folded.item(), v.dtype, v.shape)
+
+
+def _identity_add(b: Builder, v: Value) -> Value | None:
+    """x + (-0.0) is x for every x; x + 0.0 turns -0.0 into 0.0, which == cannot see and only 1/x could. Kept exact."""
+    x, y = v.srcs
+    if v.dtype.category == 1:
+        return x if _is(y, 0) else y if _is(x, 0) else None
+    return x if const_of(y) == 0 and math.copysign(1.0, const_of(y) or 0.0) < 0 else None
+
+
+def _identity_sub(b: Builder, v: Value) -> Value | None:
+    return v.srcs[0] if _is(v.srcs[1], 0) else None
+
+
+def _identity_mul(b: Builder, v: Value) -> Value | None:
+    x, y = v.srcs
+    if v.dtype is bool_:
+        return None
+    if _is(y, 1):
+        return x
+    if _is(x, 1):
+        return y
+    if v.dtype.category == 2:  # exact: only the sign bit changes
+        flipped: Value | None = b.neg(x) if _is(y, -1) else b.neg(y) if _is(x, -1) else None
+        return flipped
+    return None
+
+
+def _identity_div(b: Builder, v: Value) -> Value | None:
+    """Division by a power of two is a multiplication, exactly; any other division stays."""
+    x, y = v.srcs
+    number = const_of(y)
+    if number is None or v.dtype.category != 2:
+        return None
+    if number == 1:
+        return x
+    if math.prod(v.shape) == 1:  # a mean's count: its kernel should serve every count
+        return None
+    mantissa, exponent = math.frexp(number) if number and math.isfinite(number) else (0.0, 0)
+    if abs(mantissa) == 0.5 and -100 < exponent < 100:
+        product: Value = b.mul(x, 1.0 / number)
+        return product
+    return None
+
+
+def _double_neg(b: Builder, v: Value) -> Value | None:
+    return v.srcs[0].srcs[0] if v.srcs[0].op == "neg" else None
+
+
+def _double_not(b: Builder, v: Value) -> Value | None:
+    return v.srcs[0].srcs[0] if v.srcs[0].op == "not" and v.dtype is bool_ else None
+
+
+def _add_neg(b: Builder, v: Value) -> Value | None:
+    """x + (-y) is x - y, bit for bit."""
+    x, y = v.srcs
+    found: Value | None = b.sub(x, y.srcs[0]) if y.op == "neg" else b.sub(y, x.srcs[0]) if x.op == "neg" else None
+    return found
+
+
+def _sub_neg(b: Builder, v: Value) -> Value | None:
+    return b.add(v.srcs[0], v.srcs[1].srcs[0]) if v.srcs[1].op == "neg" else None
+
+
+def _pow(b: Builder, v: Value) -> Value | None:
+    """The exponents that PyTorch computes by other means, by the same means."""
+    x, n = v.srcs[0], const_of(v.srcs[1])
+    if n is None or (v.dtype.category != 2 and n not in (1, 2, 3)):
+        return None
+    found = _POWERS.get(float(n))
+    return found(b, x) if found else None
+
+
+_POWERS: dict[float, Callable[[Builder, Value], Value]] = {
+    0.0: lambda b, x: b.const(1.0, x.dtype, x.shape),
+    1.0: lambda b, x: x,
+    2.0: lambda b, x: b.mul(x, x),
+    3.0: lambda b, x: b.mul(b.mul(x, x), x),
+    0.5: lambda b, x: b.sqrt(x),
+    -0.5: lambda b, x: b.div(1.0, b.sqrt(x)),
+    -1.0: lambda b, x: b.div(1.0, x),
+    -2.0: lambda b, x: b.div(1.0, b.mul(x, x)),
+}
+
+
+def _where(b: Builder, v: Value) -> Value | None:
+    c, x, y = v.srcs
+    known = const_of(c)
+    if known is not None:
+        return x if known else y
+    if x is y:
+        return x
+    return b.where(c.srcs[0], y, x) if c.op == "not" else None
+
+
+def _same_shape(b: Builder, v: Value) -> Value | None:
+    return v.srcs[0] if v.shape == v.srcs[0].shape else None
+
+
+def _reshape(b: Builder, v: Value) -> Value | None:
+    x = v.srcs[0]
+    if x.op == "reshape":
+        return b.reshape(x.srcs[0], v.shape)
+    if x.op == "expand" and x.srcs[0].shape == ():
+        return b.expand(x.srcs[0], v.shape)
+    return b.expand(x, v.shape) if x.op in ("const", "scalar") else None
+
+
+def _expand(b: Builder, v: Value) -> Value | None:
+    x = v.srcs[0]
+    return b.expand(x.srcs[0], v.shape) if x.op == "expand" else None
+
+
+def _permute(b: Builder, v: Value) -> Value | None:
+    x = v.srcs[0]
+    if x.op == "permute":
+        return b.permute(x.srcs[0], tuple(x.params[d] for d in v.params))
+    return b.expand(x.srcs[0], v.shape) if x.op == "expand" and x.srcs[0].shape == () else None
+
+
+def _slice_of_const(b: Builder, v: Value) -> Value | None:
+    x = v.srcs[0]
+    return b.expand(x.srcs[0], v.shape) if x.op == "expand" and x.srcs[0].shape == () else None
+
+
+def _cast_of_cast(b: Builder, v: Value) -> Value | None:
+    """bool -> anything -> T is bool -> T: nothing is lost on the way."""
+    x = v.srcs[0]
+    return b.cast(x.srcs[0], v.dtype) if x.op == "cast" and x.srcs[0].dtype is bool_ and v.dtype is not bool_ else None
+
+
+def _reduce_ones(b: Builder, v: Value) -> Value | None:
+    """Dims of extent 1 need no reduction."""
+    x = v.srcs[0]
+    if 0 in x.shape:
+        return None
+    dims = tuple(d for d in v.params if x.shape[d] != 1)
+    return None if dims == v.params else b.reduce(v.op[7:], x, dims, keepdim=True)
+
+
+_folds = Rule("fold constants", _fold)
+_cast_rules = (Rule("fold constants", _fold_cast), Rule("cast of cast", _cast_of_cast))
+_reduce_rules = (Rule("reduce over extent 1", _reduce_ones),)
+
+SIMPLIFY: dict[str, tuple[Rule, ...]] = {
+    **{op: (_folds,) for op in _FOLD},
+    "add": (_folds, Rule("x + 0", _identity_add), Rule("x + -y", _add_neg)),
+    "sub": (_folds, Rule("x - 0", _identity_sub), Rule("x - -y", _sub_neg)),
+    "mul": (_folds, Rule("x * 1, x * -1", _identity_mul)),
+    "div": (Rule("fold constants", _fold_div), Rule("x / 1, x / 2**n", _identity_div)),
+    "neg": (_folds, Rule("--x", _double_neg)),
+    "not": (Rule("not not x", _double_not),),
+    "pow": (Rule("small exponents", _pow),),
+    "where": (Rule("known or inverted condition", _where),),
+    "cast": _cast_rules,
+    "reshape": (Rule("same shape", _same_shape), Rule("reshape of reshape", _reshape)),
+    "expand": (Rule("same shape", _same_shape), Rule("expand of expand", _expand)),
+    "permute": (Rule("permute of permute", _permute),),
+    "slice": (Rule("slice of a constant", _slice_of_const),),
+    "reduce_sum": _reduce_rules,
+    "reduce_max": _reduce_rules,
+    "reduce_min": _reduce_rules,
+    "reduce_prod": _reduce_rules,
+}

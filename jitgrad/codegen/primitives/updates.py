@@ -1,0 +1,278 @@
+"""Updates: values with a window replaced, as in-place writes through views leave them.
+
+Owns: the algebra of windows over the primitive ``update``, and the three ways to compute one.
+Must not know: kernels, the operations that make updates.
+
+# Note [Updates]
+# ~~~~~~~~~~~~~~
+# A loop that writes row by row makes a chain: update(update(update(x, v0), v1), v2) .... Reading a window of a chain
+# goes through to what was written there (``READ_THROUGH``), so that the chain itself is only computed where all of it
+# is wanted. Then:
+# - an existing storage that gets its own value with some windows replaced has just these windows stored, at their
+#   places (``split_writes``): a large buffer of which a row is written costs a row;
+# - a chain of many narrow windows along one dimension becomes a ``cat`` of what is left of each: every part is stored
+#   into its place by whoever computes it, and no element is looked at once per write;
+# - any other update stays: in a loop over the whole value, an element comes from the window where the window is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jitgrad.codegen.primitives.builder import POINTWISE, Builder, Value
+from jitgrad.codegen.primitives.cost import op_cost
+from jitgrad.codegen.primitives.decompose import copy_of
+from jitgrad.codegen.primitives.simplify import Rule, topological
+from jitgrad.dtypes import bool_
+from jitgrad.ops.aval import Aval, contiguous_strides
+
+__all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "windows_of_write"]
+
+_MANY = 4  # narrow windows, from which on a chain is put together from parts
+_NARROW = 4  # a window is, if the whole is so many times as large
+_CHEAP = 4  # vector additions, up to which a narrow window is not computed on its own
+_MAX_STORES = 128  # windows of one storage that are stored one by one
+_MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
+
+
+class _Run(NamedTuple):
+    """Elements ``start + i * step`` of one dimension, i below size; step may be negative."""
+
+    start: int
+    step: int
+    size: int
+
+    @property
+    def hull(self) -> tuple[int, int]:
+        last = self.start + (self.size - 1) * self.step
+        return min(self.start, last), max(self.start, last)
+
+
+def _runs(params: tuple[tuple[int, ...], tuple[int, ...]], shape: tuple[int, ...]) -> list[_Run]:
+    return [_Run(*run) for run in zip(*params, shape, strict=True)]
+
+
+def _inside(a: _Run, b: _Run) -> bool:
+    """Whether all of ``a`` is in ``b``, whose step is positive."""
+    if (a.start - b.start) % b.step or (a.size > 1 and a.step % b.step):
+        return False
+    return b.start <= a.hull[0] and a.hull[1] <= b.hull[1]
+
+
+def _apart(a: _Run, b: _Run) -> bool:
+    """Whether it is plain that the two share no element."""
+    if a.hull[1] < b.hull[0] or b.hull[1] < a.hull[0]:
+        return True
+    return abs(a.step) == abs(b.step) and (a.start - b.start) % a.step != 0
+
+
+def _slice_of_update(b: Builder, v: Value) -> Value | None:
+    """What is read was written by this update, or not at all."""
+    u = v.srcs[0]
+    if u.op != "update" or 0 in v.shape:
+        return None
+    x, written = u.srcs
+    pairs = list(zip(_runs(v.params, v.shape), _runs(u.params, written.shape), strict=True))
+    if all(_inside(r, w) for r, w in pairs):
+        starts = [(r.start - w.start) // w.step for r, w in pairs]
+        steps = [r.step // w.step if r.size > 1 else 1 for r, w in pairs]
+        stops = [s + r.size * t for s, t, (r, _) in zip(starts, steps, pairs, strict=True)]
+        return b.slice(written, starts, stops, steps)
+    if any(_apart(r, w) for r, w in pairs):
+        return b.make("slice", (x,), v.params, v.shape, v.dtype)
+    return None
+
+
+def _slice_of_slice(b: Builder, v: Value) -> Value | None:
+    """One slice of an update, which may read through it."""
+    x = v.srcs[0]
+    if x.op != "slice" or x.srcs[0].op != "update":
+        return None
+    (inner, by), (outer, at) = x.params, v.params
+    starts = tuple(s + o * t for s, t, o in zip(inner, by, outer, strict=True))
+    steps = tuple(s * t for s, t in zip(by, at, strict=True))
+    return b.make("slice", (x.srcs[0],), (starts, steps), v.shape, v.dtype)
+
+
+def _update(b: Builder, v: Value) -> Value | None:
+    """Writing what is there already; writing over an earlier write."""
+    x, written = v.srcs
+    if _leaf(x) is _leaf(written) and _leaf(x).op == "const":
+        return x
+    if written.op == "slice" and written.srcs[0] is x and written.params == v.params:
+        return x
+    if x.op != "update":
+        return None
+    mine, earlier = _runs(v.params, written.shape), _runs(x.params, x.srcs[1].shape)
+    if all(_inside(e, m) for e, m in zip(earlier, mine, strict=True)):
+        return b.make("update", (x.srcs[0], written), v.params, v.shape, v.dtype)
+    return None
+
+
+def _leaf(v: Value) -> Value:
+    while v.op in ("expand", "reshape"):
+        v = v.srcs[0]
+    return v
+
+
+READ_THROUGH: dict[str, tuple[Rule, ...]] = {
+    "slice": (Rule("slice of an update", _slice_of_update), Rule("slice of a slice of an update", _slice_of_slice)),
+    "update": (Rule("nothing new", _update),),
+}
+
+
+def _spread(b: Builder, v: Value) -> Value | None:
+    """A window with gaps: its elements among zeros, and where they are."""
+    x, written = v.srcs
+    if all(step == 1 for step in v.params[1]):
+        return None
+    here = _placed(b, b.const(True, bool_), v, written.shape)
+    out: Value = b.where(here, _placed(b, written, v, written.shape), x)
+    return out
+
+
+def _placed(b: Builder, src: Value, v: Value, counts: tuple[int, ...]) -> Value:
+    """``src`` at the window's elements, zeros elsewhere: spread by reshape, pad, reshape; then padded to the whole."""
+    src = b.expand(src, counts)
+    rank = len(counts)
+    for d, (start, step) in enumerate(zip(*v.params, strict=True)):
+        shape = src.shape
+        if step > 1 and shape[d] > 1:
+            split = b.reshape(src, (*shape[: d + 1], 1, *shape[d + 1 :]))
+            hi = [step - 1 if k == d + 1 else 0 for k in range(rank + 1)]
+            src = b.reshape(b.pad(split, [0] * (rank + 1), hi), (*shape[:d], shape[d] * step, *shape[d + 1 :]))
+            starts, stops = [0] * rank, list(src.shape)
+            stops[d] = (shape[d] - 1) * step + 1
+            src = b.slice(src, starts, stops, [1] * rank)
+        lo, hi = [0] * rank, [0] * rank
+        lo[d], hi[d] = start, v.shape[d] - start - src.shape[d]
+        src = b.pad(src, lo, hi)
+    return src
+
+
+SPREAD: dict[str, tuple[Rule, ...]] = {"update": (Rule("window with gaps", _spread),)}
+
+
+# --- writes to existing storages ---
+
+
+def windows_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple[int, ...], int]] | None:
+    """(value, strides, offset) of each window to be stored, where ``v`` is the storage's own value with these replaced.
+
+    None: ``v`` is something else, or the windows overlap.
+    """
+    chain: list[Value] = []
+    at = v
+    while at.op in ("update", "reshape"):
+        if at.op == "update":
+            chain.append(at)
+        at = at.srcs[0]
+    if not chain or len(chain) > _MAX_STORES or at.op != "input" or at.params[0] != into or not aval.is_contiguous:
+        return None
+    if any(u.shape != chain[0].shape for u in chain):
+        return None
+    windows = [_runs(u.params, u.srcs[1].shape) for u in chain]
+    for k, w in enumerate(windows):
+        for other in windows[:k]:
+            if not any(_apart(p, q) for p, q in zip(w, other, strict=True)):
+                return None
+    whole = contiguous_strides(chain[0].shape)
+    found = []
+    for u, w in zip(chain, windows, strict=True):
+        offset = aval.offset + sum(run.start * s for run, s in zip(w, whole, strict=True))
+        found.append((u.srcs[1], tuple(run.step * s for run, s in zip(w, whole, strict=True)), offset))
+    return found
+
+
+# --- chains ---
+
+
+def chains_to_cats(roots: Sequence[Value], b: Builder) -> list[Value]:
+    """The roots, with long chains of narrow updates put together from parts."""
+    order = topological(roots)
+    if not any(v.op == "update" for v in order):
+        return list(roots)
+    readers: dict[Value, int] = {}
+    continued: set[Value] = set()
+    for v in order:
+        for s in v.srcs:
+            readers[s] = readers.get(s, 0) + 1
+        if v.op == "update":
+            continued.add(v.srcs[0])
+    for v in roots:
+        readers[v] = readers.get(v, 0) + 1
+    new: dict[int, Value] = {}
+    for v in order:
+        b.instr = v.instr
+        chain: list[Value] = []
+        if v.op == "update" and (readers[v] > 1 or v not in continued):
+            chain = _chain(v, readers)
+        if len(chain) >= _MANY:
+            new[id(v)] = _cat(b, chain, new)
+        else:
+            srcs = [new[id(s)] for s in v.srcs]
+            if v.op == "update" and _is_narrow(v) and not _is_cheap(srcs[1]):
+                srcs[1] = copy_of(b, srcs[1])
+            new[id(v)] = b.make(v.op, tuple(srcs), v.params, v.shape, v.dtype)
+    return [new[id(r)] for r in roots]
+
+
+def _chain(top: Value, readers: dict[Value, int]) -> list[Value]:
+    """Updates from ``top`` down, narrow and along one dimension, that nobody else reads."""
+    d = _only_dim(top)
+    found: list[Value] = []
+    at = top
+    while at.op == "update" and (at is top or readers[at] == 1) and _only_dim(at) == d is not None and _is_narrow(at):
+        found.append(at)
+        at = at.srcs[0]
+    return found
+
+
+def _only_dim(v: Value) -> int | None:
+    """The one dimension along which the window is less than the whole; None if it has gaps, or there are several."""
+    part = [d for d, (n, m) in enumerate(zip(v.srcs[1].shape, v.shape, strict=True)) if n != m]
+    return part[0] if len(part) == 1 and all(step == 1 for step in v.params[1]) else None
+
+
+def _is_narrow(v: Value) -> bool:
+    return math.prod(v.srcs[1].shape) * _NARROW <= math.prod(v.shape)
+
+
+def _is_cheap(v: Value) -> bool:
+    """Whether a window's values may be computed in every element's turn."""
+    cost, waiting = 0, [v]
+    while waiting and cost <= _CHEAP:
+        at = waiting.pop()
+        if at.op not in POINTWISE and at.op not in _MOVES:
+            cost += _CHEAP + 1 if at.srcs else 0
+        cost += op_cost(at.op)
+        waiting.extend(at.srcs)
+    return cost <= _CHEAP
+
+
+def _cat(b: Builder, chain: list[Value], new: dict[int, Value]) -> Value:
+    """What is left of each write, and of the value that was written to, side by side."""
+    top, bottom = chain[0], chain[-1].srcs[0]
+    d = _only_dim(top)
+    assert d is not None
+    parts = [(0, top.shape[d], bottom, 0)]  # (first, end, whose, its first)
+    for u in reversed(chain):
+        lo, source = u.params[0][d], u.srcs[1]
+        hi = lo + source.shape[d]
+        kept = []
+        for first, end, whose, own in parts:
+            if first < lo:
+                kept.append((first, min(end, lo), whose, own))
+            if end > hi:
+                kept.append((max(first, hi), end, whose, own + max(0, hi - first)))
+        parts = [*kept, (lo, hi, source, 0)]
+    parts.sort(key=lambda part: part[0])
+    return b.cat([_part(b, new[id(whose)], d, own, end - first) for first, end, whose, own in parts], d)
+
+
+def _part(b: Builder, v: Value, d: int, start: int, count: int) -> Value:
+    starts, stops = [0] * len(v.shape), list(v.shape)
+    starts[d], stops[d] = start, start + count
+    return b.slice(v, starts, stops, [1] * len(v.shape))

@@ -1,0 +1,195 @@
+"""A group's instructions, prepared for scheduling: what is live, what contracts, which loops merge.
+
+Owns: ``Body``, ``Store``, ``Item`` and the passes over items.
+Must not know: loop order, vectors, argument words.
+In: ``Body``. Out: a list of ``Item``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jitgrad.codegen.fusion.index_map import Expr
+from jitgrad.codegen.fusion.lower import Instruction
+from jitgrad.dtypes import DType
+
+__all__ = ["ACCESSES", "Body", "Item", "Store", "contracted", "items_of", "live", "merged", "renumbered", "sided",
+           "visits", "with_expr"]  # fmt: skip
+
+ACCESSES = frozenset({"load", "gather", "store", "store_add"})
+_EFFECTS = frozenset({"store", "store_add", "check"})
+
+
+class Store(NamedTuple):
+    """Store instruction ``reg`` to ``buffer`` at ``address`` (elements; one more coefficient for the chunk number)."""
+
+    reg: int
+    buffer: Any
+    dtype: DType
+    address: Expr
+    chunk_stride: int = 0
+
+
+@dataclass(slots=True)
+class Body:
+    """What a kernel does, before its loops have an order.
+
+    Attributes:
+        extents: of the domain's loops.
+        reduced: loops that reductions reduce.
+        instrs: see Note [Instructions].
+        stores: what must reach memory.
+        buffer_of: a value -> where it is read from.
+        chunks: partial results of its reductions.
+        sequential: loops that must run in order (of a scatter).
+    """
+
+    extents: tuple[int, ...]
+    reduced: frozenset[int]
+    instrs: list[Instruction]
+    stores: list[Store]
+    buffer_of: Any
+    chunks: int = 1
+    sequential: frozenset[int] = frozenset()
+
+
+class Item(NamedTuple):
+    """An instruction with its address (if it has one) apart."""
+
+    op: str
+    dtype: DType
+    srcs: tuple[int, ...]
+    extra: Any
+    expr: Expr | None
+    chunk_stride: int = 0
+
+
+def items_of(body: Body) -> list[Item]:
+    items = []
+    for op, dtype, srcs, extra in body.instrs:
+        expr = extra if op == "iota" else extra[1] if op in ("load", "gather", "store_add") else None
+        items.append(Item(op, dtype, srcs, extra, expr))
+    for s in body.stores:
+        items.append(Item("store", s.dtype, (s.reg,), (s.buffer,), s.address, s.chunk_stride))
+    return items
+
+
+def with_expr(i: Item, expr: Expr | None) -> Item:
+    return i._replace(expr=expr)
+
+
+def _uses(items: Sequence[Item]) -> list[int]:
+    uses = [0] * len(items)
+    for n in range(len(items) - 1, -1, -1):
+        if uses[n] or items[n].op in _EFFECTS:
+            for s in items[n].srcs:
+                uses[s] += 1
+    return uses
+
+
+def contracted(items: list[Item], has_fma: bool) -> list[Item]:
+    """a * b + c in one instruction, where nobody else needs a * b."""
+    if not has_fma:
+        return items
+    uses = _uses(items)
+    out = list(items)
+    for n, i in enumerate(items):
+        if i.op == "reduce_sum" and i.dtype.category == 2 and items[i.srcs[0]].op == "mul" and uses[i.srcs[0]] == 1:
+            out[n] = i._replace(srcs=out[i.srcs[0]].srcs)
+        if i.op not in ("add", "sub") or i.dtype.category != 2 or not uses[n]:
+            continue
+        x, y = i.srcs
+        if items[y].op == "mul" and uses[y] == 1:
+            out[n] = i._replace(op="fma", srcs=(*out[y].srcs, x), extra=(i.op == "sub", False))
+        elif items[x].op == "mul" and uses[x] == 1:
+            out[n] = i._replace(op="fma", srcs=(*out[x].srcs, y), extra=(False, i.op == "sub"))
+    return out
+
+
+def sided(items: list[Item], extents: tuple[int, ...]) -> list[Item]:
+    """Masks with the bounds that the loop itself does not guarantee."""
+    out = []
+    for i in items:
+        if i.op == "mask":
+            sides = [("l" if r.lo > 0 else "") + ("h" if r.hi < extents[r.dim] else "") for r in i.extra]
+            ranges = zip(i.extra, sides, strict=True)
+            i = i._replace(extra=tuple(_Bound(r.dim, r.lo, r.hi, s or "l") for r, s in ranges))
+        out.append(i)
+    return out
+
+
+class _Bound(NamedTuple):
+    """A ``Range`` with the sides that must be tested."""
+
+    dim: int
+    lo: int
+    hi: int
+    sides: str
+
+
+def live(items: list[Item]) -> list[Item]:
+    """Without instructions that nothing needs, renumbered."""
+    uses = _uses(items)
+    new: dict[int, int] = {}
+    out: list[Item] = []
+    for n, i in enumerate(items):
+        if uses[n] or i.op in _EFFECTS:
+            new[n] = len(out)
+            out.append(i._replace(srcs=tuple([new[s] for s in i.srcs])))
+    return out
+
+
+def merged(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item]) -> list[tuple[int, ...]]:
+    """Runs of neighbouring loops that every access walks through as one."""
+    apart = {r.dim for i in items if i.op == "mask" for r in i.extra}
+    exprs = {i.expr for i in items if i.expr is not None}
+    groups = [[0]]
+    for d in range(1, len(extents)):
+        joint = (
+            d not in apart
+            and d - 1 not in apart
+            and (d in reduced) == (d - 1 in reduced)
+            and all(e[d] == e[d + 1] * extents[d] for e in exprs)
+        )
+        if joint:
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    return [tuple(g) for g in groups]
+
+
+def renumbered(i: Item, groups: list[tuple[int, ...]]) -> Item:
+    if i.op == "mask":
+        number = {g[0]: n for n, g in enumerate(groups)}
+        return i._replace(extra=tuple(r._replace(dim=number[r.dim]) for r in i.extra))
+    if i.expr is None:
+        return i
+    return i._replace(expr=(i.expr[0], *(i.expr[g[-1] + 1] for g in groups)))
+
+
+def visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], vec: int) -> list[int]:
+    """How often each instruction is done when lanes run along ``vec``: what depends on a loop inside a unit at every
+    turn of those loops, what depends on other dims only once a unit, what depends on nothing once."""
+    reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in items)
+    inner = reduced if reduces else {vec}
+    every = math.prod(extents)
+    unit = math.prod(n for d, n in enumerate(extents) if d not in inner)
+    deps: list[frozenset[int]] = []
+    counts = []
+    for i in items:
+        own = {d for d, c in enumerate((i.expr or ())[1:]) if c}
+        if i.op == "mask":
+            own = {r.dim for r in i.extra}
+        elif i.op == "acc":
+            own = set(range(len(extents)))
+        own.update(d for s in i.srcs for d in deps[s])
+        if i.op.startswith("reduce_"):
+            deps.append(frozenset(own - reduced))
+            counts.append(every)
+        else:
+            deps.append(frozenset(own))
+            counts.append(1 if not own else unit if own.isdisjoint(inner) else every)
+    return counts

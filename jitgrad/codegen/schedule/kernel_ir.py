@@ -1,0 +1,112 @@
+"""The form a loop kernel has between scheduling and printing.
+
+Owns: ``NestKey``, ``Op``, ``Kernel``.
+Must not know: how a nest was chosen, how it is printed.
+
+# Note [Loop nests]
+# ~~~~~~~~~~~~~~~~~
+# Dims are numbered: unit dims (outermost first), sequential dims, then the vector dim, then the chunk number.
+#   form   unit of work                                             inside a unit
+#   map    one index of the unit dims x one block of the vector dim  a loop of vectors
+#   tile   one index of the unit dims x one block of the vector dim  squares of the sequential dim x a vector, see
+#                                                                    Note [Tiles]; in each a loop over its rows
+#   row    one index of the unit dims x one chunk                    per phase: sequential loops, then a loop of
+#                                                                    vectors: the reduced dims
+#   col    one index of the unit dims x one chunk x one vector       per phase: sequential loops, the reduced dims;
+#                                                                    the vector's lanes are kept
+# Unit number = ((unit index) * chunks + chunk) * blocks + block. A phase ends where a reduction's result is needed.
+# Argument words: extents of unit dims, of sequential dims, of the vector dim, block length, blocks, chunk length,
+# chunks; then each op's own words, see ``Op``. Strides and offsets are in bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["Kernel", "NestKey", "Op", "Place", "classes"]
+
+
+class Op(NamedTuple):
+    """One instruction of a kernel, with everything that its text depends on.
+
+    Attributes:
+        op: as in Note [Instructions], or "store", "fma", "number" (a constant that is an argument word).
+        dtype: name of the result's dtype.
+        srcs: earlier ops. A reduce_sum of two sources sums their product.
+        static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
+            what the kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes,
+            number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
+        word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
+            stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
+            number: a double's bits; check: extent, status.
+    """
+
+    op: str
+    dtype: str
+    srcs: tuple[int, ...]
+    static: Any
+    word: int
+
+
+@dataclass(slots=True, frozen=True)
+class NestKey:
+    """Everything that a kernel's text depends on, apart from the target.
+
+    Attributes:
+        form: "map", "tile", "row" or "col".
+        units: number of unit dims.
+        seqs: number of sequential dims.
+        width: lanes of the vector loop.
+        chunked: "" (no), "seq" (the first sequential dim) or "vec".
+        ops: in order.
+        words: number of argument words.
+        masked: whether every vector of the loop is masked, instead of a second copy of the loop's body for the rest.
+        row_buffer: elements of a row that fit a buffer on the stack, see Note [Phases]; 0 = rows are too long.
+    """
+
+    form: str
+    units: int
+    seqs: int
+    width: int
+    chunked: str
+    ops: tuple[Op, ...]
+    words: int
+    row_buffer: int = 0
+    masked: bool = False
+
+    @property
+    def vec(self) -> int:
+        """The vector dim's number."""
+        return self.units + self.seqs
+
+
+class Place(NamedTuple):
+    """Two argument words, slot and byte offset, that are known when buffers are: ``buffer``'s own plus ``offset``."""
+
+    buffer: Any
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """A kernel to launch.
+
+    Attributes:
+        key: its text.
+        words: its argument words: ints, ``Place``s (two words each) and ``RuntimeScalar``s (a slot number).
+        units: units of work.
+        cost: estimated nanoseconds on one core.
+        name: for logs.
+    """
+
+    key: NestKey
+    words: list[Any]
+    units: int
+    cost: float
+    name: str
+
+
+def classes(op: Op) -> str:
+    """An access's stride class per dim."""
+    return op.static if isinstance(op.static, str) else op.static[0]

@@ -1,0 +1,197 @@
+"""Scheduling: a group's instructions to a loop nest.
+
+Owns: which loops are merged, which one is vectorised, what a unit of work is, the order of argument words.
+Must not know: how nodes were grouped, LLVM text, where buffers lie.
+In: ``Body``. Out: ``kernel_ir.Kernel``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.primitives.cost import op_cost
+from jitgrad.codegen.schedule.arg_words import laid_out
+from jitgrad.codegen.schedule.items import (
+    ACCESSES,
+    Body,
+    Item,
+    contracted,
+    items_of,
+    live,
+    merged,
+    renumbered,
+    sided,
+    visits,
+    with_expr,
+)
+from jitgrad.codegen.schedule.kernel_ir import Kernel, NestKey, Op
+
+__all__ = ["epilogue_ops", "make_kernel"]
+
+_BLOCK = 4096  # elements per unit of a plain loop
+_TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
+_TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
+_LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
+_ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
+_MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
+_STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
+_ACROSS = 12.0  # cost of reducing the lanes of a vector to one
+
+
+def make_kernel(body: Body, target: Target) -> Kernel:
+    """Choose the loops and lay out the argument words."""
+    extents = body.extents
+    items = sided(live(contracted(items_of(body), target.has_fma)), extents)
+    reduced = body.reduced | body.sequential
+    if not extents:
+        extents = (1,)
+        items = [with_expr(i, (i.expr[0], 0) if i.expr is not None else None) for i in items]
+        reduced = frozenset({0}) if any(i.op.startswith("reduce_") for i in items) else frozenset()
+    groups = merged(extents, reduced, items)
+    items = [renumbered(i, groups) for i in items]
+    extents, reduced = (
+        tuple(math.prod(extents[d] for d in g) for g in groups),
+        frozenset(n for n, g in enumerate(groups) if g[0] in reduced),
+    )
+    vec = _vector_dim(extents, reduced, items, bool(body.sequential))
+    return _assemble(extents, reduced, items, vec, body, target)
+
+
+def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], scatter: bool) -> int:
+    """The loop along which a vector of elements costs least; the innermost among equals.
+
+    Costs are in vector additions per full vector: strided lanes are loaded one by one, lanes past the end of a short
+    loop are wasted, and a reduction across lanes ends with a tree of shuffles.
+    """
+    if scatter:  # lanes must not meet: only a kept dim, else the last one, one lane wide
+        kept = [d for d in range(len(extents)) if d not in reduced]
+        return kept[-1] if kept else len(extents) - 1
+    total = math.prod(extents)
+    if not total:
+        return len(extents) - 1
+    reduces = sum(i.op.startswith("reduce_") for i in items)
+
+    def cost(d: int) -> tuple[float, int]:
+        shares = [count / total for count in visits(extents, reduced, items, d)]
+        work = sum(op_cost(i.op) * count for i, count in zip(items, shares, strict=True))
+        access = 0.0
+        for i, count in zip(items, shares, strict=True):
+            if i.op in ACCESSES:
+                stride = i.expr[d + 1]  # type: ignore[index]
+                access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
+        vectors = -(-extents[d] // _LANES)
+        across = _ACROSS * reduces / vectors if d in reduced else 0.0
+        return (work + access) * vectors * _LANES / extents[d] + across, -d
+
+    return min(range(len(extents)), key=cost)
+
+
+def _assemble(
+    extents: tuple[int, ...],
+    reduced: frozenset[int],
+    items: Sequence[Item],
+    vec: int,
+    body: Body,
+    target: Target,
+) -> Kernel:
+    units = [d for d in range(len(extents)) if d not in reduced and d != vec]
+    seqs = [d for d in range(len(extents)) if d in reduced and d != vec]
+    reduces = any(i.op.startswith("reduce_") for i in items) or bool(body.sequential)
+    form = "row" if vec in reduced else "col" if reduces else "map"
+    width = _width(form, extents[vec], items, target)
+    across = _dim_across(extents, units, vec, items) if form == "map" and width >= _TILED_FROM else None
+    if across is not None:
+        form, units, seqs = "tile", [d for d in units if d != across], [across]
+    if body.sequential and form == "row":
+        width = 1
+    chunked = "" if body.chunks == 1 else "seq" if seqs else "vec"
+    block, blocks = _blocks(form, extents[vec], width)
+    chunk_extent = extents[seqs[0]] if chunked == "seq" else extents[vec]
+    chunk = _chunk_length(chunk_extent, body.chunks, width if chunked == "vec" else 1)
+    dims = [*units, *seqs, vec]
+    words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
+    ops, own, count = laid_out(items, dims, body, len(words))
+    row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
+    buffer = _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0
+    masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in items) >= _MASKED_FROM
+    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, buffer, masked)
+    words += own
+    number = math.prod(extents[d] for d in units) * body.chunks * blocks
+    return Kernel(key, words, number, _cost(items, visits(extents, reduced, items, vec), width, number), "")
+
+
+def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, items: Sequence[Item]) -> int | None:
+    """The dim along which loads are contiguous that are strided along the lanes, see Note [Tiles]."""
+    for d in units:
+        if min(extents[d], extents[vec]) >= _TILED_FROM and any(
+            i.op == "load" and not i.srcs and i.expr[d + 1] == 1 and i.expr[vec + 1] not in (0, 1)  # type: ignore[index]
+            for i in items
+        ):
+            return d
+    return None
+
+
+def epilogue_ops(body: Body, shape: tuple[int, ...], target: Target) -> tuple[tuple[Op, ...], list[Any], int]:
+    """The ops of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
+    items = sided(live(contracted(items_of(body), target.has_fma)), body.extents)
+    position = [d for d, n in enumerate(shape) if n != 1]
+    out = []
+    for i in items:
+        if i.op == "mask":
+            i = i._replace(extra=tuple(r._replace(dim=position[r.dim]) for r in i.extra))
+        elif i.expr is not None:
+            full = [i.expr[0], 0, 0, 0]
+            for d, c in zip(position, i.expr[1:], strict=True):
+                full[d + 1] = c
+            i = i._replace(expr=tuple(full))
+        out.append(i)
+    return laid_out(out, (0, 1, 2), body, 0)
+
+
+def _width(form: str, extent: int, items: Sequence[Item], target: Target) -> int:
+    """Lanes: a vector of the widest float, several of them where the loop is light (they hide each other's latency)."""
+    floats = [i.dtype.itemsize for i in items if i.dtype.category == 2]
+    size = max(floats) if floats else max([i.dtype.itemsize for i in items if i.op in ACCESSES], default=4)
+    lanes = max(1, target.width * 4 // size)
+    if lanes == 1:
+        return 1
+    weight = sum(op_cost(i.op) for i in items)
+    several = 1 if weight > 24 or form == "map" else 2 if weight > 12 else 4
+    enough = lanes * several if form == "col" else 2 * lanes * several
+    return lanes * several if extent >= enough else lanes
+
+
+def _row_length(form: str, extents: tuple[int, ...], seqs: list[int], vec: int, width: int) -> int:
+    """Elements of what a unit passes over, if that is one loop; else 0."""
+    if form == "row" and not seqs:
+        return extents[vec]
+    return extents[seqs[0]] * width if form == "col" and len(seqs) == 1 else 0
+
+
+def _blocks(form: str, extent: int, width: int) -> tuple[int, int]:
+    if form == "row":
+        return 0, 1
+    block = width if form == "col" else _TILE_BLOCK if form == "tile" else _BLOCK
+    return block, max(1, -(-extent // block))
+
+
+def _chunk_length(extent: int, chunks: int, step: int) -> int:
+    length = -(-extent // chunks)
+    return -(-length // step) * step
+
+
+def _cost(items: Sequence[Item], counts: Sequence[int], width: int, units: int) -> float:
+    """Nanoseconds: what each instruction takes per vector, times its vectors."""
+    lanes = min(width, 16)
+    total = 20.0 + 8.0 * units
+    for i, count in zip(items, counts, strict=True):
+        if i.op in ("gather", "store_add"):
+            total += 1.0 * count
+        elif i.op in ACCESSES or i.op.startswith("reduce_"):
+            total += 0.25 * count / lanes + 0.02 * count
+        else:
+            total += 0.25 * op_cost(i.op) * count / lanes
+    return total

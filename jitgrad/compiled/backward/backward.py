@@ -1,0 +1,325 @@
+"""A backward inside a compiled step.
+
+Owns: when a backward can be recorded, its one event, and what the event does on a hit.
+Must not know: LLVM, the trie's insides.
+
+# Note [Recorded backward]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# The first time, Nodes are built for the recorded instructions and the real engine runs over them, with rules whose
+# operations are recorded (``InnerRecorder``). What the engine did to the leaves becomes one event: on a hit, no Node is
+# made and no rule runs; the leaves' ``.grad`` are set to handles of the recorded values. The key has two parts, because
+# which leaves are reached is known only to the event: first the call itself, then what ``.grad`` each leaf has.
+# Where Python has a part in the backward - hooks, custom Functions, graphs that began outside the step, rules that read
+# values - the engine runs at every call, over Nodes made from the trace, with the recorder still active: what rules and
+# hooks compute is recorded operation by operation, as the user's own is. A hook that reads a gradient ends the segment,
+# as any read does; one that does not costs no more than its Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
+from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe
+from jitgrad.devices import CPU
+from jitgrad.events import bump, log
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
+from jitgrad.runtime.engine.run.trace import is_active as is_traced
+from jitgrad.state import anomaly, switch_recorder
+from jitgrad.tracer.history import BackwardEvent, History
+from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
+
+__all__ = ["record_backward", "repeat_backward"]
+
+
+@dataclass(slots=True, eq=False)
+class _Reach:
+    """First half of the event: the leaves that the backward reaches; or why it cannot be recorded.
+
+    Attributes:
+        leaves: their input ids.
+        refusal: empty if it can be recorded.
+        fresh_key: of the second half, where no leaf has a gradient yet.
+    """
+
+    leaves: tuple[int, ...]
+    refusal: str = ""
+    fresh_key: Any = None
+
+    def __post_init__(self) -> None:
+        self.fresh_key = ("<grads>", (None,) * len(self.leaves))
+
+    def replay(self, history: History) -> None:
+        """Nothing was computed yet."""
+
+
+def record_backward(recorder: Any, request: BackwardRequest) -> Any:
+    """Do a backward as an event of the trace; returns what ``execute_request`` would."""
+    if _is_watched():
+        return _run_engine(recorder, request, "somebody watches the engine")
+    reach = _reach(recorder, request)
+    if reach.refusal:
+        return _run_engine(recorder, request, reach.refusal)
+    leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
+    if any(leaf._grad is not None for leaf in leaves):
+        olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
+        if any(old.is_sparse or old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
+            return _run_engine(recorder, request, "a .grad with a graph, a sparse one, or one in several windows")
+    states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
+    key = ("<grads>", states)
+    node = recorder.node.children.get(key)
+    if node is None:
+        grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
+        return _run_engine(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
+    recorder.node = node
+    return _repeat(recorder, node.event)
+
+
+def repeat_backward(recorder: Any, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+    """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
+    node = recorder.node.children.get(("<backward>", root._vid, retain_graph, create_graph))
+    if node is None or node.event.refusal or _is_watched():
+        return False
+    reach, inputs = node.event, recorder.inputs
+    for vid in reach.leaves:
+        if inputs[vid]._grad is not None:
+            return False
+    node = node.children.get(reach.fresh_key)
+    if node is None:
+        return False
+    recorder.node = node
+    _repeat(recorder, node.event)
+    return True
+
+
+def _is_watched() -> bool:
+    """Whether every run of a Node is to be seen: by anomaly mode, or by ``engine.trace()``."""
+    return anomaly.enabled or is_traced()
+
+
+def _simple_key(request: BackwardRequest) -> Any:
+    return ("<backward>", request.roots[0]._vid, request.retain_graph, request.create_graph)
+
+
+def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
+    """One root of this trace, no gradient, every leaf."""
+    return (
+        len(request.roots) == 1
+        and request.inputs is None
+        and len(request.grads) == 1
+        and request.grads[0] is None
+        and getattr(request.roots[0], "_tid", None) == recorder.tid
+    )
+
+
+def _is_plain(recorder: Any, request: BackwardRequest) -> bool:
+    """Requests whose checks would fail, or whose graph began elsewhere, are left to the engine itself."""
+    tensors = [*request.roots, *(g for g in request.grads if g is not None), *_inputs_of(request)]
+    if len(request.roots) != len(request.grads):
+        return False
+    if not all(hasattr(t, "_aval") and not t.is_sparse and t._aval.device is CPU for t in tensors):
+        return False
+    if any(g is None and r._aval.numel != 1 for r, g in zip(request.roots, request.grads, strict=True)):
+        return False
+    for root in request.roots:
+        if not root._requires_grad or root._tid != recorder.tid or root._grad_fn is not None or root._hooks:
+            return False
+    for t in _inputs_of(request):
+        if not t._requires_grad or t._hooks or (request.accumulate and not t.is_leaf):
+            return False
+        if not t.is_leaf and (t._tid != recorder.tid or t._grad_fn is not None):
+            return False
+    return True
+
+
+def _inputs_of(request: BackwardRequest) -> tuple[Any, ...]:
+    if request.inputs is None:
+        return ()
+    return tuple(request.inputs) if isinstance(request.inputs, tuple | list) else (request.inputs,)
+
+
+def _ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int | None, ...]:
+    tid = recorder.tid
+    return tuple([None if t is None else t._vid if t._tid == tid else recorder.enter(t) for t in tensors])
+
+
+def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
+    """Move to the first half of the event."""
+    if not _is_plain(recorder, request):
+        return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
+    roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
+    inputs = None if request.inputs is None else _ids(recorder, _inputs_of(request))
+    key = ("<backward>", roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
+           request.allow_unused)  # fmt: skip
+    if _is_simple(recorder, request):
+        key = _simple_key(request)
+    node = recorder.node.children.get(key)
+    if node is None:
+        event = _find_leaves(recorder, request, [v for v in (*roots, *(inputs or ())) if v is not None])
+        node = recorder._publish(recorder.trie.grow(recorder.node, key, event), event)
+    recorder.node = node
+    return node.event
+
+
+def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _Reach:
+    history = recorder._live()
+    if history.looked_at:
+        return _Reach((), "a value that is hooked, or whose Node was looked at")
+    if history.replaced or history.detached:
+        return _Reach((), "a value whose data was replaced, or that was detached in place")
+    reached = [v for i in ancestors(history, roots) for v, need in zip(i.inputs, i.needs, strict=True) if need]
+    leaves: dict[int, None] = {}
+    for vid in (*reached, *roots):
+        if vid in history.leaves:
+            leaves[history.leaves[vid]] = None
+        elif not _is_made_here(history, history.node_source(vid)):
+            return _Reach((), "a graph that began outside the step")
+    if any(input_kind(recorder.inputs[vid]) == HOOKED for vid in leaves):
+        return _Reach((), "a hooked leaf")
+    if request.inputs is not None:
+        chosen = _ids(recorder, _inputs_of(request))
+        leaves = {history.leaves[v]: None for v in chosen if v is not None and v in history.leaves}
+    return _Reach(tuple(leaves))
+
+
+def _is_made_here(history: History, vid: int) -> bool:
+    """Whether the value's Node is one of the trace's own."""
+    found = history.defs.get(vid)
+    return found is not None and found[0].requires_grad
+
+
+class _Before(NamedTuple):
+    """A leaf before the backward: the input id it came in under, the tensor, its gradient and the value of that."""
+
+    source: int
+    leaf: Any
+    grad: Any
+    vid: int
+
+
+def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: Any) -> Any:
+    """Run the engine over freshly built Nodes, recording; None if a rule could not be recorded."""
+    # a leaf that was written outside may have come in twice
+    sources = {id(leaf): source for source, leaf in leaves.items()}
+    before = [
+        _Before(source, leaf, leaf._grad, leaf._grad._vid if leaf._grad is not None else -1)
+        for source, leaf in leaves.items()
+        if sources[id(leaf)] == source
+    ]
+    nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
+    inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
+    active = switch_recorder(inner)
+    try:
+        results = execute_request(request)
+    except Exception as error:
+        # whatever it was, eager execution will meet it too, and leave the leaves as eager execution does
+        log("record", "backward not recorded: %r", error)
+        _undo(before)
+        return None
+    finally:
+        switch_recorder(active)
+    event = _event(recorder, inner, nodes, before, results)
+    node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
+    recorder._publish(node, event)
+    recorder.node = node
+    _adopt(recorder, event, before, results)
+    return node, results
+
+
+def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
+    history = recorder._live()
+    numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
+    active = switch_recorder(None)
+    try:
+        sources = Sources(
+            lambda v, aval, _: fresh_handle(aval, None, recorder.tid, v),
+            recorder.inputs.__getitem__,
+            recorder.outer.__getitem__,
+            numbers,
+            lambda v: True,
+        )
+        nodes: dict[int, Any] = {}
+        build_nodes(make_recipe(history, roots), sources, nodes, lambda vid: vid)  # no other Node takes part
+        return nodes
+    finally:
+        switch_recorder(active)
+
+
+def _undo(before: list[_Before]) -> None:
+    """Take back what a recording that failed did to the leaves."""
+    for _, leaf, grad, vid in before:
+        if grad is not None and grad._vid != vid:
+            grad._vid = vid
+            grad._vc[0] -= 1
+        leaf._grad = grad
+
+
+def _event(
+    recorder: Any, inner: InnerRecorder, nodes: dict[int, Any], before: list[_Before], results: Any
+) -> BackwardEvent:
+    sets, adds, writes, overwritten = [], [], [], []
+    for source, leaf, old, old_vid in before:
+        new = leaf._grad
+        if new is None or (new is old and new._vid == old_vid):
+            continue
+        if new is not old:
+            sets.append((source, new._vid, new._aval, new._requires_grad))
+            continue
+        adds.append((source, new._vid))
+        overwritten.append(old_vid)
+        if new._storage is not None and new._storage.addr:
+            writes.append((recorder.owner_of(new, old_vid), new._vid))
+    released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
+    returned = tuple(None if r is None else (r._vid, r._aval, r._requires_grad) for r in results)
+    return BackwardEvent(
+        tuple(inner.instrs), tuple(sets), tuple(adds), returned, released, tuple(inner.consts), tuple(overwritten),
+        tuple(writes),
+    )  # fmt: skip
+
+
+def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before], results: Any) -> None:
+    """The recording call's own handles are the ones a hit would make."""
+    for vid, tensor in event.consts:
+        recorder.inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
+    fresh = {id(r): r for r in results if r is not None and r._storage is None}
+    for _, leaf, old, _ in before:
+        new = leaf._grad
+        if new is not None and new is not old:
+            fresh[id(new)] = new
+        elif old is not None and old._storage is not None:
+            recorder._dirty.add(id(old._storage))
+    known = {id(h) for h in recorder.handles}
+    recorder.handles.extend(h for key, h in fresh.items() if key not in known)
+
+
+def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
+    """A hit: what the engine did, without the engine."""
+    inputs = recorder.inputs
+    for vid, tensor in event.consts:
+        inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
+    handle = recorder._handle
+    for leaf, vid, aval, requires_grad in event.sets:
+        inputs[leaf]._grad = handle(vid, aval, requires_grad)
+    for leaf, vid in event.adds:
+        grad = inputs[leaf]._grad
+        grad._vid = vid
+        grad._vc[0] += 1
+        if grad._storage is not None:
+            recorder._dirty.add(id(grad._storage))
+    return tuple([None if r is None else handle(*r) for r in event.results])
+
+
+def _run_engine(recorder: Any, request: BackwardRequest, reason: str) -> tuple[Any, ...]:
+    """The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one."""
+    bump("engine_runs")
+    log("fusion", "backward is run by the engine: %s", reason)
+    results = execute_request(request)
+    if not request.keep_graph:
+        recorder.mark_released((_known_ids(recorder, request.roots), _known_ids(recorder, _inputs_of(request))))
+    return results
+
+
+def _known_ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int, ...]:
+    return tuple([getattr(t, "_vid", -1) if getattr(t, "_tid", 0) == recorder.tid else -1 for t in tensors])

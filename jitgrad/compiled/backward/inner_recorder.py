@@ -1,0 +1,203 @@
+"""Recording what the derivative rules compute.
+
+Owns: ``InnerRecorder``: the recorder while the engine runs inside a trace.
+Must not know: the trie (a whole backward is one event), the engine.
+In: operations of the rules. Out: instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.eager.eager import split_args
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.shape_rules import out_avals_of
+
+__all__ = ["CannotRecordError", "InnerRecorder", "symbolic_number"]
+
+
+class CannotRecordError(Exception):
+    """A rule did something that only eager execution can do, such as reading a value."""
+
+
+class _SymbolicNumber:
+    """A run-time scalar in the hands of a rule: it may meet tensors, but Python must not compute with its value."""
+
+    slot: int
+
+
+def _refuse(self: Any, *operands: Any) -> Any:
+    if any(isinstance(o, TensorBase) for o in operands):
+        return NotImplemented
+    raise CannotRecordError("a rule computed with a number that is an argument of the program")
+
+
+class _SymbolicFloat(_SymbolicNumber, float):
+    pass
+
+
+class _SymbolicInt(_SymbolicNumber, int):
+    pass
+
+
+_ARITHMETIC = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs lt le gt ge eq ne "
+    "bool float int round"
+).split()
+for _cls in (_SymbolicFloat, _SymbolicInt):
+    for _name in _ARITHMETIC:
+        setattr(_cls, f"__{_name}__", _refuse)
+    _cls.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def symbolic_number(value: int | float, slot: int) -> Any:
+    """``value``, which is run-time scalar ``slot`` of the trace."""
+    number = _SymbolicFloat(value) if isinstance(value, float) else _SymbolicInt(value)
+    number.slot = slot
+    return number
+
+
+class InnerRecorder:
+    """Collects instructions; every result is a pending handle of the same trace.
+
+    Attributes:
+        tid: of the trace.
+        nodes: value id -> (Node, output number), for the graph being differentiated.
+        instrs: recorded so far.
+        consts: (value id, tensor): tensors that a rule made by itself.
+        next_vid: first unused value id.
+    """
+
+    is_hot = False
+
+    __slots__ = ("_graph", "consts", "instrs", "next_vid", "nodes", "tid")
+
+    def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int) -> None:
+        self.tid = outer.tid
+        self.nodes = nodes
+        self.instrs: list[Instr] = []
+        self.consts: list[tuple[int, Any]] = []
+        self._graph = outer.graph
+        self.next_vid = first_vid
+
+    def binary(self, op: Op, a: Any, b: Any) -> Any:
+        if not isinstance(b, TensorBase | int | float):
+            return NotImplemented
+        return self.apply(op, (a, b))
+
+    def reflected(self, op: Op, number: int | float, x: Any) -> Any:
+        return self.apply(op, (number, x))
+
+    def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Append one instruction."""
+        inputs, params = split_args(op, args)
+        operands = tuple(self._operand(x) for x in inputs)
+        avals, several = out_avals_of(op, inputs, params)
+        if op.is_view:  # values have no storage here, so a view is laid out afresh
+            avals = tuple(make_aval(a.shape, a.dtype) for a in avals)
+        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        joins = state.grad_enabled and bool(op.vjps) and any(needs)
+        vids = tuple(range(self.next_vid, self.next_vid + len(avals)))
+        self.next_vid += len(avals)
+        in_avals = tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs)
+        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, needs))
+        outs = tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
+        return outs if several else outs[0]
+
+    def _handle(self, vid: int, aval: Any, joins: bool, nr: int) -> Any:
+        out = new_tensor(aval, None)
+        out._tid, out._vid = self.tid, vid
+        out._output_nr = nr
+        if joins and aval.dtype.category == 2:
+            out._requires_grad = True
+            out._graph = self._graph
+        return out
+
+    def _operand(self, x: Any) -> Any:
+        if isinstance(x, TensorBase):
+            return x._vid if x._tid == self.tid else self.enter(x)
+        if isinstance(x, _SymbolicNumber):
+            return RuntimeScalar(x.slot, isinstance(x, float))
+        return Const(x)
+
+    def enter(self, tensor: Any) -> int:
+        """A tensor that a rule made eagerly: the same in every call, so it is kept with the event."""
+        if tensor._storage is None or tensor._requires_grad:
+            raise CannotRecordError("a rule used a tensor from outside the trace")
+        vid = self.next_vid
+        self.next_vid += 1
+        self.consts.append((vid, tensor))
+        tensor._tid, tensor._vid = self.tid, vid
+        return vid
+
+    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Accumulation into ``.grad``: the target moves on to the sum; the event remembers the write."""
+        results = self.apply(op, args)
+        results = results if isinstance(results, tuple) else (results,)
+        for target, result in zip(targets, results, strict=True):
+            if target._aval.shape != result._aval.shape or target._aval.dtype is not result._aval.dtype:
+                raise CannotRecordError("accumulation changes shape or dtype")
+            target._vid = result._vid
+            target._vc[0] += 1
+        return targets
+
+    def grad_fn_of(self, tensor: Any) -> Any:
+        """The Node of a value of the graph being differentiated."""
+        found = self.nodes.get(tensor._vid)
+        if found is None:
+            raise CannotRecordError("a rule looked at the graph of a value it has just computed")
+        return found[0]
+
+    def set_grad_mode(self, enabled: bool) -> None:
+        """Rules run in the mode the engine chose; instructions carry their own flag."""
+
+    def read(self, tensor: Any) -> None:
+        if tensor._tid == self.tid:
+            raise CannotRecordError("a rule read a value")
+
+    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+        return False
+
+    def record_backward(self, request: Any) -> Any:
+        raise CannotRecordError("a rule called backward")
+
+    def add_hooks(self, tensor: Any) -> None:
+        raise CannotRecordError("a rule registered a hook")
+
+    def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
+        raise CannotRecordError("a rule changed requires_grad")
+
+    def set_default_dtype(self, dtype: Any) -> None:
+        raise CannotRecordError("a rule changed the default dtype")
+
+    def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
+        raise CannotRecordError("a rule called a custom Function")
+
+    def refresh(self, view: Any) -> None:
+        raise CannotRecordError("a rule looked at a view from before a write")
+
+    def go_outside(self) -> None:
+        """A rule's eager operations join no graph that anybody orders."""
+
+    come_inside = go_outside
+
+    def adopt(self, handle: Any) -> None:
+        """Every handle of a rule is a value of the event."""
+
+    def flush(self) -> None:
+        raise CannotRecordError("a rule ended the segment")
+
+    def makes_sparse(self) -> None:
+        raise CannotRecordError("a rule returned a sparse gradient")
+
+    def forget(self, tensor: Any) -> None:
+        raise CannotRecordError("a rule replaced a storage")
+
+    replace_data = note_data = forget
+
+    def view_inplace(self, *args: Any) -> None:
+        raise CannotRecordError("a rule changed a tensor's layout")

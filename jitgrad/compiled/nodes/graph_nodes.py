@@ -1,0 +1,353 @@
+"""From recorded instructions to graph nodes.
+
+Owns: which instructions a graph is made of, what they save, and building their Nodes.
+Must not know: how a trace is recorded or run.
+In: a ``History`` and value ids. Out: a ``Recipe``, and Nodes: exactly those that eager execution would have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
+from jitgrad.runtime.engine.graph.anomaly import store_line
+from jitgrad.runtime.engine.graph.copy_slices import CopySlices
+from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan
+from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
+from jitgrad.state import anomaly
+from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.history import History
+from jitgrad.tracer.slots import fresh_handle, twin_of
+
+__all__ = [
+    "Recipe",
+    "Sources",
+    "ancestors",
+    "build_nodes",
+    "effective_needs",
+    "make_recipe",
+    "saved_vids",
+    "savers",
+    "take_history",
+]
+
+
+def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()) -> list[Instr]:
+    """The differentiable instructions that the roots were computed by, latest first; not those behind known values."""
+    wanted = {history.node_source(vid) for vid in roots}
+    found = []
+    for instr in reversed(history.instrs):
+        if not instr.requires_grad or wanted.isdisjoint(instr.outputs) or instr.outputs[0] in known:
+            continue
+        found.append(instr)
+        wanted.update(
+            history.node_source(v)
+            for v, need in zip(instr.inputs, instr.needs, strict=True)
+            if need and v not in history.leaves
+        )
+        if instr.op is COPY_SLICES:
+            wanted.add(instr.inputs[1])  # the operation itself: its Node is part of this one
+    return found
+
+
+def effective_needs(instr: Instr) -> tuple[bool, ...]:
+    """Which inputs get a gradient: those that need one and have a rule."""
+    op = instr.op
+    rules = op.vjps * len(instr.inputs) if op.num_inputs < 0 else op.vjps
+    return tuple(need and rule is not None for need, rule in zip(instr.needs, rules, strict=True))
+
+
+def saved_vids(history: History, roots: list[int]) -> set[int]:
+    """The values that a later backward from the roots will read."""
+    saved: set[int] = set()
+    released: set[int] = set()
+    for instr in ancestors(history, roots):
+        if not history.released.isdisjoint(instr.outputs) or not released.isdisjoint(instr.outputs):
+            if instr.op is COPY_SLICES:
+                released.add(instr.inputs[1])
+            continue
+        plan = backward_plan(instr.op, effective_needs(instr))
+        inputs = (instr.inputs[i] for i in plan.inputs)
+        saved.update(v for v in inputs if isinstance(v, int))
+        saved.update(instr.outputs[nr] for nr in plan.outputs)
+    return saved - history.overwritten
+
+
+def savers(history: History, values: tuple[int, ...]) -> tuple[int, ...]:
+    """Results, one each, of the operations whose Nodes save what is in the storages of some values."""
+    homes = {history.home(v) for v in values}
+    found = []
+    for instr in history.instrs:
+        if not instr.requires_grad or not history.released.isdisjoint(instr.outputs):
+            continue
+        plan = backward_plan(instr.op, effective_needs(instr))
+        saved = [instr.inputs[i] for i in plan.inputs] + [instr.outputs[nr] for nr in plan.outputs]
+        if any(isinstance(v, int) and history.home(v) in homes for v in saved):
+            found.append(instr.outputs[0])
+    return tuple(found)
+
+
+class _Step(NamedTuple):
+    """How one Node is made.
+
+    Attributes:
+        op, plan, context: as the Node has them.
+        edges: per input: the input id of a leaf, a value id, or nothing.
+        inputs: per saved input: a number, or a value id with its aval and the edge of its history, if it has one.
+        outputs: per saved output: (output number, value id, aval).
+        vids: the value ids of all outputs.
+        is_released: the saved values are gone.
+        where: the user's line.
+        wraps: of a ``CopySlices``: the result of the operation that was written, whose Node is part of it; else -1.
+    """
+
+    op: Op
+    plan: BackwardPlan
+    context: RuleContext
+    edges: tuple[_Target | None, ...]
+    inputs: tuple[Const | RuntimeScalar | _SavedInput, ...]
+    outputs: tuple[tuple[int, int, Aval], ...]
+    vids: tuple[int, ...]
+    is_released: bool
+    where: str
+    wraps: int = -1
+
+
+class _Target(NamedTuple):
+    """Where a gradient goes: to the leaf that came in under an input id, or to the Node of a value."""
+
+    vid: int
+    is_leaf: bool
+
+
+class _SavedInput(NamedTuple):
+    """A value that a Node saves of an operand."""
+
+    vid: int
+    aval: Aval
+    history: _Target | None
+
+
+@dataclass(slots=True, eq=False)
+class Recipe:
+    """The Nodes behind some values: all that making them again needs to know. A call that hits makes them from this.
+
+    Attributes:
+        steps: one per Node, in recording order.
+        sources: value id -> the one whose Node it has, where that is another one.
+        gone: values that are no longer in their storage.
+        vids: every value that a Node saves.
+        writers: of values that are gone: who wrote over them first, and at which line.
+        replaced: values of tensors whose data was replaced: what a Node saves of its inputs is the tensor.
+        wholes: saved windows -> the value that they are a part of, whose tensor has the version counter.
+    """
+
+    steps: tuple[_Step, ...]
+    sources: dict[int, int]
+    gone: frozenset[int]
+    vids: frozenset[int]
+    writers: dict[int, tuple[str, str]]
+    replaced: frozenset[int]
+    wholes: dict[int, int]
+
+
+def make_recipe(history: History, roots: Iterable[int], known: Container[int] = ()) -> Recipe:
+    """The recipe for the Nodes behind the roots, without those of known values."""
+    roots = tuple(roots)
+    steps = tuple(_make_step(history, i) for i in reversed(ancestors(history, roots, known)))
+    vids = {x.vid for step in steps for x in step.inputs if isinstance(x, _SavedInput)}
+    vids |= {vid for step in steps for _, vid, _ in step.outputs}
+    named = {*roots, *(vid for step in steps for vid in step.vids)}
+    sources = {v: history.node_source(v) for v in named if history.node_source(v) != v}
+    gone = frozenset(vids & history.overwritten)
+    writers = {vid: history.writers[vid] for vid in gone if vid in history.writers}
+    wholes = {vid: whole for vid in vids - gone if (whole := history.whole(vid)) != vid}
+    return Recipe(steps, sources, gone, frozenset(vids), writers, frozenset(vids & history.replaced), wholes)
+
+
+def _make_step(history: History, instr: Instr) -> _Step:
+    if instr.op is COPY_SLICES:
+        return _make_copy_slices_step(history, instr)
+    needs = effective_needs(instr)
+    plan = backward_plan(instr.op, needs)
+    avals = tuple(history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs)
+    targets = [_target(history, x) if need else None for x, need in zip(instr.inputs, instr.needs, strict=True)]
+    inputs = [instr.inputs[i] for i in plan.inputs]
+    return _Step(
+        instr.op,
+        plan,
+        RuleContext(avals, instr.avals, instr.params, needs),
+        tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
+        tuple(
+            _SavedInput(x, history.aval_of(x), targets[i]) if isinstance(x, int) else x
+            for i, x in zip(plan.inputs, inputs, strict=True)
+        ),
+        tuple((nr, instr.outputs[nr], history.aval_of(instr.outputs[nr])) for nr in plan.outputs),
+        instr.outputs,
+        not history.released.isdisjoint(instr.outputs),
+        instr.where,
+    )
+
+
+def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
+    base, written = instr.inputs
+    context = RuleContext((history.aval_of(base), None), instr.avals, instr.params, instr.needs)
+    return _Step(
+        instr.op,
+        backward_plan(instr.op, (False, False)),
+        context,
+        (_target(history, base) if instr.needs[0] else None,),
+        (),
+        (),
+        instr.outputs,
+        not history.released.isdisjoint(instr.outputs),
+        instr.where,
+        written,
+    )
+
+
+def _target(history: History, vid: int) -> _Target:
+    leaf = history.leaves.get(vid)
+    return _Target(history.node_source(vid), False) if leaf is None else _Target(leaf, True)
+
+
+class Sources(NamedTuple):
+    """Where the Nodes of a recipe find what they refer to.
+
+    Attributes:
+        value: (value id, aval, whether it is saved as an output) -> a fresh handle on it, outside any graph.
+        leaf: input id -> the leaf that came in under it.
+        outer: input id -> (Node, output number) of a tensor that came in with a graph of its own.
+        scalars: the run-time scalars of the call.
+        has_value: whether a value that may have been saved is still to be had.
+        detached: values of tensors that ``detach_()`` took out of the graph since.
+        tid: the stamp of the call's handles while it runs, else 0.
+    """
+
+    value: Callable[..., Any]
+    leaf: Callable[[int], Any]
+    outer: Callable[[int], tuple[Any, int]]
+    scalars: list[Any]
+    has_value: Callable[[int], bool]
+    detached: Container[int] = ()
+    tid: int = 0
+
+
+def build_nodes(
+    recipe: Recipe, sources: Sources, nodes: dict[int, tuple[Any, int]], number_of: Callable[[int], int]
+) -> list[Any]:
+    """Make the Nodes of a recipe.
+
+    Args:
+        nodes: value id -> (Node, output number) of those that exist; every output of a new Node is added.
+        number_of: first output's value id -> the sequence number.
+
+    Returns:
+        The new Nodes, in recording order.
+    """
+    made: list[Any] = []
+    parts = {step.wraps for step in recipe.steps} - {-1}
+    written: dict[int, tuple[Any, int]] = {}  # Nodes that are parts of others
+    for step in recipe.steps:
+        edges = tuple([INVALID_EDGE if t is None else _edge(t, nodes, sources) for t in step.edges])
+        if step.wraps >= 0:
+            node = _copy_slices(step, edges[0], *written[step.wraps])
+            node.sequence_nr = number_of(step.vids[0])
+            nodes[step.vids[0]] = (node, 0)
+            made.append(node)
+            continue
+        saved = () if step.is_released else _saved(recipe, step, nodes, sources)
+        node = assemble(step.op, step.plan, step.context, edges, saved)
+        node.sequence_nr = number_of(step.vids[0])
+        if step.is_released and (step.inputs or step.outputs):
+            node.saved = None
+        node.place = step.where
+        if anomaly.enabled:
+            store_line(node, step.where)
+        for nr, vid in enumerate(step.vids):
+            (written if vid in parts else nodes)[vid] = (node, nr)
+        made.append(node)
+    if recipe.sources:
+        nodes.update((vid, nodes[older]) for vid, older in recipe.sources.items() if older in nodes)
+    return made
+
+
+def _copy_slices(step: _Step, base_edge: Edge, node: Any, output_nr: int) -> Any:
+    """The Node of a write through a view, around that of the operation; see Note [In-place on views]."""
+    whole, view = step.context.params
+    first = node.next_edges[0] if node.next_edges else INVALID_EDGE
+    made = CopySlices(fresh_handle(whole, None), base_edge, view, node, first, output_nr)
+    if anomaly.enabled:
+        store_line(made, step.where)
+    if step.is_released:
+        made.release_variables()
+    return made
+
+
+def _edge(target: _Target, nodes: dict[int, Any], sources: Sources) -> Edge:
+    vid, is_leaf = target
+    if is_leaf:
+        return Edge(accumulator_of(sources.leaf(vid)), 0)
+    return Edge(*(nodes[vid] if vid in nodes else sources.outer(vid)))
+
+
+def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources) -> tuple[Any, ...]:
+    """What the Node saves, in the plan's order."""
+    saved: list[Any] = []
+    for x in step.inputs:
+        if isinstance(x, Const):
+            saved.append(x.value)
+        elif isinstance(x, RuntimeScalar):
+            saved.append(sources.scalars[x.slot])
+        elif (leaf := _leaf_itself(x, sources)) is not None:
+            saved.append(SavedVariable(leaf))
+        else:
+            if x.vid in recipe.replaced and x.vid not in recipe.gone:
+                handle, is_there = twin_of(sources.leaf(x.vid)), True
+            else:
+                handle, is_there = _handle(recipe, x.vid, x.aval, sources)
+            if x.history is not None:
+                handle._requires_grad = True
+                handle._grad_fn, handle._output_nr = _edge(x.history, nodes, sources)
+            saved.append(_save(handle, -1, is_there, recipe.writers.get(x.vid)))
+            if x.vid in sources.detached and x.history is not None:
+                take_history(handle)
+    for nr, vid, aval in step.outputs:
+        handle, is_there = _handle(recipe, vid, aval, sources, True)
+        saved.append(_save(handle, nr, is_there, recipe.writers.get(vid)))
+    return tuple(saved)
+
+
+def _leaf_itself(x: _SavedInput, sources: Sources) -> Any:
+    """The leaf, if a running call saves what it holds: Nodes see what is done to its ``.data``, as eager ones do."""
+    if x.history is None or not x.history.is_leaf or not sources.tid:
+        return None
+    leaf = sources.leaf(x.history.vid)
+    return leaf if leaf._vid == x.vid and leaf._tid == sources.tid else None
+
+
+def take_history(handle: Any) -> None:
+    """What a Node saved was detached in place: unpacking it will refuse."""
+    handle._requires_grad, handle._grad_fn, handle._graph = False, None, None
+
+
+def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources, is_output: bool = False) -> tuple[Any, bool]:
+    """A handle on a value; on one that is lost, a handle under a version counter of its own."""
+    if vid in recipe.gone or not sources.has_value(vid):
+        return fresh_handle(make_aval(aval.shape, aval.dtype), None), False
+    return sources.value(vid, aval, is_output), True
+
+
+def _save(handle: Any, output_nr: int, is_there: bool, writer: tuple[str, str] | None) -> SavedVariable:
+    saved = SavedVariable(handle, output_nr)
+    if not is_there:
+        handle._vc[0] += 1  # unpacking it must say that it has been overwritten, and by whom
+        if writer is not None:
+            handle._vc.append((handle._vc[0], *writer))
+    return saved

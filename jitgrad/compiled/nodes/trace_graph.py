@@ -1,0 +1,261 @@
+"""The graph behind results that escape a compiled step, built only if somebody asks.
+
+Owns: ``TraceGraph``.
+
+# Note [Escaping graphs]
+# ~~~~~~~~~~~~~~~~~~~~~~
+# Every differentiable handle of a call points at the call's one ``TraceGraph``. While the call runs, a look at a
+# ``grad_fn`` is an event that holds the recipe of the Nodes it makes; their saved values are handles of the call, which
+# may have no memory yet. Afterwards the graph holds what the survivors need - the end of the path, the saved values'
+# storages, the leaves - and builds the Nodes on the first look. The versions that the saved tensors had when the
+# segment ended are kept, so a later in-place change is noticed as in eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import ref
+
+from jitgrad.compiled.nodes.creation_order import CreationOrder
+from jitgrad.compiled.nodes.graph_nodes import Recipe, Sources, build_nodes, make_recipe, take_history
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
+from jitgrad.state import modes_in_use, state
+from jitgrad.tracer.history import History
+from jitgrad.tracer.slots import fresh_handle, twin_of
+
+__all__ = ["TraceGraph"]
+
+
+class TraceGraph:
+    """What the escaped results of one call can be differentiated with.
+
+    Attributes:
+        tid: the call.
+        recorder: the recorder while the call runs, then None.
+        tip: the end of the path when a segment last left differentiable survivors.
+        nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
+        order: how they are numbered.
+    """
+
+    __slots__ = (
+        "_buffers",
+        "_counters",
+        "_detached",
+        "_inputs",
+        "_outer",
+        "_saves",
+        "_scalars",
+        "_twins",
+        "_versions",
+        "nodes",
+        "order",
+        "recorder",
+        "tid",
+        "tip",
+    )
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.tid = recorder.tid
+        self.tip: Any = None
+        self._saves = False
+        self._buffers: dict[int, Any] = {}
+        self._inputs: dict[int, Any] = {}
+        self._outer: dict[int, Any] = {}
+        self._scalars: list[int | float] = []
+        self.nodes: dict[int, Any] = {}
+        self.order = CreationOrder()
+        self._detached: set[int] = set()
+        self._twins: list[tuple[ref[Any], ref[Any]]] = []
+        self._counters: dict[int, list[int]] = {}
+        self._versions: dict[int, int] = {}
+
+    def begin(self, recorder: Any) -> None:
+        """Serve another call, when nothing of the last one escaped."""
+        self.recorder = recorder
+        self.tid = recorder.tid
+
+    def keep(self, tip: Any, alive: list[Any], saves: bool, windows: tuple[tuple[int, int], ...]) -> None:
+        """Remember the path, and the versions of everything that may have been saved.
+
+        Args:
+            windows: (value id, value id): a saved view, and what it is a view of.
+        """
+        self.tip = tip
+        if not saves:
+            return
+        self._saves = True
+        self.note_versions([*self.recorder.inputs.values(), *alive])
+        held = {h._vid: h for h in alive}
+        for vid, root in windows:
+            counter = self._counters[vid] = held.get(root, self.recorder.inputs.get(root))._vc
+            self._versions[vid] = counter[0]
+
+    def note_versions(self, tensors: Iterable[Any]) -> None:
+        """Remember which version each value has, the first time it is seen."""
+        for tensor in tensors:
+            vid = tensor._vid
+            if tensor._tid == self.tid and vid not in self._counters:
+                self._counters[vid] = tensor._vc
+                self._versions[vid] = tensor._vc[0]
+
+    def close(self) -> None:
+        """The call is over: hold on to what the graph needs, and to nothing else."""
+        recorder, self.recorder = self.recorder, None
+        if self.tip is not None or self.order.is_in_use:
+            self.order.close(recorder.node.next_vid)
+        if self.tip is None:
+            self.nodes.clear()  # who holds a Node still has it
+            self._detached.clear()
+            self._twins.clear()
+            self._counters.clear()
+            self._versions.clear()
+            self.order.reset()
+            return
+        self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
+        self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
+        if self._saves:
+            self._buffers = recorder.buffers
+        else:  # a graph that has been used up: its shape, and its leaves
+            self._inputs = {vid: t for vid, t in recorder.inputs.items() if t._requires_grad}
+
+    def attach(self, tensor: Any) -> Any:
+        """Give a tensor of the call its ``grad_fn``, and return that."""
+        vid = tensor._vid
+        if vid not in self.nodes:
+            tip = self.tip if self.recorder is None else self.recorder.node
+            self.build(vid, make_recipe(History.replay(tip), (vid,), self.nodes))
+        tensor._grad_fn, tensor._output_nr = self.nodes[vid]
+        return tensor._grad_fn
+
+    def recipe(self, vid: int) -> Recipe:
+        """How ``build`` will make the Node of a value, at this point of the path. Only while the call runs."""
+        recorder = self.recorder
+        history = recorder._live()
+        recipe = make_recipe(history, (vid,), self.nodes)
+        made_here = {v for instr in history.instrs[history.start :] for v in instr.outputs}
+        lost = {v for v in recipe.vids if v in history.defs and v not in made_here and v not in recorder.buffers}
+        recipe.gone |= lost
+        return recipe
+
+    def build(self, vid: int, recipe: Recipe) -> None:
+        """Make the Nodes behind a value."""
+        recorder = self.recorder
+        is_running = recorder is not None
+        outer = recorder.outer if is_running else self._outer
+        if recipe.steps:
+            sources = self._running_sources(recipe) if is_running else self._closed_sources(recipe)
+            made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
+            if not is_running:
+                self._restore_versions(made)
+            elif state.recorder is None:  # else they have told it themselves
+                self._adopt_outputs(made)
+            elif modes_in_use:
+                for node in made:
+                    pack_saved(node)
+        if vid not in self.nodes:  # still the Node of an older value, though it has been written outside the graph
+            source = recipe.sources.get(vid, vid)
+            self.nodes[vid] = self.nodes[source] if source in self.nodes else outer[source]
+
+    def detach(self, tensor: Any) -> None:
+        """``tensor.detach_()``: Nodes that saved it as an operand refuse to use it."""
+        self._detached.add(tensor._vid)
+        for twin in self._twins_of(tensor):
+            take_history(twin)
+
+    def replace_data(self, tensor: Any, value: Any) -> None:
+        """``tensor.data = value``: so it is for Nodes that saved the tensor as an operand."""
+        for twin in self._twins_of(tensor):
+            twin._aval, twin._storage, twin._array, twin._tid = value._aval, value._storage, None, 0
+
+    def _twins_of(self, tensor: Any) -> list[Any]:
+        """What the Nodes that exist have saved in place of a tensor."""
+        return [twin for known, twin in ((a(), b()) for a, b in self._twins) if known is tensor and twin is not None]
+
+    def forget(self, storage: Any) -> None:
+        """A storage is about to be written outside: what Nodes saved of it is to be looked at afresh."""
+        for saved in self._saved():
+            found = saved.tensor._storage
+            if found is not None and (found is storage or found.addr == storage.addr != 0):
+                saved.tensor._tid = 0
+
+    def _saved(self) -> Iterator[Any]:
+        """What the Nodes that exist have saved of this call's values."""
+        for node, _ in tuple(self.nodes.values()):
+            for saved in getattr(node, "saved", None) or ():
+                if isinstance(saved, SavedVariable) and saved.tensor is not None and saved.tensor._tid == self.tid:
+                    yield saved
+
+    def released(self) -> frozenset[int]:
+        """The values whose Nodes have been used up."""
+        return frozenset(vid for vid, (node, _) in self.nodes.items() if getattr(node, "saved", ()) is None)
+
+    def _running_sources(self, recipe: Recipe) -> Sources:
+        """While the call runs: saved values are handles of the call; the segment's end gives memory to those in use."""
+        recorder = self.recorder
+        tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
+        known_twins, wholes = self._twins, recipe.wholes
+        slots = recorder._slots.values() if wholes else ()
+        shared = {h._vid: h._vc for slot in slots for h in slot.live() if h._tid == tid}
+        twins = {h._vid: h for h in reversed(handles)}
+        twins.update((vid, t) for vid, t in recorder.inputs.items() if t._vid == vid and t._tid == tid)
+
+        def value(vid: int, aval: Aval, is_output: bool = False) -> Any:
+            twin = twins.get(vid)
+            if twin is not None:
+                handle = twin_of(twin)
+                if not is_output:
+                    known_twins.append((ref(twin), ref(handle)))
+            elif vid in buffers:
+                handle = fresh_handle(aval, buffers[vid], tid, vid)
+                counter = counters.get(vid, shared.get(wholes.get(vid)))
+                if counter is not None:
+                    handle._vc = counter
+                return handle
+            else:
+                handle = fresh_handle(make_aval(aval.shape, aval.dtype), None, tid, vid)
+                if wholes.get(vid) in shared:
+                    handle._vc = shared[wholes[vid]]
+            recorder.adopt(handle)
+            return handle
+
+        leaf, origin = recorder.inputs.__getitem__, recorder.outer.__getitem__
+        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, self._detached, tid)
+
+    def _adopt_outputs(self, made: list[Any]) -> None:
+        """Saved outputs are aliases of the handles that the Nodes were built with: they need memory of their own."""
+        for node in made:
+            for saved in node.saved or ():
+                if isinstance(saved, SavedVariable) and saved.output_nr >= 0 and saved.tensor._tid == self.tid:
+                    self.recorder.adopt(saved.tensor)
+
+    def _closed_sources(self, recipe: Recipe) -> Sources:
+        buffers, inputs = self._buffers, self._inputs
+
+        def value(vid: int, aval: Aval, is_output: bool = False) -> Any:
+            known, storage = inputs.get(vid), buffers.get(vid)
+            if known is not None and storage is not None and known._storage.addr != storage.addr and not is_output:
+                return twin_of(known)  # its data was replaced after the call
+            handle = fresh_handle(aval, storage, self.tid, vid)
+            whole = recipe.wholes.get(vid)
+            if vid not in self._counters and whole in self._counters:
+                self._counters[vid], self._versions[vid] = self._counters[whole], self._versions[whole]
+            counter = self._counters.get(vid)
+            if counter is not None and vid not in recipe.gone:
+                handle._vc = counter
+            return handle
+
+        history = History.replay(self.tip)
+        leaf, origin = self._inputs.__getitem__, self._outer.__getitem__
+        has_value = lambda v: v in buffers or v not in history.defs  # noqa: E731
+        return Sources(value, leaf, origin, self._scalars, has_value, self._detached)
+
+    def _restore_versions(self, made: list[Any]) -> None:
+        """Saved at the end of the segment, not now."""
+        for node in made:
+            for saved in node.saved or ():
+                version = self._versions.get(getattr(getattr(saved, "tensor", None), "_vid", -1))
+                if version is not None and saved.tensor._vc is self._counters.get(saved.tensor._vid):
+                    saved.version = version

@@ -1,0 +1,304 @@
+"""Eager execution: one operation, now, by its NumPy rule, with its Node in the graph.
+
+Owns: ``apply_eager`` and ``apply_inplace_eager``.
+Must not know: traces, code generation.
+In: an ``Op``, tensors and numbers. Out: tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.devices import CPU
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.shapes import as_dtype, np_operand
+from jitgrad.ops.table import OPS, Op
+from jitgrad.runtime.eager.device_ops import different_devices, run_elsewhere, write_elsewhere
+from jitgrad.runtime.eager.numpy_rule import own, run_numpy
+from jitgrad.runtime.eager.overlap import check_no_overlap
+from jitgrad.runtime.eager.plan import EagerPlan, find_plan, plan_for
+from jitgrad.runtime.eager.quiet import run_into, run_quietly
+from jitgrad.runtime.engine.graph.copy_slices import (
+    check_writable,
+    creation_meta_of,
+    is_in_graph,
+    rebase_history,
+)
+from jitgrad.runtime.engine.graph.op_node import backward_plan, build_node, make_op_node, saved_inputs
+from jitgrad.runtime.engine.graph.overwrites import caught, note_write
+from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
+from jitgrad.state import modes_in_use, state
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+
+__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args"]
+
+
+_COPY = OPS["copy"]
+
+
+def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """(inputs, params). An operation over a list of tensors takes the list as its first argument."""
+    n = op.num_inputs
+    if n < 0:
+        return tuple(args[0]), args[1:]
+    return args[:n], args[n:]
+
+
+def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """Run one operation.
+
+    Raises:
+        Whatever the shape rule or the NumPy rule raises; nothing has happened then.
+    """
+    plan = plan_for(op, inputs, params)
+    outs: tuple[Any, ...]
+    if plan.is_plain:
+        outs = (_run_plain(plan, inputs),)
+    elif op.is_view:
+        outs = tuple(_make_view(inputs[0], a, bool(op.vjps), plan.is_several) for a in plan.out_avals)
+    elif plan.is_elsewhere:
+        outs = run_elsewhere(op, inputs, plan.params, plan.out_avals)
+    else:
+        arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
+        results = run_numpy(op, arrays, plan.params, plan.out_avals)
+        outs = tuple(new_result(a, own(r, a, arrays)) for r, a in zip(results, plan.out_avals, strict=True))
+    if op.vjps and state.grad_enabled:
+        _join_graph(plan, inputs, outs)
+    return outs if plan.is_several else outs[0]
+
+
+def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
+    arrays = []
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            array = x._array
+            arrays.append(array if array is not None else x._ndarray())
+        else:
+            arrays.append(plan.constant(x))
+    result = run_quietly(plan.function, *arrays, *plan.params)
+    return new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, arrays))
+
+
+def _make_view(source: Any, aval: Aval, is_differentiable: bool, is_several: bool) -> Any:
+    out = new_tensor(aval, source._storage)
+    out._vc = source._vc
+    if is_differentiable:
+        # a view of a detached tensor looks no further than that: the graph behind it is another one
+        out._base = source if source._base is None or source._view_version is None else source._base
+        out._view_version = source._vc[0]
+        if is_several or source._base is not None or not state.grad_enabled:
+            out._creation_meta = creation_meta_of(source, is_several)
+    return out
+
+
+def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    """Give the floating outputs a Node, if the operation has a derivative for any of the inputs that need one."""
+    needs = tuple([is_in_graph(x) for x in inputs])
+    graph = plan.graph(needs) if True in needs else None
+    if graph is None:
+        return
+    node = build_node(plan.op, *graph, inputs, outs)
+    if plan.is_elsewhere:
+        node.note_stream()
+    for nr, out in enumerate(outs):
+        if out._aval.dtype.is_floating_point:
+            out._requires_grad = True
+            out._output_nr = nr
+            out._grad_fn = node
+    if modes_in_use:
+        pack_saved(node)
+
+
+def _needs(op: Op, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Which inputs need a gradient."""
+    return tuple(
+        vjp is not None and is_in_graph(x)
+        for x, vjp in zip(inputs, _vjps_for(op, len(inputs)), strict=True)
+    )
+
+
+def _vjps_for(op: Op, count: int) -> tuple[Any, ...]:
+    """One rule per input; an operation over a list has one rule for all of its inputs."""
+    return op.vjps * count if op.num_inputs < 0 else op.vjps
+
+
+def check_inplace(op: Op, target: Any, aval: Aval) -> None:
+    """PyTorch's refusals of ``target.op_()`` whose result would be ``aval``."""
+    have = target._aval
+    if aval.shape != have.shape:
+        raise RuntimeError(
+            f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(aval.shape)}"
+            f" (in-place {op.name})"
+        )
+    if aval.device is not have.device:
+        raise different_devices(aval.device, have.device)
+    if aval.dtype.category > have.dtype.category:
+        raise RuntimeError(
+            f"result type {_scalar_type(aval)} can't be cast to the desired output type {_scalar_type(have)}"
+            f" (in-place {op.name})"
+        )
+
+
+def _scalar_type(aval: Aval) -> str:
+    return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}[aval.dtype.name]
+
+
+def checked_plan(
+    op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
+) -> tuple[EagerPlan, bool]:
+    """The plan of an in-place operation, and whether a graph may have to know of it.
+
+    Raises:
+        Whatever refuses it, before anything is written.
+    """
+    tracked = check_writable(targets, inputs)
+    plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+    for target, aval in zip(targets, plan.out_avals, strict=True):
+        check_inplace(op, target, aval)
+        check_no_overlap(target, inputs)
+    return plan, tracked
+
+
+def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
+    """The common case: all tensors are laid out alike and no graph has to know. Returns whether it was that, and done.
+
+    Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
+    """
+    may_join = state.grad_enabled
+    if may_join and (target._requires_grad or target._base is not None):
+        return False
+    plan, aval, arrays = plan_for(op, inputs, params), target._aval, []
+    if plan.direct is None or plan.aval is not aval:
+        return False
+    for x in inputs:
+        if not isinstance(x, TensorBase):
+            arrays.append(plan.constant(x))
+        elif x._aval is not aval or (may_join and (x._requires_grad or x._base is not None)):
+            return False
+        else:
+            array = x._array
+            arrays.append(array if array is not None else x._ndarray())
+    if plan.is_exact:
+        run_into(plan.direct, target._ndarray(), *arrays)
+    else:
+        np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))
+    target._vc[0] += 1
+    if caught.left:
+        note_write(target._vc, op.name)
+    return True
+
+
+def apply_inplace_eager(
+    op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
+    if len(targets) == 1 and _write_alike(op, targets[0], inputs, params):
+        return targets
+    plan, tracked = checked_plan(op, targets, inputs, params)
+    out_avals = plan.out_avals
+    elsewhere = plan.is_elsewhere
+    arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
+    joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_floating_point and any(map(is_in_graph, inputs))
+    if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
+        run_into(plan.direct, targets[0]._ndarray(), *arrays)
+        targets[0]._vc[0] += 1
+        if caught.left:
+            note_write(targets[0]._vc, op.name)
+        return targets
+    before = list(inputs)
+    if joins:
+        kept = saved_inputs(op, _needs(op, inputs))
+        for i, x in enumerate(inputs):
+            if any(x is t for t in targets):
+                # the operation's own target is kept as a copy; the same tensor as another operand is overwritten
+                before[i] = _before_write(x, i == 0 and i in kept)
+            elif isinstance(x, TensorBase) and x._base is not None and x._vc is targets[0]._vc and is_in_graph(x):
+                # another view of the memory: afterwards its history is that of what was written
+                before[i] = _before_write(x, False)
+    if op.is_view or op.numpy is None:
+        raise RuntimeError(f"{op.name} has no in-place form")
+    node = None
+    if joins and modes_in_use:
+        node = _packed_before(op, tuple(before), params, targets)
+    # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
+    if elsewhere:
+        write_elsewhere(op, targets, inputs, plan.params, out_avals)
+    elif op is _COPY:
+        run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
+    else:
+        results = run_numpy(op, arrays, params, out_avals)
+        for target, result in zip(targets, results, strict=True):
+            np.copyto(target._ndarray(), result, casting="unsafe")
+    for target in targets:
+        target._vc[0] += 1
+        if joins or caught.left:
+            note_write(target._vc, op.name)
+    if joins:
+        caught.go_on()
+        _rejoin_graph(op, tuple(before), params, targets, node)
+        for old in before[1:]:
+            if isinstance(old, TensorBase) and not any(old is x for x in inputs):
+                old._vc[0] += 1
+    return targets
+
+
+def _copy_over(target: Any, source: Any) -> None:
+    """What the rule of ``copy`` computes, without an array in between."""
+    np.copyto(target, np_operand(source, as_dtype(target.dtype)), casting="unsafe")
+
+
+def _before_write(target: Any, is_saved: bool) -> Any:
+    """The target as it was, to be the operation's input in the graph; a copy, if its Node saves the value."""
+    if is_saved and target._aval.device is not CPU:
+        (old,) = run_elsewhere(OPS["clone"], (target,), (), (scratch_aval(target._aval.shape, target._aval),))
+    elif is_saved:
+        array = target._ndarray().copy(order="C")
+        old = new_result(make_aval(target._aval.shape, target._aval.dtype), array)
+    else:
+        old = new_tensor(target._aval, target._storage)
+    old._requires_grad = target._requires_grad
+    old._grad_fn = target.grad_fn
+    old._output_nr = target._output_nr
+    return old
+
+
+def _packed_before(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...]) -> Any:
+    """The Node, made before the write: a pack hook sees the inputs as they are, and if it raises nothing is written.
+
+    None for an operation that saves what it writes, which hooks see afterwards.
+    """
+    needs = _needs(op, inputs)
+    if not any(needs) or not state.saved_tensor_hooks or backward_plan(op, needs).outputs:
+        return None
+    node = make_op_node(op, inputs, targets, params, needs)
+    pack_saved(node)
+    return node
+
+
+def _rejoin_graph(
+    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Any, ...], made: Any = None
+) -> None:
+    """Give the targets their new history; ``made``: their Node, if there is one already."""
+    if made is not None:
+        for nr, target in enumerate(targets):
+            rebase_history(target, made, nr)
+        return
+    needs = _needs(op, inputs)
+    if not any(needs):
+        return
+    node = make_op_node(op, inputs, targets, params, needs)
+    for saved in node.saved or ():
+        # saved after the write, but read before it: through an alias of the target the old value is lost
+        if isinstance(saved, SavedVariable) and saved.output_nr < 0 and any(saved.tensor._vc is t._vc for t in targets):
+            saved.version -= 1
+    for nr, target in enumerate(targets):
+        rebase_history(target, node, nr)
+    if modes_in_use:
+        pack_saved(node)
+
+
+def scratch_aval(shape: tuple[int, ...], like: Aval) -> Aval:
+    """A row-major aval of ``shape`` with ``like``'s dtype."""
+    return make_aval(shape, like.dtype).on(like.device)

@@ -1,0 +1,57 @@
+"""Running an operation's NumPy rule.
+
+Owns: ``run_numpy``: the rule's results, made exactly what the avals say.
+Must not know: tensors, devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.eager.quiet import run_quietly
+
+__all__ = ["own", "run_numpy"]
+
+_ndarray = np.ndarray
+
+
+def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
+    """The NumPy rule's arrays, made exactly what the avals say."""
+    assert op.numpy is not None
+    raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
+    results = raw if isinstance(raw, tuple | list) else (raw,)
+    return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
+
+
+def _exactly(result: Any, aval: Aval) -> Any:
+    """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
+    array = np.asarray(result, dtype=aval.dtype.np, order="C")
+    return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
+
+
+def own(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
+    """What a NumPy rule has returned, as ``aval`` says and in memory that nobody else knows.
+
+    Args:
+        result: an array, perhaps (a view of) an input, or a NumPy scalar.
+        aval: what it is to be.
+        inputs: what the rule was given.
+    """
+    if (
+        type(result) is not _ndarray
+        or result.dtype is not aval.dtype.np
+        or result.shape != aval.shape
+        or not result.flags.c_contiguous
+    ):
+        result = _exactly(result, aval)
+    if result.base is not None:
+        return result.copy()
+    for array in inputs:
+        if result is array:
+            return result.copy()
+    return result

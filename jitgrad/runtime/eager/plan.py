@@ -1,0 +1,210 @@
+"""What eager execution knows of an operation before it looks at any value.
+
+Owns: ``EagerPlan`` and the table of plans, by operation and avals.
+Must not know: tensors' data, the dispatcher.
+
+Avals are interned, so a plan is found by one dict look-up. It holds what the shape rule said, the NumPy function
+without its dtype promotion where none is needed, and the graph side: one ``RuleContext`` serves every node of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.devices import CPU, Device
+from jitgrad.dtypes import bool_, on_new_default
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.eager.device_ops import placement
+from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "plans"]
+
+_MAX_PLANS = 8192
+"""Then all are dropped: shapes that keep changing must not fill the memory."""
+_MAX_CONSTANTS = 16
+
+
+class EagerPlan:
+    """An operation on inputs of given avals.
+
+    Attributes:
+        op: the operation.
+        out_avals: of the outputs.
+        is_several: the operation returns a tuple.
+        direct: the bare NumPy function, if the inputs share one floating dtype; else None.
+        context_avals: of the inputs; None for numbers.
+        params: the static parameters.
+        differentiable: which inputs have a derivative rule.
+        is_plain: one result, in memory of its own, on the CPU.
+        aval: of the first output.
+        function: ``direct``, or the operation's NumPy rule.
+        is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
+        is_elsewhere: inputs or results are not on the CPU.
+    """
+
+    __slots__ = (
+        "_constants",
+        "_dtype",
+        "_graph",
+        "aval",
+        "context_avals",
+        "differentiable",
+        "direct",
+        "function",
+        "is_elsewhere",
+        "is_exact",
+        "is_plain",
+        "is_several",
+        "op",
+        "out_avals",
+        "params",
+    )
+
+    def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
+        out_avals = aval_args(op, avals, params)
+        self.op = op
+        self.is_several = isinstance(out_avals, tuple)
+        self.out_avals: tuple[Aval, ...] = out_avals if self.is_several else (out_avals,)
+        self.is_elsewhere = any(type(a) is Aval and a.device is not CPU for a in (*self.out_avals, *avals))
+        self.params = _without_device(params)
+        self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
+        self.direct = self._direct()
+        vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
+        self.differentiable = tuple(vjp is not None for vjp in vjps)
+        self.aval = self.out_avals[0]
+        self._dtype = next((a.dtype.np for a in self.context_avals if a is not None), None)
+        self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
+        self.function: Any = self.direct or op.numpy
+        self.is_exact = self._is_exact()
+        self._constants: dict[int | float, Any] = {}
+        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
+
+    def _values(self) -> list[Aval]:
+        """Of the tensor inputs, but for the mask of an operation that selects by one."""
+        first = 1 if getattr(self.op.numpy, "takes_mask", False) else 0
+        return [a for a in self.context_avals[first:] if a is not None]
+
+    def _direct(self) -> Callable[..., Any] | None:
+        """See ``direct``. Python numbers do not promote a floating dtype."""
+        values, rule = self._values(), self.op.numpy
+        if self.is_elsewhere or not values or not values[0].dtype.is_floating_point:
+            return None
+        if any(a.dtype is not values[0].dtype for a in values):
+            return None
+        return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
+
+    def _is_exact(self) -> bool:
+        """See ``is_exact``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
+        values = self._values()
+        is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in values)
+        return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, values[0].dtype)
+
+    def is_settled(self) -> bool:
+        """Whether the plan holds until another default dtype is set: integers to the power of a number may not."""
+        has_number_by_type = None in self.context_avals and hasattr(self.op.numpy, "direct")
+        return not has_number_by_type or all(a.dtype.is_floating_point for a in self._values())
+
+    def constant(self, number: Any) -> Any:
+        """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
+        array = self._constants.get(number)
+        if array is None:
+            is_kept = isinstance(self.direct, np.ufunc) and type(number) in (int, float) and number
+            if not is_kept:  # 0.0 and -0.0 would be one entry
+                return number
+            if len(self._constants) >= _MAX_CONSTANTS:
+                self._constants.clear()
+            array = self._constants[number] = run_quietly(np.array, number, self._dtype)
+        return array
+
+    def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
+        """What a node needs, for one choice of inputs that require grad; None: no gradient will come or go."""
+        try:
+            return self._graph[needs]
+        except KeyError:
+            wanted = tuple(need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True))
+            context = RuleContext(self.context_avals, self.out_avals, self.params, wanted)
+            is_useful = True in wanted and any(a.dtype.is_floating_point for a in self.out_avals)
+            found = (backward_plan(self.op, wanted), context) if is_useful else None
+            self._graph[needs] = found
+            return found
+
+
+def _without_device(params: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(p for p in params if type(p) is not Device) if Device in map(type, params) else params
+
+
+def _on(device: Device, avals: Any) -> Any:
+    """An aval, or a tuple of them, on another device; a number as it is."""
+    if isinstance(avals, tuple):
+        return tuple(a.on(device) for a in avals)
+    return avals.on(device) if type(avals) is Aval else avals
+
+
+plans: dict[tuple[Any, ...], EagerPlan] = {}
+on_new_default.append(plans.clear)
+
+
+def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerPlan:
+    """The plan for these tensors and numbers.
+
+    Raises:
+        Whatever the shape rule raises.
+    """
+    if len(inputs) == 2:
+        x, y = inputs
+        key: tuple[Any, ...] = (
+            op,
+            params,
+            x._aval if isinstance(x, TensorBase) else number_key(op, x),
+            y._aval if isinstance(y, TensorBase) else number_key(op, y),
+        )
+    else:
+        key = (op, params, *[x._aval if isinstance(x, TensorBase) else number_key(op, x) for x in inputs])
+    try:
+        plan = plans.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        plan = None
+    return plan or find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+
+
+def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
+    """What the shape rule says, called the way the operation takes its inputs; on the device where the result will be.
+
+    Rules know nothing of devices: they see everything on the CPU, and no Device among the params.
+    """
+    device, params = placement(avals, params), _without_device(params)
+    if any(type(a) is Aval and a.device is not CPU for a in avals):
+        avals = [_on(CPU, a) for a in avals]
+    return _on(device, op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params))
+
+
+def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
+    """The plan for these avals and numbers.
+
+    Raises:
+        Whatever the shape rule raises.
+    """
+    key = (op, params, *[a if type(a) is Aval else number_key(op, a) for a in avals])
+    try:
+        plan = plans.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return EagerPlan(op, avals, params)
+    if plan is not None:
+        return plan
+    plan = EagerPlan(op, avals, params)
+    if plan.is_settled():
+        if len(plans) >= _MAX_PLANS:
+            plans.clear()
+        plans[key] = plan
+    return plan
+
+
+def number_key(op: Op, number: Any) -> Any:
+    """Of a plain pointwise operation only a number's type matters; of others its value may decide the shape."""
+    return type(number) if hasattr(op.numpy, "direct") else (type(number), number)

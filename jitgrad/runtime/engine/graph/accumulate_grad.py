@@ -1,0 +1,153 @@
+"""``AccumulateGrad``: where a gradient becomes ``.grad``.
+
+Owns: the accumulator of a leaf, and which edge a tensor's gradient flows along.
+Must not know: operations, the queue.
+
+# Note [Who owns .grad]
+# ~~~~~~~~~~~~~~~~~~~~~
+# The first gradient becomes ``.grad`` itself when nobody else can see it, and a copy otherwise: later gradients are
+# added into ``.grad`` in place, and the user may write to it. PyTorch asks for the reference count of the tensor alone;
+# a gradient whose *storage* is shared (a view of what another leaf received) would then be corrupted, so here both
+# counts.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from typing import Any
+
+from jitgrad.locks import process_lock
+from jitgrad.ops.aval import devices_in_use
+from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
+from jitgrad.runtime.engine.graph.node_hooks import HookDict
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
+
+_creation_lock = process_lock()
+
+
+class AccumulateGrad(Node):
+    """The end of a path: adds what arrives into ``variable.grad``.
+
+    One per leaf while any graph refers to it; the leaf holds it weakly.
+
+    Attributes:
+        variable: the leaf.
+    """
+
+    __slots__ = ("_lock", "variable")
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.next_edges = ()
+        self.input_metadata = (variable._aval,)
+        self.sequence_nr = ACCUMULATE_GRAD_SEQUENCE_NR
+        self.topological_nr = 0
+        self.hooks = None
+        self._lock = threading.Lock()
+        if devices_in_use:
+            self.note_stream()
+        if variable._hooks is not None:
+            self.ensure_hooks().tensor_pre.append((0, variable._hooks))
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
+        new_grad = grad_outputs[0]
+        grad_outputs[0] = None
+        if new_grad is None:
+            return ()
+        variable = self.variable
+        if not variable._requires_grad:
+            return ()  # no longer: it was detached in place, or told to stop
+        with self._lock:
+            old = variable._grad
+            if old is None:
+                is_ours = sys.getrefcount(new_grad) == _LOCAL_ONLY and _owns_storage(new_grad)
+                variable._grad = new_grad if is_ours and not state.grad_enabled else new_grad.clone()
+            elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
+                variable._grad = old + new_grad
+            else:
+                old += new_grad  # in place
+        hooks = variable._post_accumulate_hooks
+        if hooks:
+            _run_post_accumulate_hooks(hooks, variable)
+        return ()
+
+
+def _run_post_accumulate_hooks(hooks: HookDict, variable: Any) -> None:
+    """PyTorch notices what a hook returns when all have run, each with what the one before returned."""
+    argument = variable
+    for fn in tuple(hooks.values()):
+        result = fn(argument)
+        if result is not None and not isinstance(result, TensorBase):
+            raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+        argument = argument if result is None else result
+    if argument is not variable:
+        raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+def _references_of_a_local() -> int:
+    alone = object()
+    return sys.getrefcount(alone)
+
+
+_LOCAL_ONLY = _references_of_a_local()
+"""What ``getrefcount`` says of an object that one local variable holds; differs between Python versions."""
+
+
+def _owns_storage(grad: TensorBase) -> bool:
+    """Whether the tensor is laid out row-major in a storage that nothing else refers to, NumPy included."""
+    if grad.is_sparse:
+        return False
+    aval = grad._aval
+    if not aval.is_contiguous or aval.offset or grad._base is not None:
+        return False
+    array = grad._array
+    if array is not None and array.base is None and sys.getrefcount(array) == _LOCAL_ONLY + 1:
+        return True  # there is no storage yet: Note [Storage on demand]
+    storage = grad._storage
+    if storage is None:
+        return False
+    if sys.getrefcount(storage) != _LOCAL_ONLY + 1:
+        return False
+    owner = storage.owner
+    return owner is None or sys.getrefcount(owner) == _LOCAL_ONLY + 1 + 2 * (array is owner)
+
+
+def accumulator_of(tensor: Any) -> AccumulateGrad:
+    """The accumulator of a leaf, made if there is none alive."""
+    node = existing_accumulator(tensor)
+    if node is not None:
+        return node
+    with _creation_lock:
+        node = existing_accumulator(tensor)
+        if node is None:
+            node = AccumulateGrad(tensor)
+            tensor._accumulator = weakref.ref(node)
+    return node
+
+
+def existing_accumulator(tensor: Any) -> AccumulateGrad | None:
+    """The accumulator of a leaf if some graph refers to it."""
+    reference = tensor._accumulator
+    return reference() if reference is not None else None
+
+
+def gradient_edge(tensor: Any) -> Edge:
+    """The edge along which the gradient of ``tensor`` flows.
+
+    (grad_fn, output_nr); for a leaf that requires grad (its accumulator, 0); else the invalid edge.
+    """
+    node = tensor.grad_fn
+    if node is not None:
+        return Edge(node, tensor._output_nr)
+    if not tensor._requires_grad:
+        return INVALID_EDGE
+    return Edge(accumulator_of(tensor), 0)

@@ -1,0 +1,55 @@
+"""What this thread is executing: which backward call, which node.
+
+Owns: ``current``, which Nodes look at when they are made and when they run.
+Must not know: how a backward call is run (``run/`` sets it).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jitgrad.runtime.engine.graph.node import Node
+    from jitgrad.runtime.engine.run.graph_task import GraphTask
+    from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
+
+__all__ = ["CPU_DEVICE", "NO_DEVICE", "current", "current_graph_task", "current_node"]
+
+CPU_DEVICE = -1
+"""``worker_device`` of a thread that runs the CPU's nodes of its own backward."""
+
+NO_DEVICE = -2
+"""``worker_device`` of a thread outside every backward."""
+
+
+class _Current(threading.local):
+    """What this thread is executing.
+
+    Attributes:
+        graph_task: the innermost backward call, or None.
+        node: the node being run, or None.
+        worker_device: the device whose nodes this thread runs: a number, ``CPU_DEVICE`` inside a backward call, else
+            ``NO_DEVICE``.
+        local_ready_queue: where its work comes from; None before its first backward.
+        current_depth: reentrant calls on this thread's stack.
+    """
+
+    graph_task: GraphTask | None = None
+    node: Node | None = None
+    worker_device: int = NO_DEVICE
+    local_ready_queue: ReadyQueue | None = None
+    current_depth: int = 0
+
+
+current = _Current()
+
+
+def current_graph_task() -> GraphTask | None:
+    """The backward call that this thread is in."""
+    return current.graph_task
+
+
+def current_node() -> Node | None:
+    """The node that this thread is running; readable in hooks, None outside."""
+    return current.node

@@ -1,0 +1,328 @@
+"""``OpNode``: the graph node of an operation from the table.
+
+Owns: what an operation saves, and running its derivative rules.
+Must not know: the rules themselves, how tensors are computed.
+In: an operation's inputs and outputs, at the end of its forward. Out: a node.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
+from jitgrad.runtime.engine.graph.anomaly import store_stack
+from jitgrad.runtime.engine.graph.current import current
+from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
+from jitgrad.runtime.engine.graph.node import Node, sequence
+from jitgrad.runtime.engine.graph.overwrites import Place, caught, place_now
+from jitgrad.runtime.engine.graph.saved_names import (
+    ALL_NAMES,
+    saved_parameter,
+    saved_parameters,
+    saved_tensors,
+    shows_sizes,
+)
+from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
+from jitgrad.state import anomaly, state
+from jitgrad.tensor_base import TensorBase
+
+__all__ = [
+    "BackwardPlan",
+    "OpNode",
+    "assemble",
+    "backward_plan",
+    "build_node",
+    "edge_of",
+    "make_op_node",
+    "remember_line",
+    "save",
+    "saved_inputs",
+]
+
+
+class BackwardPlan(NamedTuple):
+    """What an operation saves and computes, for one choice of inputs that need gradients.
+
+    Attributes:
+        inputs: positions of the inputs to save.
+        outputs: numbers of the outputs to save; they follow the inputs.
+        rules: (edge, rule, positions among the saved) of each gradient.
+        only: (edge, rule), if there is only one and it takes what is saved in that order; else None.
+        saves: there is something to save.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    rules: tuple[tuple[int, Any, tuple[int, ...]], ...]
+    only: tuple[int, Any] | None
+    saves: bool
+
+
+_PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
+
+
+def _output_number(key: str) -> int:
+    return int(key.removeprefix("out") or 0)
+
+
+def backward_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    """What ``op`` saves and computes when these inputs need gradients; made once for each choice."""
+    plan = _PLANS.get((op, needs))
+    return plan if plan is not None else _PLANS.setdefault((op, needs), _make_plan(op, needs))
+
+
+def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
+    if op.num_inputs < 0:
+        # one rule for a list of tensors: it returns one gradient per tensor
+        wanted = [(0, op.vjps[0])] if op.vjps and any(needs) else []
+    else:
+        wanted = [(i, vjp) for i, vjp in enumerate(op.vjps) if i < len(needs) and needs[i]]
+    keys = {key for _, vjp in wanted if vjp is not None for key in vjp.saves}
+    inputs = tuple(sorted(key for key in keys if isinstance(key, int)))
+    outputs = tuple(sorted({_output_number(key) for key in keys if isinstance(key, str)}))
+    place = _places(inputs, outputs)
+    rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
+    is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
+    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None, bool(keys))
+
+
+def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
+    """Where each key of ``Vjp.saves`` stands among the saved values."""
+    names = [f"out{n or ''}" for n in outputs]
+    keys: list[int | str] = [*inputs, *names]
+    place = {key: i for i, key in enumerate(keys)}
+    if "out" in place:
+        place["out0"] = place["out"]
+    return place
+
+
+class OpNode(Node):
+    """A step of the graph made by an operation of the table.
+
+    Attributes:
+        op: the operation.
+        context: what its rules may know without saving.
+        plan: which values are saved, and which rules run.
+        saved: ``SavedVariable``s and plain numbers, in the plan's order; None once released.
+        place: where in the user's code it was made, if that was caught; see Note [Both lines].
+    """
+
+    __slots__ = ("context", "op", "place", "plan", "saved")
+
+    __init__ = object.__init__  # ``assemble`` fills it: an ``__init__`` in Python would double the price
+    refuses_detached = True
+
+    op: Op
+    context: RuleContext
+    plan: BackwardPlan
+    saved: tuple[Any, ...] | None
+    place: Place | None
+
+    def name(self) -> str:
+        names = self.op.node_names
+        if names:
+            for position, aval in enumerate(self.context.avals):
+                if aval is None and position in names:
+                    return names[position]
+        return self.op.node_name
+
+    def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        if len(grad_outputs) == 1:
+            g = grad_outputs[0]
+            is_defined = g is not None
+        else:
+            g = tuple(grad_outputs)
+            is_defined = any(x is not None for x in g)
+        edges = self.next_edges
+        if not is_defined:
+            return (None,) * len(edges)
+        if self.op.num_inputs < 0:
+            return tuple(self._apply_list_rule(g))
+        saved = self.unpack_saved() if self.saved else ()
+        plan = self.plan
+        if plan.only is not None:
+            # a node with one rule runs only if that gradient is wanted
+            edge, rule = plan.only
+            grad = rule(self.context, g, *saved) if saved else rule(self.context, g)
+            if len(edges) == 1:
+                return (grad,)
+            alone: list[Any] = [None] * len(edges)
+            alone[edge] = grad
+            return tuple(alone)
+        task = current.graph_task
+        wanted = task.exec_info if task is not None else None
+        context = self.context
+        grad_inputs: list[Any] = [None] * len(edges)
+        for edge, rule, picks in plan.rules:
+            if wanted and edges[edge][0] not in wanted:
+                continue
+            if not picks:
+                grad_inputs[edge] = rule(context, g)
+            elif len(picks) == 1:
+                grad_inputs[edge] = rule(context, g, saved[picks[0]])
+            else:
+                grad_inputs[edge] = rule(context, g, *[saved[i] for i in picks])
+        return tuple(grad_inputs)
+
+    def _apply_list_rule(self, g: Any) -> Any:
+        """An operation on a list has one rule, which returns a gradient for each tensor of the list."""
+        values = self.unpack_saved()
+        ((_, rule, picks),) = self.plan.rules
+        return rule(self.context, g, *[values[i] for i in picks])
+
+    def unpack_saved(self) -> list[Any]:
+        """The saved values, in the plan's order, after the version checks."""
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        with_history = state.grad_enabled
+        values = []
+        for x in self.saved:
+            values.append(x.unpack(self, with_history) if isinstance(x, SavedVariable) else x)
+        return values
+
+    def saved_tensor(self, key: int | str) -> Any:
+        """The value saved for input ``key`` or output ``"out"``, with its history.
+
+        Raises:
+            KeyError: the node does not save it.
+            RuntimeError: it has been released, or overwritten.
+        """
+        if self.saved is None:
+            raise RuntimeError(RELEASED_MESSAGE)
+        value = self.saved[_places(self.plan.inputs, self.plan.outputs)[key]]
+        return value.unpack(self, True) if isinstance(value, SavedVariable) else value
+
+    def __dir__(self) -> list[str]:
+        tensors = list(saved_tensors(self.op))
+        general = [name for name in super().__dir__() if name not in ALL_NAMES]
+        return [*general, *tensors, *[f"_raw{x}" for x in tensors], *saved_parameters(self.op)]
+
+    def _saved_or_none(self, key: int | str) -> Any:
+        """A saved value; None if no gradient that this node computes needs it."""
+        if key not in _places(self.plan.inputs, self.plan.outputs):
+            return None
+        return self.saved_tensor(key)
+
+    def _raw_saved(self, key: int | str) -> SavedTensor:
+        position = _places(self.plan.inputs, self.plan.outputs).get(key, -1)
+        return SavedTensor(self, "saved", position)
+
+    def release_variables(self) -> None:
+        # a node that saved nothing can run again: so does PyTorch's
+        if self.saved:
+            self.saved = None
+
+
+def _look(node: OpNode, name: str) -> Any:
+    """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
+
+    Raises:
+        AttributeError: an operation of this kind has no such thing.
+        RuntimeError: as ``saved_tensor``.
+    """
+    op, is_raw = node.op, name.startswith("_raw_saved_")
+    key = saved_tensors(op).get(name.removeprefix("_raw"))
+    if key is not None:
+        return node._raw_saved(key) if is_raw else node._saved_or_none(key)
+    if not is_raw:
+        if saved_parameters(op).get(name, len(node.context.params)) < len(node.context.params):
+            return saved_parameter(op, name, node.context.params)
+        if name == "_saved_self_sym_sizes" and shows_sizes(op) and node.context.avals[0] is not None:
+            return node.context.avals[0].shape
+    raise AttributeError(f"'{node.name()}' object has no attribute '{name}'")
+
+
+for _name in ALL_NAMES:
+    # one property for each name that any operation has: a ``__getattr__`` would make every other look six times slower
+    setattr(OpNode, _name, property(functools.partial(_look, name=_name)))
+
+
+def edge_of(tensor: Any) -> NextEdge:
+    """``gradient_edge``, short for what is no view: results and leaves."""
+    if tensor._base is None:
+        node = tensor._grad_fn
+        if node is not None:
+            return (node, tensor._output_nr)
+        if tensor._requires_grad and tensor._graph is None:
+            return (accumulator_of(tensor), 0)
+    return gradient_edge(tensor)
+
+
+def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:
+    """Positions of the inputs that a node would save: what an in-place form must keep a copy of."""
+    return backward_plan(op, needs).inputs
+
+
+def make_op_node(
+    op: Op, inputs: tuple[Any, ...], outputs: tuple[Any, ...], params: tuple[Any, ...], needs: tuple[bool, ...]
+) -> OpNode:
+    """The node of an operation that has just run. Nothing is set on the outputs.
+
+    Args:
+        op: the operation.
+        inputs: tensors or Python numbers, as the operation received them (the list's tensors if it takes a list).
+        outputs: all outputs.
+        params: the static parameters.
+        needs: which inputs need a gradient; at least one.
+    """
+    avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
+    context = RuleContext(avals, tuple([x._aval for x in outputs]), params, needs)
+    return build_node(op, backward_plan(op, needs), context, inputs, outputs)
+
+
+def build_node(
+    op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
+) -> OpNode:
+    """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
+    edges = []
+    for x, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
+        edges.append(edge_of(x) if needed else INVALID_EDGE)
+    saved = save(plan, inputs, outputs) if plan.saves else ()
+    node = assemble(op, plan, context, tuple(edges), saved)
+    if saved and caught.left:
+        remember_line(node)
+    return node
+
+
+def save(plan: BackwardPlan, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the rules will read, in the plan's order."""
+    saved: list[Any] = []
+    for i in plan.inputs:
+        x = inputs[i]
+        saved.append(SavedVariable(x) if isinstance(x, TensorBase) else x)
+    for number in plan.outputs:
+        saved.append(SavedVariable(outputs[number], number))
+    return tuple(saved)
+
+
+def assemble(
+    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[NextEdge, ...], saved: tuple[Any, ...]
+) -> OpNode:
+    """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
+    node = OpNode()
+    topological_nr = -1
+    for below, _ in next_edges:
+        if below is not None and below.topological_nr > topological_nr:
+            topological_nr = below.topological_nr
+    node.next_edges = next_edges
+    node.topological_nr = topological_nr + 1
+    node.sequence_nr = sequence.take()
+    node.hooks = None
+    node.input_metadata = context.out_avals
+    node.op = op
+    node.plan = plan
+    node.context = context
+    node.saved = saved
+    if anomaly.enabled:
+        store_stack(node, current.node)
+    return node
+
+
+def remember_line(node: OpNode) -> None:
+    """Keep where an eager operation was called, see Note [Both lines]."""
+    caught.left -= 1
+    node.place = place_now(4)  # the user's frame is no nearer

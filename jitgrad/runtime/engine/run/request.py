@@ -1,0 +1,170 @@
+"""From ``backward()`` and ``grad()`` to the engine: the request, its checks, its roots and seeds.
+
+Owns: ``BackwardRequest``, ``execute_request``, PyTorch's argument checks and their messages.
+Must not know: how the graph is run, the recorder (which may keep a request and execute it later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jitgrad.devices import CPU
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.dispatch_hook import filled
+from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator, gradient_edge
+from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.graph.hooks import retain_grad
+from jitgrad.runtime.engine.graph.node import Identity
+from jitgrad.runtime.engine.run.engine import engine
+from jitgrad.state import modes_in_use, state
+from jitgrad.tensor_base import TensorBase, new_result
+
+__all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads", "output_edge"]
+
+
+@dataclass(slots=True, eq=False)
+class BackwardRequest:
+    """One call of ``backward()`` or ``grad()``, before any check.
+
+    Attributes:
+        roots: the tensors to differentiate.
+        grads: their gradients; None = ones, for one element.
+        retain_graph: keep saved values; None = as ``create_graph``.
+        create_graph: make the result differentiable.
+        inputs: accumulate into, or return the gradients of, these; None = every leaf.
+        allow_unused: an input that the graph does not reach gets None, instead of an error.
+        accumulate: into ``.grad``; else return the gradients of ``inputs``.
+    """
+
+    roots: tuple[Any, ...]
+    grads: tuple[Any, ...]
+    retain_graph: bool | None
+    create_graph: bool
+    inputs: Any
+    allow_unused: bool
+    accumulate: bool
+
+    @property
+    def keep_graph(self) -> bool:
+        return self.create_graph if self.retain_graph is None else self.retain_graph
+
+    def input_tensors(self) -> tuple[Any, ...]:
+        """``inputs`` as a tuple; RuntimeError for an empty one."""
+        if self.inputs is None:
+            return ()
+        inputs = (self.inputs,) if isinstance(self.inputs, (TensorBase, Edge)) else tuple(self.inputs)
+        if not inputs:
+            raise RuntimeError(f"`inputs` argument to `{'backward' if self.accumulate else 'grad'}()` cannot be empty.")
+        return inputs
+
+
+def execute_request(request: BackwardRequest) -> tuple[Any, ...]:
+    """Do what a request says, now.
+
+    Returns:
+        The gradients of ``inputs`` (None where nothing arrived); empty when accumulating.
+
+    Raises:
+        RuntimeError: as PyTorch's ``backward`` and ``grad``.
+    """
+    inputs = request.input_tensors()
+    seeds = make_grads(request.roots, request.grads)
+    roots = _root_edges(request.roots)
+    outputs = [output_edge(x, request.accumulate) for x in inputs]
+    captured = engine.execute(roots, seeds, request.keep_graph, request.create_graph, request.accumulate, outputs)
+    if not request.accumulate and not request.allow_unused:
+        check_used(captured)
+    return tuple(captured)
+
+
+def check_request(request: BackwardRequest) -> None:
+    """Every check of ``execute_request`` that needs no execution, for a recorder that executes later."""
+    inputs = request.input_tensors()
+    make_grads(request.roots, request.grads)
+    _root_edges(request.roots)
+    for x in inputs:
+        output_edge(x, request.accumulate)
+
+
+def check_used(grads: Sequence[Any]) -> None:
+    """RuntimeError if an input of ``grad()`` got nothing."""
+    for i, g in enumerate(grads):
+        if g is None:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+
+
+def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+    """One gradient per root: the given one, checked, or ones for a root of one element.
+
+    Raises:
+        RuntimeError: counts or shapes differ, or a root that needs a gradient got none.
+    """
+    if len(roots) != len(grads):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
+    return tuple(_seed(i, root, grad) for i, (root, grad) in enumerate(zip(roots, grads, strict=True)))
+
+
+def _seed(index: int, root: Any, grad: Any) -> Any:
+    if isinstance(root, Edge):
+        if grad is None:
+            raise RuntimeError("a gradient edge as a root needs its gradient to be given")
+        return grad
+    if grad is None:
+        return _implicit_seed(root)
+    if not isinstance(grad, TensorBase):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if grad._aval.shape != root._aval.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a "
+            f"shape of {root._aval.shape}."
+        )
+    return grad
+
+
+def _implicit_seed(root: Any) -> Any:
+    if not root._requires_grad:
+        return None
+    if root._aval.numel != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not root._aval.dtype.is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
+    aval = root._aval
+    if state.recorder is not None or modes_in_use or aval.device is not CPU:
+        return filled(1.0, aval)
+    # the same, by hand: nearly every eager backward begins with it
+    return new_result(make_aval(aval.shape, aval.dtype), np.ones(aval.shape, aval.dtype.np))
+
+
+def _root_edges(roots: Sequence[Any]) -> list[Edge]:
+    edges = []
+    for index, root in enumerate(roots):
+        edge = root if isinstance(root, Edge) else gradient_edge(root)
+        if edge.node is None:
+            raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
+        edges.append(edge)
+    return edges
+
+
+def output_edge(tensor: Any, accumulate: bool) -> Edge:
+    """Where the gradient of an input passes.
+
+    A leaf without an accumulator is in no graph: nothing will arrive at the ``Identity`` that stands for it.
+    """
+    if isinstance(tensor, Edge):
+        return tensor
+    if not tensor.requires_grad:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    node = tensor.grad_fn
+    if node is not None:
+        if accumulate:
+            retain_grad(tensor)
+        return Edge(node, tensor._output_nr)
+    accumulator = existing_accumulator(tensor)
+    return Edge(accumulator if accumulator is not None else Identity((), (tensor._aval,)), 0)

@@ -1,0 +1,238 @@
+"""Native steps as tables in memory, and the one call that runs them.
+
+Owns: the layout of a step's tables, its instances, the hot path of a run.
+Must not know: code generation (the driver's address is installed by the composition root), tensors, value ids.
+In: ``NativeStep``. Out: a status word; results in the caller's buffers. See Note [Program ABI].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
+from jitgrad.runtime.devices.device_queue import DeviceQueue
+from jitgrad.runtime.native.pool import pool
+from jitgrad.runtime.storage.storage import Storage
+
+__all__ = ["LoadedStep", "install"]
+
+_WORD = 8
+# From this size on, an arena is lent by the free lists for one run, so that all programs share the same warm memory.
+LENT_ARENA_NBYTES = 64 << 10
+# Estimated nanoseconds from which a step runs on the queue's thread, so that Ctrl-C can reach it.
+LONG_COST = 20e6
+# Estimated nanoseconds from which a stage is worth sharing with workers that spin, and from which the shared stages of
+# a step are worth waking sleeping workers for (benchmarks/runtime.py measures both).
+SHARE_COST = 1_000.0
+WAKE_COST = 150_000.0
+_NOT_INSTALLED = "runtime.executor.install() has not been called"
+
+
+def _no_driver(record: int) -> int:
+    raise RuntimeError(_NOT_INSTALLED)
+
+
+_driver: Callable[[int], int] = _no_driver
+
+
+def install(driver_address: int, worker_address: int, keep_alive: Any = None) -> None:
+    """Set the native driver and worker loop. ``keep_alive`` owns their code. Call once, before the first step runs."""
+    global _driver
+    pool.install(worker_address, keep_alive)
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # c_void_p converts an int 0.1 us faster than c_int64
+    _driver = prototype(driver_address)
+    _driver.keep_alive = keep_alive  # type: ignore[attr-defined]
+
+
+def _words(values: Sequence[int]) -> Any:
+    """A fixed table of int64 words."""
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def _grains(stage: Sequence[Launch]) -> list[int]:
+    """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
+    grains = [max(1, launch.grain) for launch in stage]
+    while sum(-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)) > MAX_STAGE_TASKS:
+        grains = [2 * grain for grain in grains]
+    return grains
+
+
+def _stage_flags(costs: Sequence[float], task_counts: Sequence[int]) -> list[int]:
+    """Which stages to share, and which of those to wake sleeping workers for.
+
+    A wake-up takes long, but lasts for the rest of the step: what counts is the shared work from that stage on.
+    """
+    flags = []
+    ahead = 0.0
+    for cost, tasks in zip(reversed(costs), reversed(task_counts), strict=True):
+        share = tasks > 1 and cost >= SHARE_COST
+        ahead += cost if share else 0.0
+        flags.append((STAGE_SHARE if share else 0) | (STAGE_WAKE if share and ahead >= WAKE_COST else 0))
+    return flags[::-1]
+
+
+class _Tables:
+    """The tables that all instances of a step share: argument words, tasks, stages. Never written after this."""
+
+    __slots__ = ("args", "shares", "stage_count", "stages", "tasks")
+
+    def __init__(self, step: NativeStep) -> None:
+        self.args = _words([word for stage in step.stages for launch in stage for word in launch.args])
+        arg_addr = ctypes.addressof(self.args)
+        tasks: list[int] = []
+        counts: list[int] = []
+        for stage in step.stages:
+            before = len(tasks)
+            for launch, grain in zip(stage, _grains(stage), strict=True):
+                for begin in range(0, launch.units, grain):
+                    tasks += (launch.kernel, arg_addr, begin, min(begin + grain, launch.units), 0)
+                arg_addr += _WORD * len(launch.args)
+            counts.append((len(tasks) - before) // TASK_WORDS)
+        flags = _stage_flags([sum(launch.cost for launch in stage) for stage in step.stages], counts)
+        ends = list(itertools.accumulate(counts))
+        rows = zip(ends, counts, flags, strict=True)
+        self.tasks = _words(tasks)
+        self.stages = _words([word for end, count, flag in rows for word in (end - count, end, flag)])
+        self.stage_count = len(counts)
+        self.shares = any(flags)
+
+
+class _Instance:
+    """What one run at a time owns: bufs, record, and the arena unless it is lent."""
+
+    __slots__ = ("abort", "arena", "bufs", "record", "record_addr")
+
+    def __init__(self, tables: _Tables, slots: int, arena_slot: int, arena_nbytes: int) -> None:
+        self.bufs = _words([0] * slots)
+        self.abort = ctypes.c_int64(0)
+        self.arena = Storage(arena_nbytes)
+        self.bufs[arena_slot] = self.arena.addr
+        self.record = _words([0] * RECORD_WORDS)
+        self.record[:6] = (
+            ctypes.addressof(self.bufs),
+            ctypes.addressof(tables.tasks),
+            ctypes.addressof(tables.stages),
+            tables.stage_count,
+            pool.address,
+            ctypes.addressof(self.abort),
+        )
+        self.record_addr = ctypes.addressof(self.record)
+
+
+# Note [Interrupting a native step]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Python runs signal handlers between bytecodes of the main thread, so never during a native call. A long step of the
+# main thread therefore runs on the device queue's thread while the caller waits in Python. An exception in that wait
+# (KeyboardInterrupt) sets the step's abort word: the driver starts no further task. The buffers stay in use until the
+# driver has returned, so the exception goes on only then. Other threads never receive Ctrl-C and just run.
+_queue = DeviceQueue("cpu")
+
+
+def _run_long(instance: _Instance) -> int:
+    if threading.current_thread() is not threading.main_thread():
+        return _driver(instance.record_addr)
+    status: list[int] = []
+    try:
+        _queue.submit(lambda: status.append(_driver(instance.record_addr)))
+        _queue.record().wait()
+    except BaseException:
+        instance.abort.value = 1
+        _drain_queue()
+        raise
+    return status[0]
+
+
+def _drain_queue() -> None:
+    """Wait for an aborted step, if it was submitted; a second Ctrl-C must not free buffers that are still written."""
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            _queue.record().wait()
+            return
+
+
+@final
+class LoadedStep:
+    """A native step, ready to run. Threads may run it at the same time: each run takes an instance of its own.
+
+    Attributes:
+        step: what was loaded.
+        cost: estimated nanoseconds on one core.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_arena_slot",
+        "_idle",
+        "_is_short",
+        "_lent_nbytes",
+        "_pack",
+        "_packs_arena",
+        "_tables",
+        "cost",
+        "step",
+    )
+
+    def __init__(self, step: NativeStep) -> None:
+        self.step = step
+        self.cost = sum(launch.cost for stage in step.stages for launch in stage)
+        self._tables = _Tables(step)
+        self._arena_slot = 1 + len(step.inputs) + len(step.outputs)
+        kinds = "".join("d" if is_float else "q" for _, is_float in step.scalars)
+        addresses = "q" * (self._arena_slot - 1)
+        self._lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
+        self._packs_arena = bool(self._lent_nbytes or kinds)
+        self._pack = struct.Struct(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
+        self._idle: list[_Instance] = []
+        self._is_short = self.cost < LONG_COST
+        _LOADED.add(self)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], scalars: Sequence[float] = ()) -> int:
+        """Run the step.
+
+        Args:
+            inputs: addresses, one per ``step.inputs``.
+            outputs: addresses, one per ``step.outputs``.
+            scalars: one per ``step.scalars``.
+
+        Returns:
+            The status word: 0, or what a kernel stored there.
+        """
+        try:
+            instance = self._idle.pop()  # atomic under the GIL
+        except IndexError:
+            instance = self._new_instance()
+        arena = Storage(self._lent_nbytes) if self._lent_nbytes else instance.arena
+        if self._packs_arena:
+            self._pack(instance.bufs, _WORD, *inputs, *outputs, arena.addr, *scalars)
+        else:
+            self._pack(instance.bufs, _WORD, *inputs, *outputs)
+        status = _driver(instance.record_addr) if self._is_short else _run_long(instance)
+        self._idle.append(instance)
+        return status
+
+    def _new_instance(self) -> _Instance:
+        if self._tables.shares:
+            pool.start()
+        slots = self._arena_slot + 1 + len(self.step.scalars)
+        return _Instance(self._tables, slots, self._arena_slot, 0 if self._lent_nbytes else self.step.arena_nbytes)
+
+
+_LOADED: weakref.WeakSet[LoadedStep] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Make every step of a forked child take a new instance, and thereby start the child's own workers."""
+    for step in list(_LOADED):
+        step._idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,171 @@
+"""``Storage``: a block of memory whose address is a plain int, always at hand.
+
+Owns: the lifetime of tensor memory, and its border with NumPy.
+Must not know: tensors, programs, devices.
+In: byte counts, NumPy arrays. Out: addresses, NumPy views.
+
+# Note [Storage lifetime]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A storage's memory goes back to the free lists when the last reference to the storage is dropped. NumPy views made by
+# ``Storage.array`` hold the storage through their ``base``, so memory that NumPy can still reach is never recycled.
+# Memory that came from NumPy is held through ``owner`` and is never recycled either.
+#
+# Note [Storage on demand]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
+# asked for theirs, and making one costs as much as an operation. Tensors that share such an array (a result and its
+# saved alias) must find one storage, whoever asks first, on whatever thread: so it is found by the array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+
+from jitgrad.locks import process_lock
+from jitgrad.ops.aval import Aval
+from jitgrad.runtime.storage.memory import _cached, _held, give, take
+from jitgrad.tensor_base import install_storage
+
+__all__ = ["Storage", "StorageWindow", "root_of"]
+
+_byte: Any = ctypes.c_char
+
+
+class Storage:
+    """Memory of one or more tensors.
+
+    ``Storage(nbytes)`` allocates (64-byte aligned, contents undefined); ``Storage.from_array`` shares a NumPy array's
+    memory; ``Storage.pending`` has no memory yet.
+
+    Attributes:
+        addr: address of the first byte; 0 while pending.
+        nbytes: size.
+        owner: what keeps the memory alive, if it is not the storage's own.
+    """
+
+    __slots__ = ("__weakref__", "addr", "nbytes", "owner")
+
+    addr: int
+    nbytes: int
+    owner: Any
+
+    def __init__(self, nbytes: int) -> None:
+        # memory.take, spelled out: this is the hot path of every output of every program
+        try:
+            self.addr = _cached[nbytes].pop()
+            _held[0] -= nbytes
+        except (KeyError, IndexError):
+            self.addr = take(nbytes)
+        self.nbytes = nbytes
+        self.owner = None
+
+    def __del__(self, _give: Any = give) -> None:
+        try:
+            if self.owner is None and self.addr:
+                _give(self.addr, self.nbytes)
+        except AttributeError:  # allocation failed: there is nothing to give back
+            pass
+
+    @staticmethod
+    def allocate(nbytes: int) -> Storage:
+        """``Storage(nbytes)``, for callers that read better with a verb."""
+        return Storage(nbytes)
+
+    @staticmethod
+    def pending() -> Storage:
+        """A storage without memory, to be given some by ``materialize`` or ``adopt``."""
+        storage = Storage.__new__(Storage)
+        storage.addr = storage.nbytes = 0
+        storage.owner = None
+        return storage
+
+    def materialize(self, nbytes: int) -> None:
+        """Give a pending storage memory of its own."""
+        self.addr = take(nbytes)
+        self.nbytes = nbytes
+
+    def adopt(self, other: Storage) -> None:
+        """Let a pending storage share the memory of another one, and keep that one alive."""
+        self.addr, self.nbytes, self.owner = other.addr, other.nbytes, other
+
+    @property
+    def is_pending(self) -> bool:
+        return self.addr == 0
+
+    @staticmethod
+    def from_array(array: np.ndarray[Any, Any]) -> Storage:
+        """Share the memory of ``array`` and keep it alive; the same storage again for an array that owns its memory.
+
+        ``addr`` is the address of the array's first element, whatever its alignment. The caller sees to layouts that
+        an ``Aval`` cannot express: negative strides, strides that are no multiple of the item size, read-only memory.
+        """
+        if array.base is not None:
+            return _over(array)
+        with _storages_lock:
+            storage = _storages.get(id(array))
+            if storage is None:
+                storage = _storages[id(array)] = _over(array)
+        return storage
+
+    def array(self, aval: Aval) -> np.ndarray[Any, Any]:
+        """A writable NumPy view laid out as ``aval``; it keeps the storage alive."""
+        dtype = aval.dtype
+        if not aval.numel:  # a view of nothing may start beyond the end
+            return np.empty(aval.shape, dtype.np)
+        memory: Any = (_byte * self.nbytes).from_address(self.addr)
+        memory.storage = self
+        size = dtype.itemsize
+        if aval.is_contiguous:
+            return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size)
+        return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size, tuple(s * size for s in aval.stride))
+
+    def __repr__(self) -> str:
+        return f"Storage({self.nbytes} bytes at {self.addr:#x})" if self.addr else "Storage(pending)"
+
+
+class StorageWindow(Storage):
+    """The memory of another storage from some byte on, see Note [Batches of a data set]. ``owner`` is that storage."""
+
+    __slots__ = ()
+
+    def __init__(self, storage: Storage, first_byte: int) -> None:
+        self.addr, self.nbytes, self.owner = storage.addr + first_byte, storage.nbytes - first_byte, storage
+
+
+def root_of(storage: Storage) -> Storage:
+    """Whose memory it is: the storage itself, or what it is a window of."""
+    while type(storage) is StorageWindow:
+        storage = storage.owner
+    return storage
+
+
+_storages_lock = process_lock()
+_storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
+"""Of arrays that own their memory, by ``id``: a storage keeps its array alive. See Note [Storage on demand]."""
+
+
+def _over(array: np.ndarray[Any, Any]) -> Storage:
+    storage = Storage.__new__(Storage)
+    storage.owner = array
+    try:
+        storage.addr = ctypes.addressof(_byte.from_buffer(array))  # three times faster than array.ctypes.data
+        storage.nbytes = array.nbytes
+    except (TypeError, ValueError):  # read-only, strided or empty
+        storage.addr = array.__array_interface__["data"][0] or 1
+        storage.nbytes = _span(array)
+    return storage
+
+
+def _span(array: np.ndarray[Any, Any]) -> int:
+    """Bytes from the first element to the end of the last, for non-negative strides."""
+    if array.size == 0:
+        return 0
+    last: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    return array.itemsize + last
+
+
+install_storage(Storage.from_array)
