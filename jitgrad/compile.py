@@ -18,7 +18,7 @@ from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.events import bump, bump_call
 from jitgrad.grad_mode import set_grad_mode
-from jitgrad.state import native_cell, state, switch_recorder
+from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
 
@@ -39,14 +39,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 @contextmanager
 def eager() -> Iterator[None]:
     """Run compiled functions eagerly inside the block, on this thread; also inside a step that is being recorded."""
-    recorder = state.recorder
+    recorder = state.handler
     versions = recorder.leave() if recorder is not None else {}
     state.eager_depth += 1
-    switch_recorder(None)
+    switch_handler(None)
     try:
         yield
     finally:
-        switch_recorder(recorder)
+        switch_handler(recorder)
         state.eager_depth -= 1
         if recorder is not None:
             recorder.come_back(versions)
@@ -70,7 +70,7 @@ class CompiledFunction:
         self._batches = Batches()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.recorder is not None or state.eager_depth or config.eager or state.anomaly_enabled:
+        if state.handler is not None or state.eager_depth or config.eager or state.anomaly_enabled:
             return self.fn(*args, **kwargs)
         if self._skip:
             self._skip -= 1
@@ -85,7 +85,7 @@ class CompiledFunction:
         except IndexError:
             recorder = Recorder(self._trie, backend, config.max_segment_ops)
         grad_mode = state.grad_enabled
-        state.recorder = recorder
+        state.handler = recorder
         native_cell.activate(recorder)
         if state.saved_tensor_hooks:
             recorder.saved_hooks_changed()
@@ -97,7 +97,7 @@ class CompiledFunction:
             recorder.flush()
             raise
         finally:
-            state.recorder = None
+            state.handler = None
             native_cell.activate(None)
             if state.grad_enabled is not grad_mode:
                 set_grad_mode(grad_mode)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jitgrad.door import door
 from jitgrad.errors import SparseOperandError
 from jitgrad.events import bump
-from jitgrad.ops import dispatch_hook
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_one, apply_two
 from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
@@ -36,7 +36,7 @@ def install_sparse(function: Callable[..., Any], inplace: Callable[..., Any]) ->
 
 def apply(op: Op, *args: Any) -> Any:
     """Apply ``op`` to its inputs and params; returns a Tensor, or a tuple of them for several outputs."""
-    recorder = state.recorder
+    recorder = state.handler
     try:
         if recorder is not None:
             return recorder.apply(op, args)
@@ -55,7 +55,7 @@ def apply(op: Op, *args: Any) -> Any:
 def apply_elsewhere(op: Op, *args: Any) -> Any:
     """``apply`` for operands or results that are not on the CPU: a trace does not record it, it runs now."""
     inputs, params = split_args(op, args)
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is None:
         return apply_eager(op, inputs, params)
     bump("fallbacks")
@@ -74,7 +74,7 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
     """
     if write_checks:
         check_writes(targets)
-    recorder = state.recorder
+    recorder = state.handler
     try:
         if recorder is not None:
             return recorder.apply_inplace(op, targets, args)
@@ -107,7 +107,7 @@ def apply_update(
         return
     if write_checks:
         check_writes([row[i] for row in rows for i in writes])
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.apply_update(op, rows, writes, numbers, params)
         return
@@ -115,4 +115,4 @@ def apply_update(
         apply_inplace_eager(op, tuple(row[i] for i in writes), (*row, *numbers), params)
 
 
-dispatch_hook.install(apply)
+door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update

@@ -107,8 +107,8 @@ def set_default_dtype(dtype: DType) -> None:
     _default = dtype
     for forget in on_new_default:
         forget()
-    if state.recorder is not None:
-        state.recorder.set_default_dtype(dtype)
+    if state.handler is not None:
+        state.handler.set_default_dtype(dtype)
 
 
 def promote_types(a: DType, b: DType) -> DType:

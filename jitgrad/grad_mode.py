@@ -43,7 +43,7 @@ def set_grad_mode(enabled: bool) -> None:
     if modes_in_use and state.inference_mode:
         state.pretends_grad, enabled = enabled, False
     state.grad_enabled = enabled
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.set_grad_mode(enabled)
 
@@ -73,7 +73,7 @@ class _GradMode:
         mode = self._mode
         thread["grad_enabled"] = mode
         if enabled is not mode:
-            recorder = thread.get("recorder")
+            recorder = thread.get("handler")
             if recorder is not None:
                 recorder.set_grad_mode(mode)
 
@@ -82,7 +82,7 @@ class _GradMode:
         enabled, self._outer = self._outer
         if thread["grad_enabled"] is not enabled:
             thread["grad_enabled"] = enabled
-            recorder = thread.get("recorder")
+            recorder = thread.get("handler")
             if recorder is not None:
                 recorder.set_grad_mode(enabled)
 
@@ -203,8 +203,8 @@ class inference_mode(no_grad):
 
 def _end_segment(enabled: bool) -> None:
     """A segment's results are all inference tensors, or none is."""
-    if enabled is not state.inference_mode and state.recorder is not None:
-        state.recorder.flush()
+    if enabled is not state.inference_mode and state.handler is not None:
+        state.handler.flush()
 
 
 def _set_inference_mode(enabled: bool) -> None:

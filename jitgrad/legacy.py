@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from jitgrad.devices import Device
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_, float32, float64, get_default_dtype, int32, int64
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.grad_mode import no_grad
@@ -102,7 +102,7 @@ def _construct(self: Any, *args: Any, device: Any = None) -> None:
         )
     elif isinstance(args[0], TensorBase):
         with DisableTorchFunctionSubclass():
-            made = apply(OPS["alias"], args[0])
+            made = door.apply(OPS["alias"], args[0])
     elif isinstance(args[0], str):
         raise TypeError("new(): invalid data type 'str'")
     elif not hasattr(args[0], "__len__"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import vector_norm
 from jitgrad.ops.table import OPS
@@ -50,7 +50,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     if A.shape[:-2] != B.shape[:-2]:
         batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
         A, B = A.expand(*batch, *A.shape[-2:]), B.expand(*batch, *B.shape[-2:])
-    X = apply(_SOLVE, A, B)
+    X = door.apply(_SOLVE, A, B)
     return X.squeeze(-1) if is_vector else X
 
 
@@ -61,7 +61,7 @@ def inv(A: Any) -> Any:
         RuntimeError: the matrices are not square, or not floating.
         LinAlgError: a matrix is singular.
     """
-    return apply(_INV, A)
+    return door.apply(_INV, A)
 
 
 def matrix_norm(A: Any, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False) -> Any:

@@ -28,7 +28,7 @@ from types import MethodType
 from typing import Any
 
 from jitgrad import functions
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.run.engine import Engine
 from jitgrad.state import state
@@ -110,7 +110,7 @@ def take_place(out: Any, result: Any) -> None:
     """Fill the empty tensor ``out``: it stands for ``result``, which nobody else will use."""
     for name in _STATE:
         setattr(out, name, getattr(result, name))
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None and recorder.tid == out._tid:
         recorder.take_over(out)
 
@@ -124,7 +124,7 @@ def as_subclass(self: Any, cls: type) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"cls must be a subclass of Tensor, not {cls!r}")
     with DisableTorchFunctionSubclass():
-        alias = apply(OPS["alias"], self)
+        alias = door.apply(OPS["alias"], self)
     return _taken_over(alias, cls)
 
 

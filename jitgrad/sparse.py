@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad import dispatch
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.dtypes import DType, int64, promote_types
 from jitgrad.errors import SparseOperandError
 from jitgrad.functions.creation import as_tensor, tensor, zeros
@@ -242,8 +242,8 @@ def _make(indices: Any, values: Any, shape: tuple[int, ...], is_coalesced: bool 
 
 def _make_gradient(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTensor:
     """What a derivative rule that returns a sparse gradient calls."""
-    if state.recorder is not None:
-        state.recorder.makes_sparse()
+    if state.handler is not None:
+        state.handler.makes_sparse()
     return _make(indices, values, shape)
 
 
@@ -324,7 +324,7 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 def _operator(op: Any, a: Any, b: Any) -> Any:
     known = (TensorBase, int, float)
-    return apply(op, a, b) if isinstance(a, known) and isinstance(b, known) else NotImplemented
+    return door.apply(op, a, b) if isinstance(a, known) and isinstance(b, known) else NotImplemented
 
 
 def _where(x: SparseTensor) -> tuple[Any, ...]:
@@ -405,7 +405,7 @@ def _opposite(a: SparseTensor, b: Any) -> Any:
 
 @_rule("_to_copy")
 def _to_copy(x: SparseTensor, dtype: DType, *rest: Any) -> SparseTensor:
-    return _with_values(x, apply(OPS["_to_copy"], x._entries, dtype, *rest))
+    return _with_values(x, door.apply(OPS["_to_copy"], x._entries, dtype, *rest))
 
 
 @_rule("clone")
@@ -421,7 +421,7 @@ def _zeros_like(x: SparseTensor, dtype: DType | None = None) -> SparseTensor:
 
 @_rule("sum")
 def _sum(x: SparseTensor, dims: Any, keepdim: bool, dtype: DType | None = None) -> Any:
-    return apply(OPS["sum"], x._entries, None, False, dtype)
+    return door.apply(OPS["sum"], x._entries, None, False, dtype)
 
 
 @_rule("t")
@@ -452,7 +452,7 @@ def _entrywise(name: str, is_linear: bool) -> Rule:
 
     def rule(x: SparseTensor, *params: Any) -> SparseTensor:
         source = x if is_linear else x.coalesce()
-        return _with_values(source, apply(op, source._entries, *params))
+        return _with_values(source, door.apply(op, source._entries, *params))
 
     return rule
 
@@ -483,7 +483,7 @@ def _apply_inplace_sparse(op: Any, targets: tuple[Any, ...], args: tuple[Any, ..
             _check_same_shape(*args)
             target.index_put_(_where(args[1]), args[1]._entries, accumulate=True)
         else:
-            apply_inplace(OPS["copy"], targets, target, _apply_sparse(op, args))
+            door.apply_inplace(OPS["copy"], targets, target, _apply_sparse(op, args))
         return targets
     if op.name == "copy":
         source = args[1]

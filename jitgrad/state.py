@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Anomaly", "State", "anomaly", "modes_in_use", "native_cell", "state", "switch_recorder", "write_checks"]
+__all__ = ["Anomaly", "State", "anomaly", "modes_in_use", "native_cell", "state", "switch_handler", "write_checks"]
 
 
 class Anomaly:
@@ -42,7 +42,7 @@ class State(threading.local):
     """What a thread is doing.
 
     Attributes:
-        recorder: the ``tracer.recorder.Recorder`` of the compiled step being called, or None.
+        handler: who is asked to apply operations (Note [One door]): a recorder, for instance; None = they run now.
         grad_enabled: whether operations join the graph.
         eager_depth: how many ``eager()`` blocks the thread is in.
         default_device: of new tensors; None = the CPU.
@@ -54,7 +54,7 @@ class State(threading.local):
         multithreading_enabled: whether backward may use the threads of devices.
     """
 
-    recorder: Any = None
+    handler: Any = None
     grad_enabled: bool = True
     eager_depth: int = 0
     default_device: Any = None
@@ -93,9 +93,9 @@ class NativeCell:
 native_cell = NativeCell()
 
 
-def switch_recorder(recorder: Any) -> Any:
-    """Make ``recorder`` (or None) this thread's; returns the one before. The only way to change ``state.recorder``."""
-    before = state.recorder
-    state.recorder = recorder
+def switch_handler(recorder: Any) -> Any:
+    """Make ``recorder`` (or None) this thread's; returns the one before. The only way to change ``state.handler``."""
+    before = state.handler
+    state.handler = recorder
     native_cell.activate(recorder if recorder is not None and recorder.is_hot else None)
     return before

@@ -15,7 +15,7 @@ import numpy as np
 
 from jitgrad import functions
 from jitgrad.devices import CPU, META, Device
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.dtypes import DType, float32, float64, int32, int64
 from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
@@ -48,7 +48,7 @@ def _operand(other: Any) -> Any:
 
 def _binary(op: Any, a: Any, b: Any) -> Any:
     """The slow half of an operator: an operand that needs a look."""
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is None:
         return _eager(op, a, b)
     a, b = _operand(a), _operand(b)
@@ -77,41 +77,41 @@ class Tensor(TensorBase):
 
     # arithmetic: `x * y` on the hot path is one attribute, one test and one call
     def __add__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_ADD, self, other) if rec is not None else _eager(_ADD, self, other)
 
     def __sub__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_SUB, self, other) if rec is not None else _eager(_SUB, self, other)
 
     def __mul__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_MUL, self, other) if rec is not None else _eager(_MUL, self, other)
 
     def __truediv__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_DIV, self, other) if rec is not None else _eager(_DIV, self, other)
 
     def __pow__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_POW, self, other) if rec is not None else _eager(_POW, self, other)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        rec = state.recorder
+        rec = state.handler
         return rec.reflected(_DIV, other, self) if rec is not None and is_number(other) else _binary(_DIV, other, self)
 
     def __rpow__(self, other: Any) -> Any:
         return _binary(_POW, other, self)
 
     def __neg__(self) -> Tensor:
-        return apply(_NEG, self)
+        return door.apply(_NEG, self)
 
     def __pos__(self) -> Tensor:
         return self
@@ -187,7 +187,7 @@ class Tensor(TensorBase):
         other = _operand(other)
         if other is NotImplemented:
             return NotImplemented
-        apply_inplace(op, (self,), self, other)
+        door.apply_inplace(op, (self,), self, other)
         return self
 
     # indexing
@@ -195,7 +195,7 @@ class Tensor(TensorBase):
         if type(index) is slice and index.step is None:
             start, stop = index.start, index.stop
             if (start is None or type(start) is int) and (stop is None or type(stop) is int):
-                return apply(_SLICE, self, 0, start, stop, 1)
+                return door.apply(_SLICE, self, 0, start, stop, 1)
         return functions.getitem(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -321,7 +321,7 @@ class Tensor(TensorBase):
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        recorder = state.recorder
+        recorder = state.handler
         if self._requires_grad is not requires_grad or (self._base is not None and recorder is not None):
             if recorder is not None:  # to which a view may have the flag only because of its base
                 recorder.set_requires_grad(self, requires_grad)
@@ -373,7 +373,7 @@ class Tensor(TensorBase):
         if not self.requires_grad:
             return None
         if self._grad_fn is None and self._graph is not None:
-            recorder = state.recorder
+            recorder = state.handler
             if recorder is not None and self._tid == recorder.tid:
                 return recorder.grad_fn_of(self)
             self._graph.attach(self)
@@ -392,7 +392,7 @@ class Tensor(TensorBase):
 
     def _look_afresh(self) -> None:
         """The running trace has written this view's base, and has not used the view since."""
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None and self._tid == -recorder.tid:
             recorder.refresh(self)
 
@@ -409,7 +409,7 @@ class Tensor(TensorBase):
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in inference mode."""
-        if state.recorder is not None:
+        if state.handler is not None:
             self._sync()
         return is_inference(self)
 
@@ -435,7 +435,7 @@ class Tensor(TensorBase):
             RuntimeError: as PyTorch does, for a missing gradient, a second call without ``retain_graph``, a value
                 overwritten since it was saved.
         """
-        recorder = state.recorder
+        recorder = state.handler
         own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
         if own and recorder.repeat_backward(self, retain_graph, create_graph):
             return
@@ -468,7 +468,7 @@ class Tensor(TensorBase):
 
     def _touch_hooks(self) -> None:
         """Hooks are Python: a trace must know that this value has some."""
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None:
             recorder.add_hooks(self)
 
@@ -479,12 +479,12 @@ class Tensor(TensorBase):
 
     def detach(self) -> Tensor:
         """A view of the same storage outside the graph; shares the version counter."""
-        return apply(_DETACH, self)
+        return door.apply(_DETACH, self)
 
     # to Python and NumPy
     def _sync(self) -> None:
         """Make sure that the storage holds the value: a trace that still owes it runs its segment now."""
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None:
             recorder.read(self)
         if self._storage is None:
@@ -492,7 +492,7 @@ class Tensor(TensorBase):
 
     def _ndarray(self) -> Any:
         """A NumPy view of the value (internal: no grad check)."""
-        if state.recorder is not None or self._storage is None:
+        if state.handler is not None or self._storage is None:
             self._sync()
         array = self._array
         if array is None:
@@ -509,7 +509,7 @@ class Tensor(TensorBase):
             )
         if self._aval.device is not CPU:
             return numpy_elsewhere(self, force)
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None:
             recorder.flush()  # whoever has the memory may write to it: what was recorded so far must have read it
         return self._ndarray().view()

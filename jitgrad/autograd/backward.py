@@ -28,7 +28,7 @@ Tensors = Any
 
 def run_backward(request: BackwardRequest) -> tuple[Any, ...]:
     """Carry out a request: recorded while a compiled step is being recorded, at once otherwise."""
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         return tuple(recorder.record_backward(request) or ())
     return execute_request(request)

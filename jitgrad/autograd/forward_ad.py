@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.grad_mode import decorate_with
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import state, switch_handler
 from jitgrad.transforms.batched import Batching, nests
 from jitgrad.transforms.dual import DualLevel
 from jitgrad.transforms.level import active_levels
@@ -44,7 +44,7 @@ def enter_dual_level() -> int:
     """
     if any(isinstance(one, PublicLevel) for one in active_levels()):
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    switch_recorder(PublicLevel())
+    switch_handler(PublicLevel())
     return 0
 
 
@@ -54,7 +54,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Raises:
         RuntimeError: there is none, or ``level`` is another one.
     """
-    top = state.recorder
+    top = state.handler
     is_open = any(isinstance(one, PublicLevel) for one in active_levels())
     if level is not None and level != (0 if is_open else -1):
         raise RuntimeError(
@@ -64,7 +64,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("Dual level must be a positive number.")
     if not isinstance(top, PublicLevel):
         raise RuntimeError("exit_dual_level() inside a transform (vmap, func.jvp) that began within the level")
-    switch_recorder(top.below)
+    switch_handler(top.below)
     top.close()
 
 

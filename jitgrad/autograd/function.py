@@ -227,7 +227,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             bound = _signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        transform = getattr(state.recorder, "custom_function", None)
+        transform = getattr(state.handler, "custom_function", None)
         if transform is not None:
             return transform(cls, args, kwargs)
         ctx, result = cls._apply_with_ctx(args, kwargs)

@@ -72,7 +72,7 @@ def increment_version(tensor: Any) -> None:
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
         if is_inference(x):
             continue
-        if state.recorder is None:
+        if state.handler is None:
             x._vc[0] += 1
         else:  # a trace knows of writes, not of versions
             with no_grad():

@@ -59,8 +59,8 @@ class saved_tensors_hooks:
 
 def _set_stack(hooks: tuple[Any, ...]) -> None:
     state.saved_tensor_hooks = hooks
-    if state.recorder is not None:
-        state.recorder.saved_hooks_changed()
+    if state.handler is not None:
+        state.handler.saved_hooks_changed()
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -27,7 +27,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_me
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
 from jitgrad.runtime.storage.storage import Storage, root_of
-from jitgrad.state import switch_recorder
+from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment
 
@@ -42,11 +42,11 @@ def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...]
 
 def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
     """Outside the trace, on the real memory."""
-    recorder = switch_recorder(None)
+    recorder = switch_handler(None)
     try:
         return function(*args)
     finally:
-        switch_recorder(recorder)
+        switch_handler(recorder)
 
 
 class _Backend:

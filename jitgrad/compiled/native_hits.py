@@ -14,11 +14,12 @@ from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
 from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
 from jitgrad.config import config
+from jitgrad.door import door
 from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.state import native_cell, state, switch_recorder, write_checks
+from jitgrad.state import native_cell, state, switch_handler, write_checks
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hot import FRESH, HOT, PENDING, VIEW, assignments
 from jitgrad.tracer.inputs import IN
@@ -96,7 +97,7 @@ def _install() -> None:
     entries = {name: find(nr) for nr, name in enumerate(ENTRY_POINTS)}
     _attach(entries)
     native_cell.is_installed = True
-    switch_recorder(state.recorder)
+    switch_handler(state.handler)
     log("record", "native hits installed")
 
 
@@ -168,11 +169,8 @@ def _attach(entries: dict[str, int]) -> None:
     HOT.assignments = _function("assignments", entries["assignments"], _METH_O)
     HOT.unwatched = _function("unwatched", entries["unwatched"], _METH_FASTCALL)
     HOT.move = _function("move", entries["move"], _METH_FASTCALL)
-    for name in ("apply", "apply_inplace"):
-        slow, fast = getattr(dispatch, name), _function(name, entries[name], _METH_FASTCALL)
-        for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").startswith("jitgrad.") and getattr(module, name, None) is slow:
-                setattr(module, name, fast)
+    door.apply = _function("apply", entries["apply"], _METH_FASTCALL)
+    door.apply_inplace = _function("apply_inplace", entries["apply_inplace"], _METH_FASTCALL)
 
 
 def _definition(name: str, address: int, flags: int) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.ops.table import OPS
 
 __all__ = ["binary", "ints", "unary"]
@@ -25,7 +25,7 @@ def unary(name: str, text: str, op_name: str | None = None) -> Callable[[Any], A
     op = OPS[op_name or name]
 
     def function(input: Any) -> Any:
-        return apply(op, input)
+        return door.apply(op, input)
 
     return _named(function, name, text)
 
@@ -35,7 +35,7 @@ def binary(name: str, text: str, op_name: str | None = None) -> Callable[[Any, A
     op = OPS[op_name or name]
 
     def function(input: Any, other: Any) -> Any:
-        return apply(op, input, other)
+        return door.apply(op, input, other)
 
     return _named(function, name, text)
 

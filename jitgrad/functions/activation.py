@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.functions import pointwise
 from jitgrad.ops.table import OPS, Op
 
@@ -40,12 +40,12 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 def _apply(op: Op, inplace: bool, input: Any, *params: Any) -> Any:
     """In place, the Node saves a copy of what is overwritten, if it needs that."""
-    return apply_inplace(op, (input,), input, *params)[0] if inplace else apply(op, input, *params)
+    return door.apply_inplace(op, (input,), input, *params)[0] if inplace else door.apply(op, input, *params)
 
 
 def functional_relu(input: Any, inplace: bool = False) -> Any:
     """max(x, 0); the derivative at 0 is 0."""
-    return apply(_RELU, input) if not inplace else input.relu_()
+    return door.apply(_RELU, input) if not inplace else input.relu_()
 
 
 functional_relu.__name__ = functional_relu.__qualname__ = "relu"
@@ -53,7 +53,7 @@ functional_relu.__name__ = functional_relu.__qualname__ = "relu"
 
 def gelu(input: Any, approximate: str = "none") -> Any:
     """x * Phi(x), with the normal distribution function or (``"tanh"``) its approximation."""
-    return apply(_GELU, input, approximate)
+    return door.apply(_GELU, input, approximate)
 
 
 def silu(input: Any, inplace: bool = False) -> Any:
@@ -63,7 +63,7 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
-    return apply(_SOFTPLUS, input, float(beta), float(threshold))
+    return door.apply(_SOFTPLUS, input, float(beta), float(threshold))
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
@@ -112,7 +112,7 @@ def hardswish(input: Any, inplace: bool = False) -> Any:
 
 def logsigmoid(input: Any) -> Any:
     """log(sigmoid(x)), without overflow."""
-    return apply(_LOG_SIGMOID, input)
+    return door.apply(_LOG_SIGMOID, input)
 
 
 def mish(input: Any, inplace: bool = False) -> Any:
@@ -132,9 +132,9 @@ def tanhshrink(input: Any) -> Any:
 
 def softmin(input: Any, dim: int, dtype: Any = None) -> Any:
     """softmax(-x)."""
-    return apply(OPS["_softmax"], -(input if dtype is None else input.to(dtype)), dim)
+    return door.apply(OPS["_softmax"], -(input if dtype is None else input.to(dtype)), dim)
 
 
 def glu(input: Any, dim: int = -1) -> Any:
     """First half times the sigmoid of the second half, along ``dim``. RuntimeError for an odd extent."""
-    return apply(OPS["glu"], input, dim)
+    return door.apply(OPS["glu"], input, dim)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import DType, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import cpu, made_on, placed, to
@@ -185,14 +185,14 @@ def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_g
 def zeros_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros of a tensor's shape and dtype."""
     if _is_there(input, device):
-        return _finish(apply(_ZEROS_LIKE, input, dtype), requires_grad)
+        return _finish(door.apply(_ZEROS_LIKE, input, dtype), requires_grad)
     return zeros(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
 def ones_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones of a tensor's shape and dtype."""
     if _is_there(input, device):
-        return _finish(apply(_ONES_LIKE, input, dtype), requires_grad)
+        return _finish(door.apply(_ONES_LIKE, input, dtype), requires_grad)
     return ones(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
@@ -295,9 +295,9 @@ def eye(
 
 def clone(input: Any) -> Any:
     """A copy, in the graph."""
-    return apply(_CLONE, input)
+    return door.apply(_CLONE, input)
 
 
 def contiguous(input: Any) -> Any:
     """The tensor itself if it is row-major without gaps, else such a copy."""
-    return input if input._aval.is_contiguous else apply(_CLONE, input)
+    return input if input._aval.is_contiguous else door.apply(_CLONE, input)

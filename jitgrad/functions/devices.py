@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.devices import CPU, META
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.devices.device import canonical
@@ -47,9 +47,9 @@ def made_on(device: Any, op: Op, *args: Any) -> Any:
     if device is None:
         device = state.default_device
         if device is None:
-            return apply(op, *args)
+            return door.apply(op, *args)
     place = canonical(device)
-    return apply(op, *args) if place is CPU else apply(op, *args, place)
+    return door.apply(op, *args) if place is CPU else door.apply(op, *args, place)
 
 
 def placed(tensor: Any, device: Any) -> Any:
@@ -62,7 +62,7 @@ def moved(tensor: Any, device: Any) -> Any:
     if device is None:
         return tensor
     place = canonical(device)
-    return tensor if place is tensor._aval.device else apply(_CAST, tensor, tensor._aval.dtype, place)
+    return tensor if place is tensor._aval.device else door.apply(_CAST, tensor, tensor._aval.dtype, place)
 
 
 def to(
@@ -92,9 +92,9 @@ def to(
     wanted = aval.dtype if dtype is None else dtype
     if device is None or device is aval.device or (device := canonical(device)) is aval.device:
         if wanted is aval.dtype:
-            return apply(_CLONE, input) if copy else input
-        return apply(_CAST, input, wanted)
-    return apply(_CAST, input, wanted, device)
+            return door.apply(_CLONE, input) if copy else input
+        return door.apply(_CAST, input, wanted)
+    return door.apply(_CAST, input, wanted, device)
 
 
 def to_target(args: Sequence[Any], dtype: DType | None, device: Any) -> tuple[DType | None, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions.views import expand, permute, reshape
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
@@ -83,7 +83,7 @@ def _without_repeats(x: Any, term: str) -> tuple[Any, str]:
         while term.count(name) > 1:
             first = term.index(name)
             second = term.index(name, first + 1)
-            x = apply(_DIAGONAL, x, 0, first, second)
+            x = door.apply(_DIAGONAL, x, 0, first, second)
             term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + name
     return x, term
 
@@ -109,7 +109,7 @@ def _contract(x: Any, left: str, y: Any, right: str, later: set[str], extents: d
     shared = [c for c in left if c in right]
     batch, inner = "".join(c for c in shared if c in later), "".join(c for c in shared if c not in later)
     rows, columns = "".join(c for c in left if c not in right), "".join(c for c in right if c not in left)
-    product = apply(
+    product = door.apply(
         _BMM, _arrange(x, left, (batch, rows, inner), extents), _arrange(y, right, (batch, inner, columns), extents)
     )
     names = batch + rows + columns

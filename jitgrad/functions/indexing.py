@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.dtypes import bool_, int64
 from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
@@ -61,22 +61,22 @@ def getitem(input: Any, index: Any) -> Any:
     """``input[index]``: a view for integers, slices, None and Ellipsis, a copy as soon as a tensor is involved."""
     kind = type(index)
     if kind is int:
-        return apply(_SELECT, _needs_dimension(input), 0, index)
+        return door.apply(_SELECT, _needs_dimension(input), 0, index)
     if kind is slice:
-        return apply(_SLICE, input, 0, *_slice_parts(index))
+        return door.apply(_SLICE, input, 0, *_slice_parts(index))
     view, indexed = _apply_views(input, index)
     if not indexed:
-        if state.recorder is not None:
+        if state.handler is not None:
             _note_pick(view, input, index)
-        return apply(_ALIAS, input) if view is input else view
+        return door.apply(_ALIAS, input) if view is input else view
     dims, tensors = _split(indexed)
-    return apply(_INDEX[len(dims)], view, *tensors, dims)
+    return door.apply(_INDEX[len(dims)], view, *tensors, dims)
 
 
 def _note_pick(part: Any, input: Any, index: Any) -> None:
     """Tell the recorder of a part that was picked by positions it does not know, see Note [Picked parts]."""
     items = _as_items(index)
-    note = getattr(state.recorder, "note_pick", None)
+    note = getattr(state.handler, "note_pick", None)
     if note is None or not any(map(_is_position, items)):
         return
     now = tuple([item.clone() if _is_position(item) else item for item in items])
@@ -93,11 +93,11 @@ def setitem(input: Any, index: Any, value: Any) -> None:
     if not isinstance(value, TensorBase):
         value = _checked_number(input, value)
         if isinstance(index, TensorBase) and index.dtype is bool_ and index.shape == input.shape:
-            apply_inplace(_MASKED_FILL, (input,), input, index, value)
+            door.apply_inplace(_MASKED_FILL, (input,), input, index, value)
             return
     if isinstance(index, bool):
         if index:
-            _copy_into(apply(_UNSQUEEZE, input, 0), value)
+            _copy_into(door.apply(_UNSQUEEZE, input, 0), value)
         return
     view, indexed = _apply_views(input, index, is_written=True)
     if not indexed:
@@ -109,7 +109,7 @@ def setitem(input: Any, index: Any, value: Any) -> None:
         value = value.to(input.dtype)
     dims, tensors = _split(indexed)
     check_apart(view, value, *tensors)
-    apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
+    door.apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
 
 
 def _checked_number(input: Any, value: Any) -> bool | int | float:
@@ -140,7 +140,7 @@ def _copy_into(view: Any, value: Any) -> None:
             value = moved(value, view._aval.device)
         if value._aval.shape != view._aval.shape:
             OPS["expand"].aval(value._aval, view._aval.shape)  # raises what PyTorch raises
-    apply_inplace(_COPY, (view,), view, value)
+    door.apply_inplace(_COPY, (view,), view, value)
 
 
 def _needs_dimension(input: Any) -> Any:
@@ -212,7 +212,7 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
     only read this would end the segment and make another path for every value: there it is a gather, of the same
     values, but of memory of its own (Note [Picked parts]).
     """
-    reads_value = is_written or state.recorder is None
+    reads_value = is_written or state.handler is None
     items = _as_items(index)
     rank, used = input.ndim, sum(_consumed(item) for item in items)
     if used > rank:
@@ -227,20 +227,20 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
         if item is Ellipsis:
             dim += rank - used
         elif item is None:
-            view = apply(_UNSQUEEZE, view, dim)
+            view = door.apply(_UNSQUEEZE, view, dim)
             dim += 1
         elif isinstance(item, TensorBase):
             if reads_value and _is_position(item):
-                view = apply(_SELECT, view, dim, int(item))
+                view = door.apply(_SELECT, view, dim, int(item))
             else:
                 view, dim = _collect(view, dim, item, indexed)
         elif isinstance(item, slice):
             parts = _slice_parts(item)
             if parts != (None, None, 1):
-                view = apply(_SLICE, view, dim, *parts)
+                view = door.apply(_SLICE, view, dim, *parts)
             dim += 1
         else:
-            view = apply(_SELECT, view, dim, item)
+            view = door.apply(_SELECT, view, dim, item)
     if len(indexed) > MAX_INDICES:
         raise IndexError(f"more than {MAX_INDICES} tensors in one index are not supported")
     return view, indexed
@@ -251,11 +251,11 @@ def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int
     if item.dtype is not bool_:
         if not item.ndim and item.dtype.category == 1:
             # an index without dimensions selects, so it takes no part in the placement of the others
-            return apply(_INDEX[1], view, _beside(view, item), (dim,)), dim
+            return door.apply(_INDEX[1], view, _beside(view, item), (dim,)), dim
         indexed.append((dim, _beside(view, item)))
         return view, dim + 1
     if item.ndim == 0:
-        view = apply(_UNSQUEEZE, view, dim)
+        view = door.apply(_UNSQUEEZE, view, dim)
         item = reshape(item, (1,))
     for k, (n, m) in enumerate(zip(item.shape, view.shape[dim : dim + item.ndim], strict=True)):
         if n != m:
@@ -300,23 +300,23 @@ def masked_select(input: Any, mask: Any) -> Any:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast("masked_select", input.shape, mask.shape)
     positions = np.flatnonzero(np.broadcast_to(mask._ndarray(), shape))
-    return apply(OPS["masked_select"], input, tensor(positions, device=input.device), shape)
+    return door.apply(OPS["masked_select"], input, tensor(positions, device=input.device), shape)
 
 
 def index_select(input: Any, dim: int, index: Any) -> Any:
     """Rows of ``dim`` by a vector of positions."""
-    return apply(_INDEX_SELECT, input, index, dim)
+    return door.apply(_INDEX_SELECT, input, index, dim)
 
 
 def gather(input: Any, dim: int, index: Any) -> Any:
     """``out[i][j] = input[i][index[i][j]]`` for dim 1, and so on. RuntimeError for positions out of bounds."""
-    return apply(_GATHER, input, index, dim)
+    return door.apply(_GATHER, input, index, dim)
 
 
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """As ``gather``, the other dimensions broadcasting; without ``dim``, over the flattened input."""
     if dim is None:
-        return apply(_GATHER, reshape(input, (-1,)), reshape(indices, (-1,)), 0)
+        return door.apply(_GATHER, reshape(input, (-1,)), reshape(indices, (-1,)), 0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -328,21 +328,21 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
         )
     d = wrap_dim(dim, input.ndim)
     if not input.ndim:
-        return apply(_GATHER, input, indices, 0)
+        return door.apply(_GATHER, input, indices, 0)
     one = [tuple(1 if k == d else n for k, n in enumerate(x.shape)) for x in (input, indices)]
     common = np.broadcast_shapes(*one)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
-    return apply(_GATHER, x, expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :])), d)
+    return door.apply(_GATHER, x, expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :])), d)
 
 
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """``out = input; out[index[i][j]][j] += src[i][j]`` for dim 0, and so on."""
-    return apply(_SCATTER_ADD, input, index, src, dim)
+    return door.apply(_SCATTER_ADD, input, index, src, dim)
 
 
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     """Add rows of ``source`` to the rows of ``dim`` that ``index`` names."""
-    return apply(OPS["index_add"], input, index, source if alpha == 1 else source * alpha, dim)
+    return door.apply(OPS["index_add"], input, index, source if alpha == 1 else source * alpha, dim)
 
 
 def _check_indices(indices: Any) -> None:
@@ -356,33 +356,33 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     items = tuple(indices)
     view, indexed = _apply_views(input, items)
     dims, tensors = _split(indexed)
-    return apply((_PUT_ADD if accumulate else _PUT)[len(dims)], view, values, *tensors, dims)
+    return door.apply((_PUT_ADD if accumulate else _PUT)[len(dims)], view, values, *tensors, dims)
 
 
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """``value`` where the mask holds, the input elsewhere."""
-    return apply(_MASKED_FILL, input, mask, value)
+    return door.apply(_MASKED_FILL, input, mask, value)
 
 
 def tril(input: Any, diagonal: int = 0) -> Any:
     """Zeros above the diagonal."""
-    return apply(_TRIL, input, diagonal)
+    return door.apply(_TRIL, input, diagonal)
 
 
 def triu(input: Any, diagonal: int = 0) -> Any:
     """Zeros below the diagonal."""
-    return apply(_TRIU, input, diagonal)
+    return door.apply(_TRIU, input, diagonal)
 
 
 def _write(op: Any, self: Any, *args: Any) -> Any:
-    apply_inplace(op, (self,), self, *args)
+    door.apply_inplace(op, (self,), self, *args)
     return self
 
 
 def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
     """In-place ``masked_fill``; the value may be one of the tensor's own elements."""
     if isinstance(value, TensorBase) and value._vc is self._vc and not value.ndim:
-        value = apply(OPS["clone"], value)
+        value = door.apply(OPS["clone"], value)
     return _write(_MASKED_FILL, self, mask, value)
 
 

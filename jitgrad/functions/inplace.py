@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.generator import rand_like, randn_like
@@ -40,7 +40,7 @@ def _unary(name: str) -> Callable[..., Any]:
     op = OPS[name]
 
     def method(self: Any) -> Any:
-        apply_inplace(op, (self,), self)
+        door.apply_inplace(op, (self,), self)
         return self
 
     return _named(method, name)
@@ -50,7 +50,7 @@ def _binary(name: str, op_name: str | None = None) -> Callable[..., Any]:
     op = OPS[op_name or name]
 
     def method(self: Any, other: Any) -> Any:
-        apply_inplace(op, (self,), self, other)
+        door.apply_inplace(op, (self,), self, other)
         return self
 
     return _named(method, name)
@@ -63,7 +63,7 @@ def _bitwise(name: str) -> Callable[..., Any]:
         # what the target refuses comes before what the operation refuses
         shape = broadcast(name, self.shape, shape_of(other))
         check_inplace(op, self, make_aval(shape, result_dtype(self._aval, getattr(other, "_aval", other))))
-        apply_inplace(op, (self,), self, other)
+        door.apply_inplace(op, (self,), self, other)
         return self
 
     return _named(method, name)
@@ -76,7 +76,7 @@ def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _write(op: Any, self: Any, *args: Any) -> Any:
-    apply_inplace(op, (self,), self, *args)
+    door.apply_inplace(op, (self,), self, *args)
     return self
 
 
@@ -161,7 +161,7 @@ def _once(self: Any) -> Any:
         return self
     for d, (step, extent) in enumerate(zip(aval.stride, aval.shape, strict=True)):
         if step == 0 and extent > 1:
-            self = apply(_SLICE, self, d, 0, 1, 1)
+            self = door.apply(_SLICE, self, d, 0, 1, 1)
     return self
 
 
@@ -171,7 +171,7 @@ def fill_(self: Any, value: Any) -> Any:
     if rank:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions.")
     if isinstance(value, TensorBase) and value._vc is self._vc:
-        value = apply(_CLONE, value)
+        value = door.apply(_CLONE, value)
     _write(_COPY, _once(self), value)
     return self
 

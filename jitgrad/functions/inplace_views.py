@@ -28,7 +28,7 @@ __all__ = ["INPLACE_VIEWS", "take_own_view"]
 
 def take_own_view(self: Any, make: Callable[[Any], Any], name: str) -> None:
     """Let ``self`` be ``make(self)``, a view of it, from here on; ``name`` is for messages."""
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.view_inplace(self, make, name, _take)
     else:

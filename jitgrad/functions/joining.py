@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions.views import reshape, unsqueeze
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
@@ -30,7 +30,7 @@ _CAT, _STACK, _PAD = OPS["cat"], OPS["stack"], OPS["constant_pad"]
 
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     """Join along an existing dimension."""
-    return apply(_CAT, tensors, dim)
+    return door.apply(_CAT, tensors, dim)
 
 
 concat = concatenate = cat
@@ -38,7 +38,7 @@ concat = concatenate = cat
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     """Join along a new dimension."""
-    return apply(_STACK, tensors, dim)
+    return door.apply(_STACK, tensors, dim)
 
 
 def _at_least(rank: int, x: Any) -> Any:
@@ -108,4 +108,4 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     lo, hi = [0] * input.ndim, [0] * input.ndim
     for i in range(len(pad) // 2):
         lo[-1 - i], hi[-1 - i] = pad[2 * i], pad[2 * i + 1]
-    return apply(_PAD, input, tuple(lo), tuple(hi), 0.0 if value is None else value)
+    return door.apply(_PAD, input, tuple(lo), tuple(hi), 0.0 if value is None else value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.linalg import matmul
@@ -43,8 +43,8 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
     """Zero mean and unit variance over the trailing dimensions, then ``* weight + bias`` of that shape."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if weight is not None and bias is not None:
-        return apply(_LAYER_NORM, input, weight, bias, shape, eps)[0]
-    out = apply(_LAYER_NORM_PLAIN, input, shape, eps)[0]
+        return door.apply(_LAYER_NORM, input, weight, bias, shape, eps)[0]
+    out = door.apply(_LAYER_NORM_PLAIN, input, shape, eps)[0]
     if weight is not None:
         out = out * weight
     return out if bias is None else out + bias
@@ -165,7 +165,8 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     padding = -1 if padding_idx is None else padding_idx % rows
-    return apply(_EMBEDDING, weight, input, padding, True) if sparse else apply(_EMBEDDING, weight, input, padding)
+    flags = (True,) if sparse else ()
+    return door.apply(_EMBEDDING, weight, input, padding, *flags)
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
@@ -180,7 +181,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0:
         raise RuntimeError("num_classes should be positive")
-    return apply(OPS["one_hot"], tensor, num_classes)
+    return door.apply(OPS["one_hot"], tensor, num_classes)
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
@@ -226,11 +227,11 @@ def scaled_dot_product_attention(
     scores = matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
         length, width = scores.shape[-2:]
-        below = apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
+        below = door.apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
         scores = where(below, scores, -math.inf)
     elif attn_mask is not None:
         scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category == 0 else scores + attn_mask
-    weights = apply(OPS["_softmax"], scores, -1)
+    weights = door.apply(OPS["_softmax"], scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
@@ -276,7 +277,7 @@ def conv2d(
     spread = _pair(dilation)
     if isinstance(padding, str):
         padding = _same_padding(weight, spread) if padding == "same" else 0
-    out = apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
+    out = door.apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
     return out if bias is None else out + reshape(bias, (1, -1, 1, 1))
 
 
@@ -284,7 +285,7 @@ def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     """The largest element of each window; the first one gets the gradient."""
     if input.ndim == 3:
         return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
-    return apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))[0]
+    return door.apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))[0]
 
 
 def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
@@ -294,4 +295,4 @@ def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     wrap_dim(-3, input.ndim)
     if input.ndim == 3:
         return avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
-    return apply(_AVG_POOL, input, *_windows("avg_pool2d", kernel_size, stride, padding))
+    return door.apply(_AVG_POOL, input, *_windows("avg_pool2d", kernel_size, stride, padding))

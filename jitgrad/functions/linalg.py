@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions._bind import binary
 from jitgrad.functions.views import reshape
 from jitgrad.ops.shapes import broadcast, numel
@@ -44,25 +44,25 @@ def matmul(input: Any, other: Any) -> Any:
     """
     m, n = len(input._aval.shape), len(other._aval.shape)
     if m == 2 and n == 2:
-        return apply(_MM, input, other)
+        return door.apply(_MM, input, other)
     if m == 0 or n == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {m}D and {n}D")
     if m == 1:
-        return apply(_DOT, input, other) if n == 1 else _vector_times(input, other)
+        return door.apply(_DOT, input, other) if n == 1 else _vector_times(input, other)
     if n == 1:
-        return apply(_MV, input, other) if m == 2 else _fold(input, other, _MV)
+        return door.apply(_MV, input, other) if m == 2 else _fold(input, other, _MV)
     return _fold(input, other, _MM) if n == 2 else _batched(input, other)
 
 
 def _vector_times(vector: Any, matrices: Any) -> Any:
-    return apply(_SQUEEZE, matmul(apply(_UNSQUEEZE, vector, 0), matrices), -2)
+    return door.apply(_SQUEEZE, matmul(door.apply(_UNSQUEEZE, vector, 0), matrices), -2)
 
 
 def _fold(input: Any, other: Any, op: Any) -> Any:
     """[..., M, K] @ [K, N] or [K]: one product over all rows."""
     shape = input._aval.shape
-    rows = apply(op, reshape(input, (numel(shape[:-1]), shape[-1])), other)
-    return apply(_VIEW, rows, (*shape[:-1], *other._aval.shape[1:]))
+    rows = door.apply(op, reshape(input, (numel(shape[:-1]), shape[-1])), other)
+    return door.apply(_VIEW, rows, (*shape[:-1], *other._aval.shape[1:]))
 
 
 def _batched(input: Any, other: Any) -> Any:
@@ -71,17 +71,17 @@ def _batched(input: Any, other: Any) -> Any:
     count = numel(batch)
     x = reshape(_expand_batch(input, batch), (count, *left[-2:]))
     y = reshape(_expand_batch(other, batch), (count, *right[-2:]))
-    return apply(_VIEW, apply(_BMM, x, y), (*batch, left[-2], right[-1]))
+    return door.apply(_VIEW, door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
 
 
 def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:
     shape = x._aval.shape
-    return x if shape[:-2] == batch else apply(_EXPAND, x, (*batch, *shape[-2:]))
+    return x if shape[:-2] == batch else door.apply(_EXPAND, x, (*batch, *shape[-2:]))
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * (mat1 @ mat2)``."""
-    return apply(_ADDMM, input, mat1, mat2, beta, alpha)
+    return door.apply(_ADDMM, input, mat1, mat2, beta, alpha)
 
 
 def outer(input: Any, vec2: Any) -> Any:
@@ -101,12 +101,12 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if weight.ndim == 1 and bias is None:
         return matmul(input, weight)
     if len(shape) == 2:
-        return apply(_LINEAR_NOBIAS, input, weight) if bias is None else apply(_LINEAR, bias, input, weight)
+        return door.apply(_LINEAR_NOBIAS, input, weight) if bias is None else door.apply(_LINEAR, bias, input, weight)
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
     view = _VIEW if bias is None else OPS["view"]
-    return apply(view, rows, (*shape[:-1], weight._aval.shape[0]))
+    return door.apply(view, rows, (*shape[:-1], weight._aval.shape[0]))
 
 
 def trace(input: Any) -> Any:
     """The sum of a matrix's diagonal."""
-    return apply(OPS["trace"], input)
+    return door.apply(OPS["trace"], input)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions import pointwise
 from jitgrad.functions.views import reshape
 from jitgrad.ops.losses import check_reduction
@@ -52,7 +52,7 @@ def _same_sizes(input: Any, target: Any) -> tuple[Any, Any]:
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """(input - target)^2."""
     input, target = _same_sizes(input, target)
-    return apply(_MSE, input, target, reduction)
+    return door.apply(_MSE, input, target, reduction)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -66,7 +66,9 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     input, target = _same_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    return l1_loss(input, target, reduction) if beta == 0 else apply(_SMOOTH_L1, input, target, reduction, float(beta))
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    return door.apply(_SMOOTH_L1, input, target, reduction, float(beta))
 
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
@@ -74,7 +76,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     input, target = _same_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return apply(_HUBER, input, target, reduction, float(delta))
+    return door.apply(_HUBER, input, target, reduction, float(delta))
 
 
 def _same_shape(name: str, input: Any, target: Any) -> None:
@@ -89,8 +91,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     """-(target * log(input) + (1 - target) * log(1 - input)); logarithms stop at -100."""
     _same_shape("binary_cross_entropy", input, target)
     if weight is None:
-        return apply(_BCE, input, target, reduction)
-    return _reduced(apply(_BCE, input, target, "none") * weight, reduction)
+        return door.apply(_BCE, input, target, reduction)
+    return _reduced(door.apply(_BCE, input, target, "none") * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -100,11 +102,11 @@ def binary_cross_entropy_with_logits(
     if input.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
     if weight is None and pos_weight is None:
-        return apply(_BCE_LOGITS, input, target, reduction)
+        return door.apply(_BCE_LOGITS, input, target, reduction)
     if pos_weight is None:
-        loss = apply(_BCE_LOGITS, input, target, "none")
+        loss = door.apply(_BCE_LOGITS, input, target, "none")
     else:
-        log_sigmoid = apply(OPS["log_sigmoid"], input)
+        log_sigmoid = door.apply(OPS["log_sigmoid"], input)
         loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * log_sigmoid
     return _reduced(loss if weight is None else loss * weight, reduction)
 
@@ -134,7 +136,7 @@ def _rows(input: Any) -> Any:
     if input.ndim == 1:
         return reshape(input, (1, -1))
     order = (0, *range(2, input.ndim), 1)
-    return reshape(apply(_MOVE, input, order), (-1, input.shape[1]))
+    return reshape(door.apply(_MOVE, input, order), (-1, input.shape[1]))
 
 
 def _check_target(input: Any, target: Any) -> None:
@@ -175,8 +177,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
             )
             return reshape(loss, target.shape) if reduction == "none" else loss
     if weight is None:
-        return apply(_NLL, input, target, reduction, ignore_index)[0]
-    return apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]
+        return door.apply(_NLL, input, target, reduction, ignore_index)[0]
+    return door.apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]
 
 
 def cross_entropy(
@@ -212,7 +214,7 @@ def cross_entropy(
         if target.shape != (1,):
             raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
         target = reshape(target, ())
-    log_probs = apply(_LOG_SOFTMAX, input, 0 if input.ndim == 1 else 1)
+    log_probs = door.apply(_LOG_SOFTMAX, input, 0 if input.ndim == 1 else 1)
     if target.shape == input.shape and input.ndim:
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")

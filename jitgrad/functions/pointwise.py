@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions._bind import binary, unary
 from jitgrad.functions.indexing import nonzero
 from jitgrad.ops.table import OPS
@@ -171,12 +171,12 @@ ROUNDING = {None: _DIV, "floor": OPS["div_floor"], "trunc": OPS["div_trunc"]}
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``input + alpha * other``."""
-    return apply(_ADD, input, other) if alpha == 1 else apply(_ADD_SCALED, input, other, alpha)
+    return door.apply(_ADD, input, other) if alpha == 1 else door.apply(_ADD_SCALED, input, other, alpha)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``input - alpha * other``."""
-    return apply(_SUB, input, other) if alpha == 1 else apply(_SUB_SCALED, input, other, alpha)
+    return door.apply(_SUB, input, other) if alpha == 1 else door.apply(_SUB_SCALED, input, other, alpha)
 
 
 def rounding_op(rounding_mode: str | None) -> Any:
@@ -190,26 +190,26 @@ def rounding_op(rounding_mode: str | None) -> Any:
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """The true quotient, or the quotient rounded (``"floor"``, ``"trunc"``)."""
-    return apply(_DIV, input, other) if rounding_mode is None else apply(rounding_op(rounding_mode), input, other)
+    return door.apply(_DIV if rounding_mode is None else rounding_op(rounding_mode), input, other)
 
 
 def pow(input: Any, exponent: Any) -> Any:
     """``input ** exponent``; a number as exponent is a constant of the program."""
     if isinstance(exponent, TensorBase):
-        return apply(_POW, input, exponent)
-    return apply(_POW_SCALAR, input, exponent)
+        return door.apply(_POW, input, exponent)
+    return door.apply(_POW_SCALAR, input, exponent)
 
 
 def square(input: Any) -> Any:
     """``input ** 2``."""
-    return apply(_POW_SCALAR, input, 2)
+    return door.apply(_POW_SCALAR, input, 2)
 
 
 def round(input: Any, *, decimals: int | None = None) -> Any:
     """The nearest integer, halves to even."""
     if decimals is None:
-        return apply(_ROUND, input)
-    return apply(OPS["round_decimals"], input, decimals)
+        return door.apply(_ROUND, input)
+    return door.apply(OPS["round_decimals"], input, decimals)
 
 
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
@@ -221,21 +221,21 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     if max is None:
         if min is None:
             raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-        return apply(OPS["clamp_low"], input, min)
+        return door.apply(OPS["clamp_low"], input, min)
     if min is None:
-        return apply(OPS["clamp_high"], input, max)
+        return door.apply(OPS["clamp_high"], input, max)
     tensors = isinstance(min, TensorBase) or isinstance(max, TensorBase)
-    return apply(_CLAMP_TENSOR if tensors else _CLAMP, input, min, max)
+    return door.apply(_CLAMP_TENSOR if tensors else _CLAMP, input, min, max)
 
 
 def clamp_min(input: Any, min: Any) -> Any:
     """max(input, min)."""
-    return apply(_CLAMP_MIN, input, min)
+    return door.apply(_CLAMP_MIN, input, min)
 
 
 def clamp_max(input: Any, max: Any) -> Any:
     """min(input, max)."""
-    return apply(_CLAMP_MAX, input, max)
+    return door.apply(_CLAMP_MAX, input, max)
 
 
 clip = clamp
@@ -245,37 +245,37 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """Elements of ``input`` where the condition holds, of ``other`` elsewhere; alone: ``nonzero(as_tuple=True)``."""
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
-    return apply(_WHERE, condition, input, other)
+    return door.apply(_WHERE, condition, input, other)
 
 
 def where_method(self: Any, condition: Any, other: Any) -> Any:
     """``x.where(condition, other)``: elements of x where the condition holds, of ``other`` elsewhere."""
-    return apply(_WHERE, condition, self, other)
+    return door.apply(_WHERE, condition, self, other)
 
 
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     """``input + weight * (end - input)``."""
-    return apply(_LERP, input, end, weight)
+    return door.apply(_LERP, input, end, weight)
 
 
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """``input + value * tensor1 * tensor2``."""
-    return apply(_ADDCMUL, input, tensor1, tensor2, value)
+    return door.apply(_ADDCMUL, input, tensor1, tensor2, value)
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     """``input + value * tensor1 / tensor2``."""
-    return apply(_ADDCDIV, input, tensor1, tensor2, value)
+    return door.apply(_ADDCDIV, input, tensor1, tensor2, value)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``other - alpha * input``."""
-    return apply(OPS["rsub"], input, other) if alpha == 1 else sub(other, input, alpha=alpha)
+    return door.apply(OPS["rsub"], input, other) if alpha == 1 else sub(other, input, alpha=alpha)
 
 
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """|input - other| <= atol + rtol * |other|, per element."""
-    return apply(_ISCLOSE, input, other, rtol, atol, equal_nan)
+    return door.apply(_ISCLOSE, input, other, rtol, atol, equal_nan)
 
 
 absolute, negative, subtract, multiply, divide, true_divide = abs, neg, sub, mul, div, div

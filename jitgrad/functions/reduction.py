@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import bool_
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
@@ -65,22 +65,22 @@ def _dims(dim: Any) -> Any:
 def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The sum over ``dim`` (all, one or several dimensions); integers and bools add up in int64."""
     if dim is None:
-        return apply(_SUM, input, None, keepdim, dtype)
-    return apply(_SUM_DIM, input, _dims(dim), keepdim, dtype)
+        return door.apply(_SUM, input, None, keepdim, dtype)
+    return door.apply(_SUM_DIM, input, _dims(dim), keepdim, dtype)
 
 
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The mean over ``dim``. RuntimeError for integers."""
     if dim is None:
-        return apply(_MEAN, input, None, keepdim, dtype)
-    return apply(_MEAN_DIM, input, _dims(dim), keepdim, dtype)
+        return door.apply(_MEAN, input, None, keepdim, dtype)
+    return door.apply(_MEAN_DIM, input, _dims(dim), keepdim, dtype)
 
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The product of all elements, or along one dimension. RuntimeError for a gradient through integers."""
     if dtype is not None and not dtype.is_floating_point and state.grad_enabled and input.requires_grad:
         raise RuntimeError("Autograd not support dtype: " + torch_dtype_name(dtype))
-    return apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
+    return door.apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
 
 
 def _correction(unbiased: Any, correction: Any) -> float:
@@ -95,7 +95,7 @@ def var(
     """The variance over ``dim``, divided by n - correction (1 unless given)."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
-    return apply(_VAR, input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return door.apply(_VAR, input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
 def std(
@@ -104,64 +104,64 @@ def std(
     """The standard deviation over ``dim``; its derivative where it is 0 is 0."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    return apply(_STD, input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return door.apply(_STD, input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
 def amax(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The largest elements; ties share the gradient."""
-    return apply(_AMAX, input, _dims(dim), keepdim)
+    return door.apply(_AMAX, input, _dims(dim), keepdim)
 
 
 def amin(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest elements; ties share the gradient."""
-    return apply(_AMIN, input, _dims(dim), keepdim)
+    return door.apply(_AMIN, input, _dims(dim), keepdim)
 
 
 def max(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """``max(x)``: the largest element; ``max(x, y)``: as ``maximum``; ``max(x, dim)``: (values, indices)."""
     if dim is None:
-        return apply(_MAX, input)
+        return door.apply(_MAX, input)
     if isinstance(dim, TensorBase):
-        return apply(_MAXIMUM, input, dim)
-    return ValuesIndices(*apply(_MAX_DIM, input, dim, keepdim))
+        return door.apply(_MAXIMUM, input, dim)
+    return ValuesIndices(*door.apply(_MAX_DIM, input, dim, keepdim))
 
 
 def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """``min(x)``: the smallest element; ``min(x, y)``: as ``minimum``; ``min(x, dim)``: (values, indices)."""
     if dim is None:
-        return apply(_MIN, input)
+        return door.apply(_MIN, input)
     if isinstance(dim, TensorBase):
-        return apply(_MINIMUM, input, dim)
-    return ValuesIndices(*apply(_MIN_DIM, input, dim, keepdim))
+        return door.apply(_MINIMUM, input, dim)
+    return ValuesIndices(*door.apply(_MIN_DIM, input, dim, keepdim))
 
 
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """Position of the largest element, in the flattened tensor or along ``dim``; the first one wins."""
-    return apply(_ARGMAX, input, dim, keepdim)
+    return door.apply(_ARGMAX, input, dim, keepdim)
 
 
 def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """Position of the smallest element, in the flattened tensor or along ``dim``; the first one wins."""
-    return apply(_ARGMIN, input, dim, keepdim)
+    return door.apply(_ARGMIN, input, dim, keepdim)
 
 
 def any(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Whether any element is nonzero; with no dimensions (``()``), each by itself."""
     if dim == ():
-        return apply(OPS["ne"], input, 0)
-    return apply(_ANY, input, _dims(dim), keepdim)
+        return door.apply(OPS["ne"], input, 0)
+    return door.apply(_ANY, input, _dims(dim), keepdim)
 
 
 def all(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Whether all elements are nonzero; with no dimensions (``()``), each by itself."""
     if dim == ():
-        return apply(OPS["ne"], input, 0)
-    return apply(_ALL, input, _dims(dim), keepdim)
+        return door.apply(OPS["ne"], input, 0)
+    return door.apply(_ALL, input, _dims(dim), keepdim)
 
 
 def count_nonzero(input: Any, dim: Any = None) -> Any:
     """How many elements are nonzero."""
-    return apply(_COUNT, input, _dims(dim))
+    return door.apply(_COUNT, input, _dims(dim))
 
 
 def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
@@ -169,29 +169,29 @@ def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
     if dtype is bool_:
         wrap_dim(dim, input.ndim)
         raise NotImplementedError("\"cumsum_out_cpu\" not implemented for 'Bool'")
-    return apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
+    return door.apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
 
 
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     """log(sum(exp(x))), without overflow."""
-    return apply(_LOGSUMEXP, input, _dims(dim), keepdim)
+    return door.apply(_LOGSUMEXP, input, _dims(dim), keepdim)
 
 
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(x) / sum(exp(x)) along ``dim``."""
-    return apply(_SOFTMAX, input if dtype is None else input.to(dtype), dim)
+    return door.apply(_SOFTMAX, input if dtype is None else input.to(dtype), dim)
 
 
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """x - logsumexp(x) along ``dim``."""
-    return apply(_LOG_SOFTMAX, input if dtype is None else input.to(dtype), dim)
+    return door.apply(_LOG_SOFTMAX, input if dtype is None else input.to(dtype), dim)
 
 
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Any:
     """The p-norm of the elements; ``"fro"`` is 2. Its derivative at 0 is 0."""
     if isinstance(p, TensorBase | list | tuple | dict):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
-    return apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
+    return door.apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
 
 
 def _order(p: Any) -> float:
@@ -202,14 +202,14 @@ def _order(p: Any) -> float:
 
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
     """The ``ord``-norm of the elements, as ``torch.linalg.vector_norm``."""
-    return apply(_NORM, x, float(ord), _dims(dim), keepdim)
+    return door.apply(_NORM, x, float(ord), _dims(dim), keepdim)
 
 
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close: reads the values."""
-    return bool(apply(OPS["isclose"], input, other, rtol, atol, equal_nan).all())
+    return bool(door.apply(OPS["isclose"], input, other, rtol, atol, equal_nan).all())
 
 
 def equal(input: Any, other: Any) -> bool:
     """Whether shapes and all values agree: reads the values."""
-    return input.shape == other.shape and bool(apply(OPS["eq"], input, other).all())
+    return input.shape == other.shape and bool(door.apply(OPS["eq"], input, other).all())

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from jitgrad.devices import META
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.functions.devices import made_on
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import numel
@@ -36,7 +36,7 @@ def detach_(self: Any) -> Any:
             "detach_() cannot be called on these gradients. To fix this error, please refer to the "
             "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
         )
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.set_requires_grad(self, False)
     elif self._graph is not None and self._graph.tid == self._tid:
@@ -47,10 +47,10 @@ def detach_(self: Any) -> Any:
 
 def _get_data(self: Any) -> Any:
     """The same storage outside the graph, with a version counter of its own."""
-    out = apply(_DETACH, self)
+    out = door.apply(_DETACH, self)
     out._vc = [0]
-    if state.recorder is not None:
-        state.recorder.note_data(self, out)
+    if state.handler is not None:
+        state.handler.note_data(self, out)
     return out
 
 
@@ -63,8 +63,8 @@ def _set_data(self: Any, value: Any) -> None:
         self._accumulator = None  # what is accumulated from here on is of another kind
     self._sync()
     value._sync()
-    if state.recorder is not None:
-        state.recorder.replace_data(self, value)
+    if state.handler is not None:
+        state.handler.replace_data(self, value)
     _adopt_memory(self, value)
 
 
@@ -72,7 +72,7 @@ def _adopt_memory(self: Any, value: Any) -> None:
     """Look at another tensor's storage through its layout; version counter, graph and views stay as they are."""
     self._sync()
     value._sync()
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.forget(self)
     self._aval, self._storage, self._array = value._aval, value._storage, None
@@ -124,7 +124,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
             raise RuntimeError("resize_: memory that other tensors look at cannot grow; clone() the tensor first")
         storage = _grown(self, aval)
         aval = make_aval(shape, old.dtype).on(old.device)
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.forget(self)
     self._aval, self._storage, self._array = aval, storage, None
@@ -159,7 +159,7 @@ def swap_tensors(t1: Any, t2: Any) -> None:
         if existing_accumulator(tensor) is not None:
             raise RuntimeError(f"Cannot swap {name} because a graph holds on to it: its gradient would go astray")
         tensor._sync()
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.flush()
         recorder.forget(t1)

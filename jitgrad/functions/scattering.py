@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.dispatch import apply, apply_inplace
+from jitgrad.door import door
 from jitgrad.functions.creation import full_like
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS, Op
@@ -39,7 +39,7 @@ _MASKED_SCATTER, _PUT, _TAKE = OPS["masked_scatter"], OPS["put"], OPS["take"]
 
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """A copy whose ``select(dim, index)`` is ``src``."""
-    return apply(OPS["select_scatter"], input, src, dim, index)
+    return door.apply(OPS["select_scatter"], input, src, dim, index)
 
 
 def slice_scatter(
@@ -49,17 +49,17 @@ def slice_scatter(
     wrap_dim(dim, input.ndim)
     if step <= 0:
         raise RuntimeError("slice step must be positive")
-    return apply(OPS["slice_scatter"], input, src, dim, start, end, step)
+    return door.apply(OPS["slice_scatter"], input, src, dim, start, end, step)
 
 
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A copy whose ``diagonal(offset, dim1, dim2)`` is ``src``."""
-    return apply(OPS["diagonal_scatter"], input, src, offset, dim1, dim2)
+    return door.apply(OPS["diagonal_scatter"], input, src, offset, dim1, dim2)
 
 
 def as_strided_scatter(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """A row-major copy whose ``as_strided(size, stride, storage_offset)`` is ``src``."""
-    return apply(OPS["as_strided_scatter"], input, src, tuple(size), tuple(stride), storage_offset)
+    return door.apply(OPS["as_strided_scatter"], input, src, tuple(size), tuple(stride), storage_offset)
 
 
 def _scatter_call(input: Any, dim: int, index: Any, src: Any, reduce: str | None, value: Any) -> tuple[Op, Any]:
@@ -93,7 +93,7 @@ def scatter(
         RuntimeError: shapes or dtypes that do not fit, or a position out of bounds.
     """
     op, source = _scatter_call(input, dim, index, src, reduce, value)
-    return apply(op, input, index, source, dim)
+    return door.apply(op, input, index, source, dim)
 
 
 def scatter_(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
@@ -109,7 +109,7 @@ def _narrowed(src: Any, index: Any) -> Any:
     if have == wanted or len(have) != len(wanted) or any(n > m for n, m in zip(wanted, have, strict=True)):
         return src
     for dim, extent in enumerate(wanted):
-        src = apply(OPS["slice"], src, dim, 0, extent, 1)
+        src = door.apply(OPS["slice"], src, dim, 0, extent, 1)
     return src
 
 
@@ -127,7 +127,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, i
     Raises:
         RuntimeError: shapes or dtypes that do not fit, a position out of bounds, no such reduction.
     """
-    return apply(_SCATTER_REDUCE, input, index, _narrowed(src, index), dim, reduce, bool(include_self))
+    return door.apply(_SCATTER_REDUCE, input, index, _narrowed(src, index), dim, reduce, bool(include_self))
 
 
 def scatter_reduce_(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
@@ -138,31 +138,31 @@ def scatter_reduce_(self: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """A copy whose rows of ``dim`` that ``index`` names are those of ``source``."""
-    return apply(_INDEX_COPY, input, index, source, dim)
+    return door.apply(_INDEX_COPY, input, index, source, dim)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """A copy whose rows of ``dim`` that ``index`` names hold ``value``, a number or a 0-d tensor."""
-    return apply(_INDEX_FILL, input, index, value, dim)
+    return door.apply(_INDEX_FILL, input, index, value, dim)
 
 
 def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     """A copy whose masked elements are those of ``source``, in order. RuntimeError if it has too few."""
-    return apply(_MASKED_SCATTER, input, mask, source)
+    return door.apply(_MASKED_SCATTER, input, mask, source)
 
 
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """A copy with ``source`` written (or added) at positions of the flattened input."""
-    return apply(_PUT, input, index, source, bool(accumulate))
+    return door.apply(_PUT, input, index, source, bool(accumulate))
 
 
 def take(input: Any, index: Any) -> Any:
     """The elements at positions of the flattened input, in the shape of ``index``."""
-    return apply(_TAKE, input, index)
+    return door.apply(_TAKE, input, index)
 
 
 def _write(op: Any, self: Any, *args: Any) -> Any:
-    apply_inplace(op, (self,), self, *args)
+    door.apply_inplace(op, (self,), self, *args)
     return self
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
@@ -77,18 +77,18 @@ def reshape(input: Any, *shape: Any) -> Any:
     wanted = ints(shape)
     aval = input._aval
     if aval.is_contiguous or view_strides(aval, infer_shape(wanted, aval.numel)) is not None:
-        return apply(_VIEW, input, wanted)
-    return apply(_UNSAFE_VIEW, apply(_CLONE, input), wanted)
+        return door.apply(_VIEW, input, wanted)
+    return door.apply(_UNSAFE_VIEW, door.apply(_CLONE, input), wanted)
 
 
 def view(input: Any, *shape: Any) -> Any:
     """The same memory in another shape. RuntimeError if the layout does not allow it."""
-    return apply(_VIEW, input, ints(shape))
+    return door.apply(_VIEW, input, ints(shape))
 
 
 def view_as(input: Any, other: Any) -> Any:
     """``input.view(other.shape)``."""
-    return apply(_VIEW, input, other.shape)
+    return door.apply(_VIEW, input, other.shape)
 
 
 def reshape_as(input: Any, other: Any) -> Any:
@@ -125,23 +125,23 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
-    whole = input if input._aval.is_contiguous else apply(_CLONE, input)
-    return apply(_VIEW, whole, (-1,))
+    whole = input if input._aval.is_contiguous else door.apply(_CLONE, input)
+    return door.apply(_VIEW, whole, (-1,))
 
 
 def transpose(input: Any, dim0: int, dim1: int) -> Any:
     """Swap two dimensions."""
-    return apply(_TRANSPOSE, input, dim0, dim1)
+    return door.apply(_TRANSPOSE, input, dim0, dim1)
 
 
 def t(input: Any) -> Any:
     """Transpose a matrix. RuntimeError above two dimensions."""
-    return apply(_T, input)
+    return door.apply(_T, input)
 
 
 def permute(input: Any, *dims: Any) -> Any:
     """Reorder all dimensions."""
-    return apply(_PERMUTE, input, ints(dims))
+    return door.apply(_PERMUTE, input, ints(dims))
 
 
 def matrix_transpose(input: Any) -> Any:
@@ -152,12 +152,12 @@ def matrix_transpose(input: Any) -> Any:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
         )
-    return apply(_TRANSPOSE, input, -2, -1)
+    return door.apply(_TRANSPOSE, input, -2, -1)
 
 
 def reverse_dims(input: Any) -> Any:
     """All dimensions in reverse order (``x.T``)."""
-    return apply(_PERMUTE, input, tuple(range(input.ndim - 1, -1, -1)))
+    return door.apply(_PERMUTE, input, tuple(range(input.ndim - 1, -1, -1)))
 
 
 def movedim(input: Any, source: Any, destination: Any) -> Any:
@@ -171,44 +171,46 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
     rank = input.ndim
     placed = {wrap_dim(b, rank): wrap_dim(a, rank) for a, b in zip(sources, destinations, strict=True)}
     rest = iter(d for d in range(rank) if d not in placed.values())
-    return apply(_PERMUTE, input, tuple(placed[d] if d in placed else next(rest) for d in range(rank)))
+    return door.apply(_PERMUTE, input, tuple(placed[d] if d in placed else next(rest) for d in range(rank)))
 
 
 def expand(input: Any, *sizes: Any) -> Any:
     """Broadcast without copying; -1 keeps an extent."""
-    return apply(_EXPAND, input, ints(sizes))
+    return door.apply(_EXPAND, input, ints(sizes))
 
 
 def expand_as(input: Any, other: Any) -> Any:
     """``input.expand(other.shape)``."""
-    return apply(_EXPAND, input, other.shape)
+    return door.apply(_EXPAND, input, other.shape)
 
 
 def broadcast_to(input: Any, size: Any) -> Any:
     """As ``expand``."""
-    return apply(_EXPAND, input, tuple(size))
+    return door.apply(_EXPAND, input, tuple(size))
 
 
 def squeeze(input: Any, dim: Any = None) -> Any:
     """Drop dimensions of extent 1 (all, or those of ``dim`` that have it)."""
     if dim is None:
-        return apply(_SQUEEZE, input)
-    return apply(_SQUEEZE_DIM, input, dim) if isinstance(dim, int) else apply(_SQUEEZE_DIMS, input, tuple(dim))
+        return door.apply(_SQUEEZE, input)
+    if isinstance(dim, int):
+        return door.apply(_SQUEEZE_DIM, input, dim)
+    return door.apply(_SQUEEZE_DIMS, input, tuple(dim))
 
 
 def unsqueeze(input: Any, dim: int) -> Any:
     """Insert a dimension of extent 1."""
-    return apply(_UNSQUEEZE, input, dim)
+    return door.apply(_UNSQUEEZE, input, dim)
 
 
 def select(input: Any, dim: int, index: int) -> Any:
     """One index of one dimension, which goes away."""
-    return apply(_SELECT, input, dim, index)
+    return door.apply(_SELECT, input, dim, index)
 
 
 def slice_(input: Any, dim: int, start: int | None, stop: int | None, step: int = 1) -> Any:
     """``x[..., start:stop:step, ...]`` along ``dim``."""
-    return apply(_SLICE, input, dim, start, stop, step)
+    return door.apply(_SLICE, input, dim, start, stop, step)
 
 
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
@@ -223,26 +225,26 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
         raise IndexError(f"start out of range (expected to be in range of [{-extent}, {extent}], but got {start})")
     if first + length > extent:
         raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({extent}).")
-    return apply(_SLICE, input, dim, first, first + length, 1)
+    return door.apply(_SLICE, input, dim, first, first + length, 1)
 
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All indices of one dimension, as a tuple of views."""
     if input.ndim and not input._aval.shape[wrap_dim(dim, input.ndim)]:
         return ()
-    return apply(_UNBIND, input, dim)
+    return door.apply(_UNBIND, input, dim)
 
 
 def split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
     """Views of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
     if isinstance(split_size, int):
-        return apply(_SPLIT, input, split_size, dim)
+        return door.apply(_SPLIT, input, split_size, dim)
     if isinstance(split_size, TensorBase):
-        return apply(_SPLIT, input, int(split_size), dim)
+        return door.apply(_SPLIT, input, int(split_size), dim)
     if not isinstance(split_size, tuple | list) or not all(isinstance(n, int) for n in split_size):
         found = type(split_size).__name__
         raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {found}")
-    return apply(_SPLIT_WITH_SIZES, input, tuple(split_size), dim)
+    return door.apply(_SPLIT_WITH_SIZES, input, tuple(split_size), dim)
 
 
 def _extent_to_chunk(input: Any, chunks: int, dim: int) -> int:
@@ -258,8 +260,8 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most ``chunks`` views of equal size along ``dim``, the last possibly smaller."""
     extent = _extent_to_chunk(input, chunks, dim)
     if not extent:
-        return apply(_SPLIT_WITH_SIZES, input, (0,) * chunks, dim)
-    return apply(_SPLIT, input, -(-extent // chunks), dim)
+        return door.apply(_SPLIT_WITH_SIZES, input, (0,) * chunks, dim)
+    return door.apply(_SPLIT, input, -(-extent // chunks), dim)
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
@@ -280,30 +282,30 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
             raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
         size, extra = divmod(extent, cuts)
         ends = [(k + 1) * size + min(k + 1, extra) for k in range(cuts)]
-        return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise([0, *ends]))
+        return tuple(door.apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise([0, *ends]))
     places = [None, *cuts, None]
-    return tuple(apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise(places))
+    return tuple(door.apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise(places))
 
 
 def unsafe_split(input: Any, split_size: int, dim: int = 0) -> tuple[Any, ...]:
     """As ``split``, but the results own their memory, and may be written."""
-    return apply(_UNSAFE_SPLIT, input, split_size, dim)
+    return door.apply(_UNSAFE_SPLIT, input, split_size, dim)
 
 
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """As ``chunk``, but the results own their memory, and may be written."""
     extent = _extent_to_chunk(input, chunks, dim)
-    return apply(_UNSAFE_SPLIT, input, max(1, -(-extent // chunks)), dim)
+    return door.apply(_UNSAFE_SPLIT, input, max(1, -(-extent // chunks)), dim)
 
 
 def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """The diagonal of two dimensions, as a new last dimension."""
-    return apply(_DIAGONAL, input, offset, dim1, dim2)
+    return door.apply(_DIAGONAL, input, offset, dim1, dim2)
 
 
 def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
     """Sliding windows along one dimension, as a new last dimension."""
-    return apply(_UNFOLD, input, dimension, size, step)
+    return door.apply(_UNFOLD, input, dimension, size, step)
 
 
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
@@ -320,17 +322,17 @@ def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = 
                 f"{input._aval.dtype.itemsize} requiring a storage size of {size_needed} are out of bounds for storage "
                 f"of size {storage.nbytes}"
             )
-    return apply(_AS_STRIDED, input, shape, steps, storage_offset)
+    return door.apply(_AS_STRIDED, input, shape, steps, storage_offset)
 
 
 def detach(input: Any) -> Any:
     """The same storage, outside the graph."""
-    return apply(_DETACH, input)
+    return door.apply(_DETACH, input)
 
 
 def flip(input: Any, *dims: Any) -> Any:
     """A copy with the order of ``dims`` reversed."""
-    return apply(_FLIP, input, ints(dims))
+    return door.apply(_FLIP, input, ints(dims))
 
 
 def _as_tuple(value: Any) -> tuple[int, ...]:
@@ -339,18 +341,18 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
 
 def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
     """A copy with elements moved along ``dims``, wrapping around; without dims, over the flattened tensor."""
-    return apply(_ROLL, input, _as_tuple(shifts), () if dims is None else _as_tuple(dims))
+    return door.apply(_ROLL, input, _as_tuple(shifts), () if dims is None else _as_tuple(dims))
 
 
 def repeat(input: Any, *sizes: Any) -> Any:
     """Copies side by side, ``sizes[d]`` times along dimension d."""
-    return apply(_REPEAT, input, ints(sizes))
+    return door.apply(_REPEAT, input, ints(sizes))
 
 
 def tile(input: Any, *dims: Any) -> Any:
     """As ``repeat``; dimensions that have no number are not repeated."""
     sizes = ints(dims)
-    return apply(_REPEAT, input, (1,) * (input.ndim - len(sizes)) + tuple(sizes))
+    return door.apply(_REPEAT, input, (1,) * (input.ndim - len(sizes)) + tuple(sizes))
 
 
 def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
@@ -371,7 +373,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
         raise RuntimeError("repeats can not be negative")
     x = input
     wide = expand(unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
-    return reshape(apply(_CLONE, wide), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+    return reshape(door.apply(_CLONE, wide), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
 
 
 def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
@@ -392,7 +394,7 @@ def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
     rows = np.repeat(np.arange(extent), counts if counts.size == extent else counts.reshape(-1)[:1])
-    return apply(OPS["index_select"], input, tensor(rows, device=input.device), d)
+    return door.apply(OPS["index_select"], input, tensor(rows, device=input.device), d)
 
 
 swapaxes, swapdims, moveaxis = transpose, transpose, movedim

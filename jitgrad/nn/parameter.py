@@ -41,7 +41,7 @@ class Parameter(Tensor):
     def set_data(self, data: Tensor) -> None:
         """Take over another tensor's storage, whatever its dtype and device; hooks and identity stay."""
         data._sync()
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None:
             recorder.forget(self)
         self._aval, self._storage, self._array = data._aval, data._storage, data._array

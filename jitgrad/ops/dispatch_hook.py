@@ -1,7 +1,7 @@
 """How derivative rules, which live below Tensor, apply operations to Tensors.
 
-Owns: two injected functions. ``jitgrad.dispatch`` installs its ``apply`` here at import (dependency injection), so that
-rules may use operations that are no Tensor method without importing upwards; ``jitgrad.sparse`` its constructor.
+Owns: operations by name, through the door (Note [One door]), and the constructor of sparse gradients, which
+``jitgrad.sparse`` installs: rules may use both without importing upwards.
 Must not know: Tensor.
 """
 
@@ -11,33 +11,21 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.devices import CPU, Device
+from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 
-__all__ = ["apply", "beside", "call", "filled", "install", "install_sparse", "sparse_gradient"]
-
-
-def _not_installed(op: Op, *args: Any) -> Any:
-    raise RuntimeError(f"{op.name}: no dispatcher is installed; import jitgrad first")
-
-
-_apply: Callable[..., Any] = _not_installed
-
-
-def install(function: Callable[..., Any]) -> None:
-    """Make ``function(op, *args)`` the dispatcher that rules use."""
-    global _apply
-    _apply = function
+__all__ = ["apply", "beside", "call", "filled", "install_sparse", "sparse_gradient"]
 
 
 def apply(op: Op, *args: Any) -> Any:
     """Apply ``op`` to Tensors, numbers and static parameters."""
-    return _apply(op, *args)
+    return door.apply(op, *args)
 
 
 def call(name: str, *args: Any) -> Any:
     """``apply`` by the operation's name."""
-    return _apply(OPS[name], *args)
+    return door.apply(OPS[name], *args)
 
 
 def beside(aval: Aval) -> tuple[Device, ...]:
@@ -48,6 +36,10 @@ def beside(aval: Aval) -> tuple[Device, ...]:
 def filled(value: float, aval: Aval, shape: tuple[int, ...] | None = None) -> Any:
     """A tensor of one value, as ``aval`` says: shape (unless another is given), dtype and device."""
     return call("full", value, aval.shape if shape is None else shape, aval.dtype, *beside(aval))
+
+
+def _not_installed(*args: Any) -> Any:
+    raise RuntimeError("import jitgrad first")
 
 
 _make_sparse: Callable[..., Any] = _not_installed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.dispatch import apply_update
+from jitgrad.door import door
 from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_betas, check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
@@ -91,7 +91,7 @@ class Adam(Optimizer):
         if numbers:
             op = _AMSGRAD_SCHEDULED if amsgrad else _ADAM_SCHEDULED
         for step, rows in by_step.items():
-            apply_update(op, rows, writes, (lr, 1.0 - beta1**step, 1.0 - beta2**step, *numbers), params)
+            door.apply_update(op, rows, writes, (lr, 1.0 - beta1**step, 1.0 - beta2**step, *numbers), params)
 
     def _split_options(
         self, beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool, maximize: bool

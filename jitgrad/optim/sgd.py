@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.dispatch import apply_update
+from jitgrad.door import door
 from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_nonnegative
 from jitgrad.optim.optimizer import Group, Optimizer
@@ -98,13 +98,13 @@ class SGD(Optimizer):
         given = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
         numbers, params = self._numbers_and_params(group, given)
         if numbers:
-            apply_update(_SGD_SCHEDULED, plain, (0,), (lr, numbers[2]), (maximize,))
-            apply_update(_MOMENTUM_SCHEDULED, special, (0, 2), (lr, *numbers), (*params, True))
-            apply_update(_MOMENTUM_SCHEDULED, moving, (0, 2), (lr, *numbers), (*params, False))
+            door.apply_update(_SGD_SCHEDULED, plain, (0,), (lr, numbers[2]), (maximize,))
+            door.apply_update(_MOMENTUM_SCHEDULED, special, (0, 2), (lr, *numbers), (*params, True))
+            door.apply_update(_MOMENTUM_SCHEDULED, moving, (0, 2), (lr, *numbers), (*params, False))
             return
-        apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
-        apply_update(_MOMENTUM, special, (0, 2), (lr,), (*params, True))
-        apply_update(_MOMENTUM, moving, (0, 2), (lr,), (*params, False))
+        door.apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
+        door.apply_update(_MOMENTUM, special, (0, 2), (lr,), (*params, True))
+        door.apply_update(_MOMENTUM, moving, (0, 2), (lr,), (*params, False))
 
     def _split_options(
         self, momentum: float, dampening: float, weight_decay: float, nesterov: bool, maximize: bool

@@ -16,7 +16,7 @@ from jitgrad.devices import CPU, Device
 from jitgrad.errors import ElsewhereError
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.flush import build_end
@@ -325,7 +325,7 @@ class Recorder(Picks):
     def saved_hooks_changed(self) -> None:
         """Saved-tensor hooks came or went: while there are any, Nodes are made as operations are recorded."""
         if state.saved_tensor_hooks:
-            switch_recorder(self.backend.node_making(self))
+            switch_handler(self.backend.node_making(self))
 
     def mark_released(self, request_key: Any) -> None:
         """The engine has run over Nodes of this trace: values saved by Nodes that are used up need not be kept."""

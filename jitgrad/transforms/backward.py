@@ -20,7 +20,7 @@ from typing import Any
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, make_grads, output_edge
-from jitgrad.state import switch_recorder
+from jitgrad.state import switch_handler
 from jitgrad.transforms.batched import Batching, nests
 from jitgrad.transforms.level import Level, active_levels
 
@@ -86,13 +86,13 @@ def _is_plain(levels: list[Level], request: BackwardRequest) -> bool:
 
 
 def _at_bottom(top: Level, request: BackwardRequest) -> tuple[Any, ...]:
-    before = switch_recorder(top.bottom)
+    before = switch_handler(top.bottom)
     try:
         if top.bottom is None:
             return execute_request(request)
         return tuple(top.bottom.record_backward(request) or ())
     finally:
-        switch_recorder(before)
+        switch_handler(before)
 
 
 def _known_ids(recorder: Any, tensors: Sequence[Any]) -> tuple[int, ...]:
@@ -102,10 +102,10 @@ def _known_ids(recorder: Any, tensors: Sequence[Any]) -> tuple[int, ...]:
 def _by_edges(top: Level, request: BackwardRequest) -> BackwardRequest:
     """The graph belongs to the bottom, so that is where its edges are looked up; everything is checked first."""
     grads = make_grads(request.roots, request.grads)
-    before = switch_recorder(top.bottom)
+    before = switch_handler(top.bottom)
     try:
         roots = tuple([r if isinstance(r, Edge) else gradient_edge(r) for r in request.roots])
         inputs = tuple([output_edge(x, request.accumulate) for x in request.input_tensors()]) or None
     finally:
-        switch_recorder(before)
+        switch_handler(before)
     return replace(request, roots=roots, grads=grads, inputs=inputs)

@@ -61,7 +61,7 @@ def by_transposition(use: Use) -> tuple[Any, ...]:
         gradient = sum_to_shape(gradient, x._aval.shape)
         wanted = tuple(p for p in probes if p is not None)
         request = BackwardRequest((gradient,), (t.to(gradient._aval.dtype),), True, True, wanted, True, False)
-        recorder = state.recorder
+        recorder = state.handler
         parts = iter(execute_request(request) if recorder is None else recorder.record_backward(request))
         moved = [m if p is None else add(m, next(parts)) for m, p in zip(moved, probes, strict=True)]
     return tuple(moved)
@@ -126,7 +126,7 @@ class DualLevel(Level):
             args: tuple[Any, ...] = (_AS_STRIDED, whole, aval.shape, aval.stride, aval.offset)
         else:
             args = (_SELECT, whole, base, aval)
-        part = self.beneath(dispatch.apply, *args) if state.recorder is self else dispatch.apply(*args)
+        part = self.beneath(dispatch.apply, *args) if state.handler is self else dispatch.apply(*args)
         self.attach(view, part)
         return part
 

@@ -18,7 +18,7 @@ from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.grad_mode import enable_grad
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.batched import BatchedTensor, Batching
 from jitgrad.transforms.dual import DualLevel
@@ -109,8 +109,8 @@ def _reaches_others(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
     roots = [y for y in roots if y._requires_grad]
     own = {id(_physical(x)) for x in inputs}
     levels = active_levels()
-    bottom = levels[-1].below if levels else state.recorder
-    before = switch_recorder(bottom)
+    bottom = levels[-1].below if levels else state.handler
+    before = switch_handler(bottom)
     try:
         if bottom is not None:
             leaves = reached_leaves(bottom, roots)
@@ -118,7 +118,7 @@ def _reaches_others(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
                 return any(id(leaf) not in own for leaf in leaves)
         return _walk(roots, own)
     finally:
-        switch_recorder(before)
+        switch_handler(before)
 
 
 def _walk(roots: Sequence[Any], own: set[int]) -> bool:

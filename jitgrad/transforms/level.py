@@ -3,14 +3,14 @@
 Owns: what every level does the same way: it passes on to the recorder below, or to eager execution, whatever it has
 nothing to say about.
 Must not know: tangents, batches (``dual`` and ``batch`` are levels).
-In: everything that is asked of ``state.recorder``. Out: the same questions, one level down.
+In: everything that is asked of ``state.handler``. Out: the same questions, one level down.
 
 # Note [Levels]
 # ~~~~~~~~~~~~~
 # Forward-mode derivatives and ``vmap`` reinterpret operations, so each is a *level*: an object in the place of the
 # thread's recorder, which does an operation by doing others on the level below it. At the bottom is the recorder of a
 # compiled step, or nothing: eager execution. Levels nest in any order, cost nothing when there are none, and what they
-# do inside a compiled step is recorded like anything else. A level works with ``state.recorder`` set to the one below
+# do inside a compiled step is recorded like anything else. A level works with ``state.handler`` set to the one below
 # (``beneath``), so the operations of its rules are seen by the levels under it, and by no other.
 """
 
@@ -24,7 +24,7 @@ from jitgrad import dispatch
 from jitgrad.functions.inplace_views import take_own_view
 from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.run.request import BackwardRequest
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.numbers import is_number
 
@@ -44,7 +44,7 @@ class Level:
     stays_on_thread = True  # the engine runs all nodes here, also those of devices
 
     def __init__(self) -> None:
-        self.below = state.recorder
+        self.below = state.handler
         bottom = self.below
         while isinstance(bottom, Level):
             bottom = bottom.below
@@ -57,11 +57,11 @@ class Level:
 
     def beneath(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call ``function(*args)`` one level down."""
-        before = switch_recorder(self.below)
+        before = switch_handler(self.below)
         try:
             return function(*args)
         finally:
-            switch_recorder(before)
+            switch_handler(before)
 
     # operations
     def binary(self, op: Op, a: Any, b: Any) -> Any:
@@ -183,11 +183,11 @@ class Level:
 @contextmanager
 def level(new: Any) -> Iterator[Any]:
     """Run the block with one more level on top."""
-    before = switch_recorder(new)
+    before = switch_handler(new)
     try:
         yield new
     finally:
-        switch_recorder(before)
+        switch_handler(before)
         new.close()
 
 
@@ -198,17 +198,17 @@ def without(top: Level, left_out: Level) -> Iterator[None]:
     while above.below is not left_out:
         above = above.below
     above.below = left_out.below
-    before = switch_recorder(top)
+    before = switch_handler(top)
     try:
         yield
     finally:
-        switch_recorder(before)
+        switch_handler(before)
         above.below = left_out
 
 
 def active_levels() -> list[Level]:
     """This thread's levels, the topmost first."""
-    found, at = [], state.recorder
+    found, at = [], state.handler
     while isinstance(at, Level):
         found.append(at)
         at = at.below

@@ -147,14 +147,14 @@ def test_a_recorder_is_told_of_changes():
         def set_grad_mode(self, enabled):
             self.modes.append(enabled)
 
-    recorder = state.recorder = Recorder()
+    recorder = state.handler = Recorder()
     try:
         with J.no_grad(), J.no_grad(), J.enable_grad():
             pass
         with J.set_grad_enabled(False):
             pass
     finally:
-        state.recorder = None
+        state.handler = None
     assert recorder.modes[:4] == [False, True, False, True]
     assert recorder.modes[-2:] == [False, True]
 

@@ -9,7 +9,7 @@ import pytest
 
 import jitgrad
 from jitgrad.devices import META, Device
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.ops.table import OPS
 from tests.ops.op_specs import SPECS, Sample
 
@@ -47,7 +47,7 @@ def _everything(name: str, sample: Sample, device: str) -> list[Any]:
     inputs = _tensors(sample.inputs, device)
     has_tensors = any(isinstance(x, np.ndarray | list) for x in sample.inputs)
     place = () if has_tensors or device == "cpu" else (Device(device),)  # what is made from nothing is told where
-    result = apply(OPS[name], *inputs, *sample.params, *place)
+    result = door.apply(OPS[name], *inputs, *sample.params, *place)
     outputs = list(result) if isinstance(result, tuple) else [result]
     found, leaves, level = [*outputs], _leaves(inputs), outputs
     for _ in range(2):

@@ -9,7 +9,7 @@ import pytest
 
 import jitgrad
 from jitgrad.codegen.primitives.builder import Builder
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS
@@ -113,7 +113,7 @@ def test_lowering_means_the_same_as_the_numpy_rule(
     avals = _out_avals(name, inputs, sample.params)
     assert [(r.shape, r.dtype) for r in roots] == [(a.shape, a.dtype) for a in avals]
     if op.numpy is None:  # a view: its layout says what it means
-        outputs = _outputs(apply(op, *_tensors(jitgrad.functions.tensor, inputs, False), *sample.params))
+        outputs = _outputs(door.apply(op, *_tensors(jitgrad.functions.tensor, inputs, False), *sample.params))
         expected = [out.numpy() for out in outputs]
     else:
         expected = run_numpy(op, list(inputs[0]) if op.num_inputs < 0 else list(inputs), sample.params, avals)
@@ -144,7 +144,7 @@ def _both(name: str, sample: Sample, dtype: Any, requires_grad: bool = False) ->
     inputs = _as(dtype, sample.inputs)
     ours = _tensors(jitgrad.functions.tensor, inputs, requires_grad)
     theirs = _tensors(torch.tensor, inputs, requires_grad)
-    got = _outputs(apply(OPS[name], *ours, *sample.params))
+    got = _outputs(door.apply(OPS[name], *ours, *sample.params))
     want = _outputs(sample.torch(torch, *theirs))
     return got, want, _flat(tuple(ours)), _flat(tuple(theirs))
 
@@ -232,7 +232,7 @@ def test_compiled_results_and_gradients_are_the_eager_ones(name: str, sample: Sa
     inputs = _as(np.float32, sample.inputs)
 
     def step(*tensors: Any) -> Any:
-        outputs = _outputs(apply(OPS[name], *tensors, *sample.params))
+        outputs = _outputs(door.apply(OPS[name], *tensors, *sample.params))
         total = _weighted_sum(outputs, lambda a: jitgrad.functions.tensor(a, jitgrad.float32))
         if getattr(total, "requires_grad", False):
             total.backward()

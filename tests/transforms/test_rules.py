@@ -9,7 +9,7 @@ import pytest
 
 import jitgrad
 from jitgrad import functions
-from jitgrad.dispatch import apply
+from jitgrad.door import door
 from jitgrad.ops.jvps import JVPS
 from jitgrad.ops.table import OPS
 from jitgrad.transforms import dual
@@ -62,7 +62,7 @@ def _numerical(name: str, sample: Sample, directions: list[Any], eps: float = 1e
     sides = []
     for step in (eps, -eps):
         moved = tuple(_moved(x, t, step) for x, t in zip(sample.inputs, directions, strict=True))
-        sides.append([y.numpy() for y in _outputs(apply(OPS[name], *_tensors(moved), *sample.params))])
+        sides.append([y.numpy() for y in _outputs(door.apply(OPS[name], *_tensors(moved), *sample.params))])
     return [(a - b) / (2 * eps) if a.dtype.kind == "f" else None for a, b in zip(*sides, strict=True)]
 
 
@@ -74,7 +74,7 @@ def _forward(name: str, sample: Sample, directions: list[Any]) -> list[Any]:
             for one, direction in zip(x, t, strict=True) if isinstance(x, list) else [(x, t)]:
                 if direction is not None:
                     here.attach(one, functions.tensor(direction))
-        outs = _outputs(apply(OPS[name], *inputs, *sample.params))
+        outs = _outputs(door.apply(OPS[name], *inputs, *sample.params))
         return [here.tangent(y) for y in outs]
 
 
@@ -128,7 +128,7 @@ def test_tangents_in_a_compiled_step(name: str, sample: Sample, mode: Mode) -> N
                 for one, direction in zip(x, t, strict=True) if isinstance(x, list) else [(x, t)]:
                     if direction is not None:
                         here.attach(one, direction)
-            outs = _outputs(apply(OPS[name], *inputs, *sample.params))
+            outs = _outputs(door.apply(OPS[name], *inputs, *sample.params))
             return [here.tangent(y) for y in outs]
 
     def arguments() -> tuple[Any, ...]:
@@ -183,11 +183,11 @@ def test_a_batch_is_its_examples_stacked(
         inputs = [w if m else x for w, x, m in zip(whole, sample.inputs, mask, strict=True)]
         with level(BatchLevel(BATCH)) as here:
             handles = [_wrapped(here, x) if m else x for x, m in zip(_tensors(tuple(inputs)), mask, strict=True)]
-            got = [y._physical for y in _outputs(apply(op, *handles, *sample.params))]
+            got = [y._physical for y in _outputs(door.apply(op, *handles, *sample.params))]
         rows = []
         for i in range(BATCH):
             example = tuple(_example(x, i, m) for x, m in zip(inputs, mask, strict=True))
-            rows.append(_outputs(apply(op, *_tensors(example), *sample.params)))
+            rows.append(_outputs(door.apply(op, *_tensors(example), *sample.params)))
         for y, column in zip(got, zip(*rows, strict=True), strict=True):
             assert y.dtype is column[0].dtype
             np.testing.assert_allclose(y.numpy(), np.stack([r.numpy() for r in column]), rtol=1e-12, atol=1e-12)

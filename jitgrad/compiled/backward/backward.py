@@ -27,7 +27,7 @@ from jitgrad.devices import CPU
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
-from jitgrad.state import anomaly, switch_recorder
+from jitgrad.state import anomaly, switch_handler
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
 
@@ -210,7 +210,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
     ]
     nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
-    active = switch_recorder(inner)
+    active = switch_handler(inner)
     try:
         results = execute_request(request)
     except Exception as error:
@@ -219,7 +219,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         _undo(before)
         return None
     finally:
-        switch_recorder(active)
+        switch_handler(active)
     event = _event(recorder, inner, nodes, before, results)
     node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
     recorder._publish(node, event)
@@ -231,7 +231,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
 def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
     history = recorder._live()
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
-    active = switch_recorder(None)
+    active = switch_handler(None)
     try:
         sources = Sources(
             lambda v, aval, _: fresh_handle(aval, None, recorder.tid, v),
@@ -244,7 +244,7 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
         build_nodes(make_recipe(history, roots), sources, nodes, lambda vid: vid)  # no other Node takes part
         return nodes
     finally:
-        switch_recorder(active)
+        switch_handler(active)
 
 
 def _undo(before: list[_Before]) -> None:

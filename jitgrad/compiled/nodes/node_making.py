@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.ops.table import Op
-from jitgrad.state import state, switch_recorder
+from jitgrad.state import state, switch_handler
 
 __all__ = ["NodeMakingRecorder"]
 
@@ -58,7 +58,7 @@ class NodeMakingRecorder:
     def saved_hooks_changed(self) -> None:
         """Step aside when the last pair of hooks has gone."""
         if not state.saved_tensor_hooks:
-            switch_recorder(self._recorder)
+            switch_handler(self._recorder)
 
 
 def _is_pending(x: Any) -> bool:

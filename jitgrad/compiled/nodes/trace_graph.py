@@ -150,7 +150,7 @@ class TraceGraph:
             made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
             if not is_running:
                 self._restore_versions(made)
-            elif state.recorder is None:  # else they have told it themselves
+            elif state.handler is None:  # else they have told it themselves
                 self._adopt_outputs(made)
             elif modes_in_use:
                 for node in made:

@@ -22,7 +22,7 @@ def set_history(tensor: Any, node: Node, output_nr: int) -> None:
     In a trace the tensor becomes another value, one that comes in with a graph of its own: what was recorded before
     has seen the tensor without this history.
     """
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.join_outer(tensor, node, output_nr)
         return

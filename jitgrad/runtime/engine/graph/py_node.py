@@ -227,7 +227,7 @@ def without_trace(tensor: Any) -> Any:
 
     The trace's graph may lead to the node that saves, and the two would keep each other alive.
     """
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is None or not tensor._requires_grad or tensor.is_leaf:
         return tensor
     return recorder.twin(tensor)

@@ -163,7 +163,7 @@ class _Wrapping:
         if out._base is not None and self.num_outputs > 1:
             raise RuntimeError(_DIRTY_VIEW)
         out._grad = None
-        recorder = state.recorder
+        recorder = state.handler
         is_outside = hasattr(recorder, "go_outside")  # the Nodes made here are younger than what a trace has recorded
         if is_outside:
             recorder.go_outside()
@@ -179,7 +179,7 @@ class _Wrapping:
 def _note_write(x: Any) -> None:
     """Count a write that forward has declared. A trace goes on with the memory as it is now: views change with it."""
     x._vc[0] += 1
-    recorder = state.recorder
+    recorder = state.handler
     if recorder is not None:
         recorder.note_write(x)
 

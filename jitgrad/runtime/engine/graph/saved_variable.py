@@ -186,7 +186,7 @@ class PackedVariable(SavedVariable):
         if node is None and not tensor.requires_grad:
             return tensor
         tensor = _detached(tensor)
-        if node is not None and state.recorder is not None:
+        if node is not None and state.handler is not None:
             give_back_history(tensor, node, nr)  # to the trace, what the hook returned is another value
         elif isinstance(node, AccumulateGrad):
             tensor._requires_grad, tensor._accumulator = True, weakref.ref(node)
@@ -266,7 +266,7 @@ def _detached(tensor: Any) -> Any:
     alias._requires_grad, alias._base = False, None  # the first rule looks at them: cheaper here than by default
     if tensor._tid:
         alias._tid, alias._vid = tensor._tid, tensor._vid
-        recorder = state.recorder
+        recorder = state.handler
         if recorder is not None and recorder.tid == alias._tid:
             recorder.adopt(alias)
     return alias

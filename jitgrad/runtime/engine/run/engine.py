@@ -58,7 +58,7 @@ from jitgrad.runtime.engine.run.ready_queue import Entry, NodeTask, ReadyQueue
 from jitgrad.runtime.engine.run.reentrant_pool import MAX_DEPTH, ThreadPoolShared
 from jitgrad.runtime.engine.run.run_alone import run_alone
 from jitgrad.runtime.engine.run.thread_locals import ThreadLocalState, ThreadLocalStateGuard
-from jitgrad.state import anomaly, state, switch_recorder
+from jitgrad.state import anomaly, state, switch_handler
 
 __all__ = ["Engine", "engine"]
 
@@ -137,7 +137,7 @@ class Engine:
         Returns:
             ``graph_task.future_result``, completed.
         """
-        outer, recorder, multithreading = current.worker_device, state.recorder, state.multithreading_enabled
+        outer, recorder, multithreading = current.worker_device, state.handler, state.multithreading_enabled
         uses_devices = _uses_devices(graph_task, graph_root)
         # the handles of some interpreters of operations (``transforms.level``) mean nothing to another thread
         stays_here = uses_devices and getattr(recorder, "stays_on_thread", False)
@@ -168,7 +168,7 @@ class Engine:
             current.worker_device = outer
             state.multithreading_enabled = multithreading
             if uses_devices and recorder is not None:
-                switch_recorder(recorder)
+                switch_handler(recorder)
         return graph_task.future_result
 
     def _prepare_devices(self, task: GraphTask, recorder: Any) -> None:
@@ -177,7 +177,7 @@ class Engine:
         task.caller_streams = tuple(current_stream(Device("vcpu", i)) for i in range(device_count()))
         if recorder is not None:
             recorder.flush()
-            switch_recorder(None)
+            switch_handler(None)
 
     def _push_root(self, task: GraphTask, root: Node, inputs: list[Any]) -> None:
         device = device_of(root)
@@ -315,7 +315,7 @@ class Engine:
 
     def _run_on_pool(self, task: GraphTask) -> None:
         """Have a thread of the pool run a task that is nested too deep; it takes over this thread's state."""
-        recorder = state.recorder
+        recorder = state.handler
         task.recorder = recorder
         if task.thread_locals is None:
             task.thread_locals = ThreadLocalState(task.grad_mode)
@@ -327,7 +327,7 @@ class Engine:
             task.set_exception(error, None)
             task.future_result.wait()
         finally:
-            switch_recorder(recorder)
+            switch_handler(recorder)
 
     def add_thread_pool_task(self, graph_task: GraphTask) -> None:
         """Have a thread of the pool run a graph task, which the caller keeps alive; returns at once."""
@@ -337,12 +337,12 @@ class Engine:
         assert task.thread_locals is not None
         current.worker_device = task.owner
         current.local_ready_queue = self.ready_queue_by_index(task.cpu_ready_queue, task.owner)
-        switch_recorder(task.recorder)
+        switch_handler(task.recorder)
         try:
             with ThreadLocalStateGuard(task.thread_locals):
                 self._run(task)
         finally:
-            switch_recorder(None)
+            switch_handler(None)
             current.worker_device, current.local_ready_queue = NO_DEVICE, None
 
     def stop(self) -> None:

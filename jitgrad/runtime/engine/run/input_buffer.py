@@ -59,7 +59,7 @@ class InputBuffer(list[Any]):
             self[position] = gradient
             return
         owned = self.owned
-        may_write = bool(owned and owned >> position & 1 and not state.grad_enabled and state.recorder is None)
+        may_write = bool(owned and owned >> position & 1 and not state.grad_enabled and state.handler is None)
         if stream is None:
             self[position] = accumulate(old, gradient, may_write)
         else:

@@ -136,7 +136,7 @@ def _implicit_seed(root: Any) -> Any:
     if not root._aval.dtype.is_floating_point:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
     aval = root._aval
-    if state.recorder is not None or modes_in_use or aval.device is not CPU:
+    if state.handler is not None or modes_in_use or aval.device is not CPU:
         return filled(1.0, aval)
     # the same, by hand: nearly every eager backward begins with it
     return new_result(make_aval(aval.shape, aval.dtype), np.ones(aval.shape, aval.dtype.np))

@@ -33,7 +33,7 @@ class ThreadLocalState:
     def __init__(self, grad_mode: bool) -> None:
         self.thread = threading.get_ident()
         self.settings = dict(state.__dict__)
-        self.settings.pop("recorder", None)
+        self.settings.pop("handler", None)
         self.grad_mode = grad_mode
         self.sequence = share_sequence()
 
@@ -63,7 +63,7 @@ class ThreadLocalStateGuard:
     ) -> None:
         before = self._before
         if not isinstance(before, bool):
-            if state.recorder is not None:
+            if state.handler is not None:
                 set_grad_mode(self._state.settings.get("grad_enabled", True))  # as it was handed over
             _replace(before)
             share_sequence(self._sequence)
@@ -72,8 +72,8 @@ class ThreadLocalStateGuard:
 
 
 def _replace(settings: dict[str, Any]) -> None:
-    recorder = state.recorder
+    recorder = state.handler
     state.__dict__.clear()
     state.__dict__.update(settings)
     if recorder is not None:
-        state.recorder = recorder
+        state.handler = recorder
