@@ -24,7 +24,8 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.direct import apply_two
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
-from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
+from jitgrad.runtime.engine.run.imperative import execution_engine
+from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
 from jitgrad.tracer.numbers import is_number
@@ -436,14 +437,12 @@ class Tensor(TensorBase):
                 overwritten since it was saved.
         """
         recorder = state.handler
+        keep_graph = create_graph if retain_graph is None else retain_graph
         own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
-        if own and recorder.repeat_backward(self, retain_graph, create_graph):
+        if own and recorder.repeat_backward(self, keep_graph, create_graph):
             return
-        request = BackwardRequest((self,), (gradient,), retain_graph, create_graph, inputs, True, True)
-        if recorder is not None:
-            recorder.record_backward(request)
-        else:
-            execute_request(request)
+        wanted, seeds = input_tuple(inputs, "backward"), make_grads((self,), (gradient,))
+        execution_engine.run_backward((self,), seeds, keep_graph, create_graph, wanted, True, True)
 
     def register_hook(self, hook: Any) -> Any:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed; what it returns replaces it."""

@@ -14,11 +14,11 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, make_grads
-from jitgrad.state import state
+from jitgrad.runtime.engine.run.imperative import execution_engine
+from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["backward", "grad", "run_backward"]
+__all__ = ["backward", "grad"]
 
 _transforms = LazyModule("jitgrad.transforms.vmap")
 
@@ -26,19 +26,12 @@ Tensors = Any
 """A Tensor or a sequence of them."""
 
 
-def run_backward(request: BackwardRequest) -> tuple[Any, ...]:
-    """Carry out a request: recorded while a compiled step is being recorded, at once otherwise."""
-    recorder = state.handler
-    if recorder is not None:
-        return tuple(recorder.record_backward(request) or ())
-    return execute_request(request)
-
-
 def backward(
     tensors: Tensors,
     grad_tensors: Tensors | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Tensors | None = None,
     inputs: Tensors | None = None,
 ) -> None:
     """Accumulate the gradients of ``tensors`` into the leaves they were computed from.
@@ -48,19 +41,33 @@ def backward(
         grad_tensors: one gradient per tensor, of its shape; None (for all, or for one) means ones, for one element.
         retain_graph: keep saved values for another call; None: as ``create_graph``.
         create_graph: make the gradients differentiable.
+        grad_variables: the old name of ``grad_tensors``, deprecated.
         inputs: accumulate only into these; non-leaves get their ``.grad`` too.
 
     Raises:
         RuntimeError: a missing gradient, a shape mismatch, a tensor outside every graph, a graph already freed, a
-            saved value overwritten in place.
+            saved value overwritten in place; gradients under both names.
+        TypeError: a gradient is no tensor.
     """
     roots = _to_tuple(tensors)
     if override_classes and has_torch_function(roots):
         options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
-        handle_torch_function(backward, roots, tensors, grad_tensors=grad_tensors, **options)
+        given = {"grad_tensors": grad_tensors, "grad_variables": grad_variables}
+        handle_torch_function(backward, roots, tensors, **given, **options)
         return
-    run_backward(
-        BackwardRequest(roots, _grads_for(roots, grad_tensors), retain_graph, create_graph, inputs, True, True)
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    wanted = input_tuple(inputs, "backward")
+    keep_graph = create_graph if retain_graph is None else retain_graph
+    seeds = make_grads(roots, _grads_for(roots, grad_tensors))
+    execution_engine.run_backward(
+        roots, seeds, keep_graph, create_graph, wanted, allow_unreachable=True, accumulate_grad=True
     )
 
 
@@ -114,20 +121,21 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    roots, wanted = _to_tuple(outputs), _to_tuple(inputs)
+    roots, wanted = _to_tuple(outputs), input_tuple(inputs, "grad")
     allow = materialize_grads if allow_unused is None else allow_unused
-    seeds = _grads_for(roots, grad_outputs)
+    keep_graph = create_graph if retain_graph is None else retain_graph
+    given = _grads_for(roots, grad_outputs)
 
-    def run(seeds: tuple[Any, ...], keep: bool | None) -> tuple[Any, ...]:
-        return run_backward(BackwardRequest(roots, seeds, keep, create_graph, wanted, allow, False))
+    def run(seeds: tuple[Any, ...]) -> tuple[Any, ...]:
+        return execution_engine.run_backward(roots, seeds, keep_graph, create_graph, wanted, allow) or ()
 
-    grads = _run_batched(run, roots, seeds, retain_graph) if is_grads_batched else run(seeds, retain_graph)
+    grads = _run_batched(run, roots, given) if is_grads_batched else run(make_grads(roots, given))
     if materialize_grads:
         grads = tuple(call("zeros_like", x) if g is None else g for g, x in zip(grads, wanted, strict=True))
     return grads
 
 
-def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...], retain_graph: bool | None) -> Any:
+def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...]) -> Any:
     """The seeds are a batch, so every gradient is one: the graph is run once, over whole batches."""
     for i, (root, seed) in enumerate(zip(roots, seeds, strict=True)):
         if seed is not None and not isinstance(root, Edge) and seed.shape[1:] != root.shape:
@@ -138,16 +146,22 @@ def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...], retai
                 f"and output[{i}] has a shape of torch.Size({list(root.shape)}). If you only want some tensors in "
                 "`grad_output` to be considered batched, consider using vmap."
             )
-    filled = [make_grads((r,), (None,))[0] if s is None else s for r, s in zip(roots, seeds, strict=True)]
+    filled = [_implicit(r) if s is None else s for r, s in zip(roots, seeds, strict=True)]
     is_reached: list[bool] = []
 
     def vjp(*one: Any) -> list[Any]:
-        grads = run(one, retain_graph)
+        grads = run(make_grads(roots, one))
         is_reached[:] = [g is not None for g in grads]
         return [g for g in grads if g is not None]
 
     found = iter(_transforms.vmap(vjp)(*filled))
     return tuple(next(found) if reached else None for reached in is_reached)
+
+
+def _implicit(root: Any) -> Any:
+    """What a root without a gradient begins with."""
+    (grad,) = make_grads((root,), (None,))
+    return fill_grads((root,), (None,))[0] if grad is ONES else grad
 
 
 def _to_tuple(tensors: Tensors) -> tuple[Any, ...]:

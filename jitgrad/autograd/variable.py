@@ -1,98 +1,19 @@
 """``Variable``: PyTorch's old name of a tensor in a graph, and its door to the engine, ``_execution_engine``.
 
-Owns: ``Variable``, ``ImperativeEngine`` and the argument checks of ``run_backward``.
-Must not know: how a request is carried out.
+Owns: ``Variable``, which is every tensor, makes tensors, and has their methods as functions.
+Must not know: how a backward is carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from jitgrad.autograd.backward import run_backward
 from jitgrad.legacy import make_variable
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.run.engine import engine
-from jitgrad.runtime.engine.run.request import BackwardRequest
+from jitgrad.runtime.engine.run.imperative import ImperativeEngine, execution_engine
+from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["ImperativeEngine", "Variable"]
-
-
-class ImperativeEngine:
-    """The engine as ``torch.autograd.Variable._execution_engine``: what ``backward()`` and ``grad()`` come down to."""
-
-    def run_backward(
-        self,
-        tensors: tuple[Any, ...],
-        grad_tensors: tuple[Any, ...],
-        keep_graph: bool,
-        create_graph: bool,
-        inputs: tuple[Any, ...] = (),
-        allow_unreachable: bool = False,
-        accumulate_grad: bool = False,
-    ) -> tuple[Any, ...] | None:
-        """Run the graph of ``tensors``.
-
-        Args:
-            tensors: what to differentiate; tensors or gradient edges.
-            grad_tensors: one gradient per tensor, of its shape; unlike ``backward()``, none is made up.
-            keep_graph: keep saved values, for another call.
-            create_graph: make the gradients differentiable.
-            inputs: run only what leads to these; none: everything.
-            allow_unreachable: give None for an input that the graph does not reach, instead of raising.
-            accumulate_grad: into ``.grad``, instead of returning gradients.
-
-        Returns:
-            The gradients of ``inputs``, in order; None when accumulating.
-
-        Raises:
-            RuntimeError: wrong arguments, and as ``backward()``.
-        """
-        _check_roots(tensors, grad_tensors)
-        _check_inputs(inputs, accumulate_grad)
-        request = BackwardRequest(
-            tensors, grad_tensors, keep_graph, create_graph, inputs or None, allow_unreachable, accumulate_grad
-        )
-        grads = run_backward(request)
-        return None if accumulate_grad else grads
-
-    def queue_callback(self, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` when the current backward is done; RuntimeError outside one."""
-        engine.queue_callback(callback)
-
-    def is_checkpoint_valid(self) -> bool:
-        """Whether a nested backward may accumulate: not inside ``grad()`` or ``backward(inputs=)``."""
-        return engine.is_checkpoint_valid()
-
-
-def _check_roots(tensors: Any, grads: Any) -> None:
-    for name, value in (("tensors", tensors), ("grad_tensors", grads)):
-        if not isinstance(value, tuple):
-            raise RuntimeError(f"{name} argument is expected to be a tuple, but got {type(value).__name__}")
-    if len(tensors) != len(grads):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
-    for index, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
-        if not isinstance(tensor, (TensorBase, Edge)):
-            raise RuntimeError(f"element {index} of tensors tuple is neither a Tensor nor a GradientEdge")
-        if isinstance(tensor, TensorBase) and not tensor.requires_grad:
-            raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
-        if grad is None:
-            raise RuntimeError(
-                f"element {index} of gradients tuple is None, but the corresponding Tensor requires grad"
-            )
-        if not isinstance(grad, TensorBase):
-            raise RuntimeError(f"element {index} of gradients tuple is not a Tensor or None")
-
-
-def _check_inputs(inputs: Any, accumulate_grad: bool) -> None:
-    if not isinstance(inputs, tuple):
-        raise RuntimeError("inputs to run_backward must be a tuple")
-    for tensor in inputs:
-        if not isinstance(tensor, (TensorBase, Edge)):
-            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")
-    if not (accumulate_grad or inputs):
-        raise RuntimeError("grad requires non-empty inputs.")
 
 
 class _VariableMeta(type):
@@ -100,6 +21,10 @@ class _VariableMeta(type):
 
     def __instancecheck__(cls, obj: Any) -> bool:
         return isinstance(obj, TensorBase)
+
+    def __getattr__(cls, name: str) -> Any:
+        """``Variable.mm(a, b)`` is ``a.mm(b)``: every method of a tensor, by the name it has there."""
+        return getattr(Tensor, name)
 
     def __call__(cls, data: Any, requires_grad: bool = False, volatile: bool | None = None) -> Any:
         return make_variable(data, requires_grad, volatile)
@@ -112,4 +37,4 @@ class Variable(metaclass=_VariableMeta):
         _execution_engine: what runs backward.
     """
 
-    _execution_engine = ImperativeEngine()
+    _execution_engine = execution_engine

@@ -21,6 +21,7 @@ from jitgrad.functions import (
     pointwise,
     reduction,
     scattering,
+    storages,
     views,
 )
 from jitgrad.functions._parse import parsed
@@ -86,6 +87,7 @@ _METHOD_NAMES = {
         "triu argwhere"
     ),
     creation: "clone contiguous new_zeros new_ones new_full new_empty",
+    storages: "storage untyped_storage",
     devices: "cpu get_device record_stream to type_as vcpu",
 }
 

@@ -331,9 +331,9 @@ class Recorder(Picks):
         """The engine has run over Nodes of this trace: values saved by Nodes that are used up need not be kept."""
         self._mark((_RELEASED, request_key), make=lambda: ReleaseEvent(self.graph.released()))
 
-    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+    def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
-        return self.backend.repeat_backward(self, root, retain_graph, create_graph)
+        return self.backend.repeat_backward(self, root, keep_graph, create_graph)
 
     def record_backward(self, request: Any) -> Any:
         """A whole backward is one event; the engine belongs to the levels above."""

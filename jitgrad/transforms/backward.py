@@ -19,7 +19,7 @@ from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, make_grads, output_edge
+from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, fill_grads, output_edge
 from jitgrad.state import switch_handler
 from jitgrad.transforms.batched import Batching, nests
 from jitgrad.transforms.level import Level, active_levels
@@ -36,9 +36,8 @@ def record_under_levels(top: Level, request: BackwardRequest) -> tuple[Any, ...]
             "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
             "functorch.vjp instead or call backward() outside of functorch transforms."
         )
-    wanted = request.input_tensors()
     if batches:
-        request = replace(request, grads=make_grads(request.roots, request.grads), inputs=wanted or None)
+        request = replace(request, grads=fill_grads(request.roots, request.grads))
     for batch in batches:
         request = _lowered(batch, request)
     if _is_plain(levels, request):
@@ -47,7 +46,7 @@ def record_under_levels(top: Level, request: BackwardRequest) -> tuple[Any, ...]
         results = execute_request(_by_edges(top, request))
         if top.bottom is not None and not request.keep_graph:
             top.bottom.mark_released(
-                (_known_ids(top.bottom, request.roots), _known_ids(top.bottom, request.input_tensors()))
+                (_known_ids(top.bottom, request.roots), _known_ids(top.bottom, request.inputs))
             )
     for batch in reversed(batches):
         results = tuple([None if g is None else batch.lift(g) for g in results])
@@ -56,7 +55,7 @@ def record_under_levels(top: Level, request: BackwardRequest) -> tuple[Any, ...]
 
 def _lowered(batch: Batching, request: BackwardRequest) -> BackwardRequest:
     """The request about whole batches."""
-    inputs = request.input_tensors()
+    inputs = request.inputs
     if any(not isinstance(x, Edge) and not nests(batch, x) for x in inputs):
         raise RuntimeError(
             "grad() inside vmap with respect to a tensor that is not mapped over: its gradient differs from example to "
@@ -70,7 +69,7 @@ def _lowered(batch: Batching, request: BackwardRequest) -> BackwardRequest:
         request,
         roots=tuple(map(lower, request.roots)),
         grads=tuple(map(lower, request.grads)),
-        inputs=tuple(map(lower, inputs)) or None,
+        inputs=tuple(map(lower, inputs)),
     )
 
 
@@ -100,12 +99,12 @@ def _known_ids(recorder: Any, tensors: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _by_edges(top: Level, request: BackwardRequest) -> BackwardRequest:
-    """The graph belongs to the bottom, so that is where its edges are looked up; everything is checked first."""
-    grads = make_grads(request.roots, request.grads)
+    """The graph belongs to the bottom, so that is where its edges are looked up."""
+    grads = fill_grads(request.roots, request.grads)
     before = switch_handler(top.bottom)
     try:
         roots = tuple([r if isinstance(r, Edge) else gradient_edge(r) for r in request.roots])
-        inputs = tuple([output_edge(x, request.accumulate) for x in request.input_tensors()]) or None
+        inputs = tuple([output_edge(x, request.accumulate) for x in request.inputs])
     finally:
         switch_handler(before)
     return replace(request, roots=roots, grads=grads, inputs=inputs)

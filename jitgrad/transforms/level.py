@@ -165,7 +165,7 @@ class Level:
     def saved_hooks_changed(self) -> None:
         self._tell("saved_hooks_changed")
 
-    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+    def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         return False
 
     def record_backward(self, request: BackwardRequest) -> Any:

@@ -50,6 +50,25 @@ def test_method_and_function_give_the_same_grads(mode: Mode, options: dict[str, 
         assert y_grad.tolist() == pytest.approx([0.525636, 14.730246], rel=1e-5)
 
 
+@pytest.mark.row("C1")
+def test_the_old_name_of_the_gradients(mode: Mode) -> None:
+    def step(x, y):
+        z = x * y
+        weights = jitgrad.tensor([1.0, 10.0])
+        with pytest.warns(FutureWarning, match="`grad_variables` is deprecated"):
+            autograd.backward([z], None, True, False, [weights])  # its place among the arguments, too
+        first, x.grad = x.grad, None
+        with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="`grad_tensors` and `grad_variables`"):
+            autograd.backward([z], [weights], grad_variables=[weights])
+        untouched = x.grad
+        autograd.backward([z], [weights])
+        return first, untouched, x.grad
+
+    first, untouched, second = mode.run(step, _pair)
+    assert untouched is None
+    assert first.tolist() == second.tolist() == pytest.approx([0.1, 9.0])
+
+
 @pytest.mark.row("C2")
 def test_empty_inputs(mode: Mode) -> None:
     def step(x, y):

@@ -13,6 +13,7 @@ from threads import Gate
 
 import jitgrad
 from jitgrad import vcpu
+from jitgrad.autograd import Function
 from jitgrad.devices import CPU, Device
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
@@ -85,6 +86,36 @@ def test_the_first_slot_that_is_not_on_the_cpu_decides(mode: Mode) -> None:
         return empty, on_cpu, buffer.device()
 
     assert mode.run(step) == (CPU, CPU, V1)
+
+
+class _Nothing(Function):
+    """Undefined gradients for the node below, which is on a device."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.cpu()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+@pytest.mark.row("B44")
+def test_the_engine_asks_the_buffer_where_a_node_runs(mode: Mode) -> None:
+    """Without a gradient on its device, there is nothing for the device's worker to do: the caller's queue has it."""
+
+    def step():
+        x = jitgrad.ones(2, device="vcpu:0", requires_grad=True)
+        defined, undefined = x * 2, x * 3
+        ran = []
+        for y in (defined, undefined):
+            y.grad_fn.register_prehook(lambda grads: ran.append(threading.current_thread().name))
+        (defined.cpu() + _Nothing.apply(undefined)).sum().backward()
+        return ran, x.grad.tolist()
+
+    ran, grad = mode.run(step)
+    assert sorted(ran) == sorted([threading.current_thread().name, "jitgrad-autograd-vcpu:0"])
+    assert grad == [2.0, 2.0]
 
 
 @pytest.mark.row("B46")
@@ -213,6 +244,28 @@ def test_variables_move_out(mode: Mode) -> None:
         return moved[0], moved[1] is gradient, moved[1].tolist(), len(buffer), buffer.variables()
 
     assert mode.run(step) == (None, True, [3.0, 3.0], 0, [])
+
+
+@pytest.mark.row("B52")
+def test_the_engine_moves_the_gradients_out_of_the_buffer(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a node runs, the buffer that brought its gradients is empty: only the node holds them."""
+    moved = []
+    variables = InputBuffer.variables
+
+    def look(buffer):
+        gradients = variables(buffer)
+        moved.append((len(gradients), len(buffer)))
+        return gradients
+
+    monkeypatch.setattr(InputBuffer, "variables", look)
+
+    def step():
+        moved.clear()
+        x = jitgrad.ones(2, device="vcpu:0", requires_grad=True)
+        (x * 2).sum().backward()
+        return x.grad.tolist(), moved[:]
+
+    assert mode.run(step) == ([2.0, 2.0], [(1, 0)] * 3)
 
 
 @pytest.mark.row("B52")

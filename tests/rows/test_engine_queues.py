@@ -14,6 +14,7 @@ from jitgrad.autograd import engine
 from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current_graph_task
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.run.graph_task import GraphTask
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
 from jitgrad.runtime.engine.run.thread_locals import ThreadLocalState
 
@@ -100,10 +101,10 @@ def test_two_tasks_interleave_on_a_device() -> None:
     for task in tasks.values():
         task.thread_locals = ThreadLocalState(False)
         task.owner = 0
-    queue.push(NodeTask(tasks["f"].base, first, []))
+    queue.push(NodeTask(tasks["f"].base, first, InputBuffer()))
     wait_until(lambda: order == ["first"])
     for node in nodes:
-        queue.push(NodeTask(tasks[node.text[0]].base, node, []))
+        queue.push(NodeTask(tasks[node.text[0]].base, node, InputBuffer()))
     release.set()
     for task in tasks.values():
         assert task.future_result.wait(LONGEST_WAIT_S)
@@ -117,11 +118,11 @@ def test_the_order_of_a_queue() -> None:
     outer, inner = GraphTask(False, False, 0, queue), GraphTask(False, False, 1, queue)
     old, new = Node(), Node()
     tasks = {
-        "outer old": NodeTask(outer.base, old, []),
-        "inner old": NodeTask(inner.base, old, []),
-        "empty": NodeTask(outer.base, None, []),
-        "outer new": NodeTask(outer.base, new, []),
-        "inner new": NodeTask(inner.base, new, []),
+        "outer old": NodeTask(outer.base, old, InputBuffer()),
+        "inner old": NodeTask(inner.base, old, InputBuffer()),
+        "empty": NodeTask(outer.base, None, InputBuffer()),
+        "outer new": NodeTask(outer.base, new, InputBuffer()),
+        "inner new": NodeTask(inner.base, new, InputBuffer()),
     }
     for task in tasks.values():
         queue.push(task)
@@ -146,11 +147,11 @@ def test_a_queue_is_waited_on_and_counts() -> None:
     wait_until(lambda: sleeps_on(queue))  # nothing to take yet
     assert waiter.is_alive()
     node = Node()
-    queue.push(NodeTask(task.base, node, []))
+    queue.push(NodeTask(task.base, node, InputBuffer()))
     waiter.join(LONGEST_WAIT_S)
     assert [item.fn for item in got] == [node]
     assert (task.outstanding_tasks, queue.size(), queue.empty()) == (1, 0, True)
-    queue.push(NodeTask(task.base, node, []), increment_outstanding_tasks=False)
+    queue.push(NodeTask(task.base, node, InputBuffer()), increment_outstanding_tasks=False)
     assert (task.outstanding_tasks, queue.size(), queue.empty()) == (1, 1, False)
     queue.discard(task.base)
     assert queue.empty()

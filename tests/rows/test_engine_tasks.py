@@ -19,6 +19,7 @@ from jitgrad.runtime.engine.graph.node import GraphRoot
 from jitgrad.runtime.engine.run.dist_engine import DistAutogradContext, DistEngine, RecvRpcBackward, SendRpcBackward
 from jitgrad.runtime.engine.run.future import Future
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
@@ -63,6 +64,37 @@ def test_run_backward_of_variable(mode: Mode) -> None:
     results, x_grad, w_grad = mode.run(step)
     assert results == ([[4.0], [20.0], [4.0]], None, [20.0], None, None)
     assert (x_grad, w_grad) == ([60.0], [8.0])
+
+
+@pytest.mark.row("B1", "C1")
+def test_every_backward_comes_down_to_run_backward(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hit of a compiled step runs no engine; every other call passes here, with the arguments of the documents."""
+    door = Variable._execution_engine
+    calls: list[Any] = []
+    run = door.run_backward
+
+    def spy(tensors: Any, grad_tensors: Any, *rest: Any, **options: Any) -> Any:
+        calls.append((len(tensors), [jitgrad.is_tensor(g) for g in grad_tensors], *rest[:2], len(rest[2]), options))
+        return run(tensors, grad_tensors, *rest, **options)
+
+    monkeypatch.setattr(door, "run_backward", spy)
+
+    def step() -> Any:
+        calls.clear()
+        x = _leaf(2.0)
+        y = x * x
+        jitgrad.autograd.backward([y, y], [jitgrad.ones(1)] * 2, retain_graph=True)
+        jitgrad.autograd.grad(y, x, retain_graph=True)
+        y.backward(jitgrad.ones(1), inputs=[x])
+        return x.grad.tolist(), calls[:]
+
+    into_grad = {"allow_unreachable": True, "accumulate_grad": True}
+    grad, seen = mode.run(step)
+    assert grad == [12.0]
+    assert [call[:5] for call in seen] == [
+        (2, [True, True], True, False, 0), (1, [False], True, False, 1), (1, [True], False, False, 1)
+    ]  # fmt: skip
+    assert seen[0][5] == into_grad
 
 
 @pytest.mark.row("B1")
@@ -232,7 +264,7 @@ class _Failing:
 
     def run(self) -> Any:
         with engine.trace() as trace:
-            engine.execute_with_graph_task(self.task, self.root, [])
+            engine.execute_with_graph_task(self.task, self.root, InputBuffer())
         return trace
 
 
@@ -253,6 +285,39 @@ def test_exit_on_error(exit_on_error: bool) -> None:
     assert kinds == (done if exit_on_error else [*done, ("skip", "SinBackward0")])
     assert task.outstanding_tasks == (1 if exit_on_error else 0)
     assert task.cpu_ready_queue.empty()
+
+
+@pytest.mark.row("B21", "B33")
+@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+def test_the_distributed_engine_exits_at_the_first_error(mode: Mode, device: str) -> None:
+    """Its caller does not wait for what is queued: of a plain backward, it is skipped first."""
+
+    def step() -> Any:
+        x = _leaf(1.0, device=device)
+        a, b = x.sin(), x.exp()
+        tasks: list[GraphTask] = []
+
+        def fail(grads: Any) -> None:
+            tasks.append(current_graph_task())
+            raise LookupError("first")
+
+        b.grad_fn.register_prehook(fail)
+        edges, ones = [graph.get_gradient_edge(t) for t in (a, b)], [jitgrad.ones(1, device=device)] * 2
+        context = DistAutogradContext()
+        with engine.trace() as trace, pytest.raises(LookupError, match=r"^first$"):
+            DistEngine().execute(context, edges, ones)
+        with engine.trace() as plain, pytest.raises(LookupError, match=r"^first$"):
+            jitgrad.autograd.backward([a, b], ones)
+        wait_until(lambda: plain.of("skip"))  # the worker may say so after the caller has its error
+        outcomes = [(task.exit_on_error, task.has_error, task.completed()) for task in tasks]
+        return outcomes, trace.names("skip"), plain.names("skip"), context.get_gradients()
+
+    outcomes, dist_skipped, plain_skipped, gradients = mode.run(step)
+    assert outcomes == [(True, True, True), (False, True, True)]
+    assert plain_skipped == ["SinBackward0"]
+    if device == "cpu":
+        assert dist_skipped == []
+    assert gradients == {}
 
 
 @pytest.mark.row("B22")
@@ -422,6 +487,19 @@ def test_hooks_come_before_the_sum_and_the_sum_is_in_place(mode: Mode) -> None:
 
 
 @pytest.mark.row("C14")
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_accumulator_takes_one_gradient(mode: Mode, count: int) -> None:
+    def step() -> Any:
+        x = _leaf(1.0)
+        node = graph.get_gradient_edge(x).node
+        with pytest.raises(RuntimeError) as error:
+            node(*[jitgrad.ones(1)] * count)
+        return str(error.value), x.grad
+
+    assert mode.run(step) == (f"AccumulateGrad: expected 1 arguments (got {count})", None)
+
+
+@pytest.mark.row("C14")
 @pytest.mark.parametrize("device", ["cpu", "vcpu:1"])
 def test_threads_accumulate_into_one_leaf(mode: Mode, device: str) -> None:
     x = _leaf(0.0, device=device)
@@ -555,7 +633,7 @@ def test_capture_hooks_run_one_after_the_other(mode: Mode) -> None:
         task.init_to_execute(y.grad_fn, [leaf], accumulate_grad=False)
         ((capture,),) = [task.exec_info[leaf.node].captures]
         capture.hooks.extend([lambda g: g + 1, lambda g: g * 10])
-        (grad,) = engine.execute_with_graph_task(task, y.grad_fn, [jitgrad.ones(1)]).value()
+        (grad,) = engine.execute_with_graph_task(task, y.grad_fn, InputBuffer([jitgrad.ones(1)])).value()
         return grad.tolist(), x.grad
 
     assert mode.run(step) == ([40.0], None)

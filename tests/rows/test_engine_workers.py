@@ -22,6 +22,7 @@ from jitgrad.autograd import Engine, engine
 from jitgrad.runtime.engine.graph.current import NO_DEVICE, current, current_graph_task
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.run.graph_task import GraphTask
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
 from jitgrad.state import state
 
@@ -224,7 +225,7 @@ def test_a_task_whose_backward_is_gone_is_skipped() -> None:
     gc.collect()
     assert base() is None
     with engine.trace() as trace:
-        engine.device_ready_queues[0].push(NodeTask(base, Ran(), []))
+        engine.device_ready_queues[0].push(NodeTask(base, Ran(), InputBuffer()))
         wait_until(lambda: bool(trace.of("skip")))
     assert trace.of("skip")[0].detail == "nobody waits for its backward any more"
     assert not ran

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from modes import Mode
 
 import jitgrad
 from jitgrad import nn
 from jitgrad.autograd import Variable
+
+
+@pytest.mark.row("A3", "A19")
+def test_the_example_of_the_source(mode: Mode) -> None:
+    """``Variable.mm(a, b)`` is ``a.mm(b)``, and so is every other method by its name."""
+
+    def step() -> Any:
+        a = Variable(jitgrad.FloatTensor([[2]]), requires_grad=True)
+        b = Variable(jitgrad.FloatTensor([[3]]))
+        loss = Variable.mm(a, b).sum()
+        Variable.backward(loss)
+        same = Variable.mm is jitgrad.Tensor.mm and Variable.add_ is jitgrad.Tensor.add_
+        with pytest.raises(AttributeError, match="no_method"):
+            _ = Variable.no_method
+        return a.grad.tolist(), b.grad, loss.item(), same
+
+    assert mode.run(step) == ([[3.0]], None, 6.0, True)
 
 
 @pytest.mark.row("A8")

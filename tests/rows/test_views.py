@@ -77,6 +77,43 @@ def test_views_share_their_storage(mode: Mode) -> None:
     assert got == (4, 1, [7.0, 9.0], [[1.0], [7.0], [9.0]], [1.0, 7.0, 9.0])
 
 
+@pytest.mark.row("A1")
+def test_a_storage_is_a_row_of_elements(mode: Mode) -> None:
+    def step(x: Any) -> Any:
+        row = (x * 1)[1]
+        row.mul_(2)
+        memory, raw = row.storage(), row.untyped_storage()
+        before = memory.tolist(), len(memory), memory[-1], memory.nbytes(), raw.size(), memory.element_size()
+        begins = memory.data_ptr() == raw.data_ptr() == row.data_ptr() - 8
+        same = memory == row.view(-1).storage(), begins, memory == raw
+        memory[3] = 9.0
+        with pytest.raises(IndexError, match="index 4 out of range for storage of size 4"):
+            _ = memory[4]
+        with pytest.raises(RuntimeError, match="can't index a storage with slice"):
+            _ = memory[1:]
+        own = jitgrad.FloatTensor([2]).storage()
+        return before, same, row.tolist(), memory.dtype, str(memory.device), memory.untyped() == raw, list(own)
+
+    before, same, row, dtype, device, untyped, own = mode.run(step, lambda: (jitgrad.ones(2, 2),))
+    assert before == ([1.0, 1.0, 2.0, 2.0], 4, 2.0, 16, 16, 4)
+    assert same == (True, True, False)
+    assert row == [2.0, 9.0]
+    assert (dtype, device, untyped, own) == (jitgrad.float32, "cpu", True, [2.0])
+
+
+def test_storages_without_dense_memory() -> None:
+    with pytest.raises(NotImplementedError, match="sparse"):
+        jitgrad.eye(2).to_sparse().storage()
+    elsewhere = jitgrad.ones(3, device="meta").storage()
+    assert (len(elsewhere), elsewhere.data_ptr()) == (3, 0)
+    with pytest.raises(NotImplementedError, match="meta"):
+        elsewhere.tolist()
+    on_device = jitgrad.ones(3, device="vcpu:0") * 2
+    assert on_device.storage().tolist() == [2.0] * 3
+    assert repr(jitgrad.ones(1).storage()) == " 1.0\n[jitgrad.TypedStorage(device=cpu) of size 1]"
+    assert len({jitgrad.ones(1).untyped_storage()}) == 1
+
+
 # --- A7: versions ---
 
 

@@ -57,29 +57,44 @@ class _Reach:
 
 def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     """Do a backward as an event of the trace; returns what ``execute_request`` would."""
+    reason, results = _record(recorder, request)
+    if not reason:
+        return results
+    # The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one. No
+    # function of its own: backwards nest, and each level has few frames to spare (``reentrant_pool.MAX_DEPTH``).
+    bump("engine_runs")
+    log("fusion", "backward is run by the engine: %s", reason)
+    results = execute_request(request)
+    if not request.keep_graph:
+        recorder.mark_released((_known_ids(recorder, request.roots), _known_ids(recorder, request.inputs)))
+    return results
+
+
+def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
+    """(why the engine must run at every call, or nothing, the results if it need not)."""
     if _is_watched():
-        return _run_engine(recorder, request, "somebody watches the engine")
+        return "somebody watches the engine", None
     reach = _reach(recorder, request)
     if reach.refusal:
-        return _run_engine(recorder, request, reach.refusal)
+        return reach.refusal, None
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
     if any(leaf._grad is not None for leaf in leaves):
         olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
         if any(old.is_sparse or old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
-            return _run_engine(recorder, request, "a .grad with a graph, a sparse one, or one in several windows")
+            return "a .grad with a graph, a sparse one, or one in several windows", None
     states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
     key = ("<grads>", states)
     node = recorder.node.children.get(key)
     if node is None:
         grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
-        return _run_engine(recorder, request, "a rule that cannot be recorded") if grown is None else grown[1]
+        return ("a rule that cannot be recorded", None) if grown is None else ("", grown[1])
     recorder.node = node
-    return _repeat(recorder, node.event)
+    return "", _repeat(recorder, node.event)
 
 
-def repeat_backward(recorder: Any, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
     """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
-    node = recorder.node.children.get(("<backward>", root._vid, retain_graph, create_graph))
+    node = recorder.node.children.get(("<backward>", root._vid, keep_graph, create_graph))
     if node is None or node.event.refusal or _is_watched():
         return False
     reach, inputs = node.event, recorder.inputs
@@ -100,15 +115,14 @@ def _is_watched() -> bool:
 
 
 def _simple_key(request: BackwardRequest) -> Any:
-    return ("<backward>", request.roots[0]._vid, request.retain_graph, request.create_graph)
+    return ("<backward>", request.roots[0]._vid, request.keep_graph, request.create_graph)
 
 
 def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
     """One root of this trace, no gradient, every leaf."""
     return (
         len(request.roots) == 1
-        and request.inputs is None
-        and len(request.grads) == 1
+        and not request.inputs
         and request.grads[0] is None
         and getattr(request.roots[0], "_tid", None) == recorder.tid
     )
@@ -116,28 +130,18 @@ def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
 
 def _is_plain(recorder: Any, request: BackwardRequest) -> bool:
     """Requests whose checks would fail, or whose graph began elsewhere, are left to the engine itself."""
-    tensors = [*request.roots, *(g for g in request.grads if g is not None), *_inputs_of(request)]
-    if len(request.roots) != len(request.grads):
-        return False
+    tensors = [*request.roots, *(g for g in request.grads if g is not None), *request.inputs]
     if not all(hasattr(t, "_aval") and not t.is_sparse and t._aval.device is CPU for t in tensors):
-        return False
-    if any(g is None and r._aval.numel != 1 for r, g in zip(request.roots, request.grads, strict=True)):
         return False
     for root in request.roots:
         if not root._requires_grad or root._tid != recorder.tid or root._grad_fn is not None or root._hooks:
             return False
-    for t in _inputs_of(request):
+    for t in request.inputs:
         if not t._requires_grad or t._hooks or (request.accumulate and not t.is_leaf):
             return False
         if not t.is_leaf and (t._tid != recorder.tid or t._grad_fn is not None):
             return False
     return True
-
-
-def _inputs_of(request: BackwardRequest) -> tuple[Any, ...]:
-    if request.inputs is None:
-        return ()
-    return tuple(request.inputs) if isinstance(request.inputs, tuple | list) else (request.inputs,)
 
 
 def _ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int | None, ...]:
@@ -150,7 +154,7 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
     if not _is_plain(recorder, request):
         return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
     roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
-    inputs = None if request.inputs is None else _ids(recorder, _inputs_of(request))
+    inputs = _ids(recorder, request.inputs) if request.inputs else None
     key = ("<backward>", roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
            request.allow_unused)  # fmt: skip
     if _is_simple(recorder, request):
@@ -178,8 +182,8 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
             return _Reach((), "a graph that began outside the step")
     if any(input_kind(recorder.inputs[vid]) == HOOKED for vid in leaves):
         return _Reach((), "a hooked leaf")
-    if request.inputs is not None:
-        chosen = _ids(recorder, _inputs_of(request))
+    if request.inputs:
+        chosen = _ids(recorder, request.inputs)
         leaves = {history.leaves[v]: None for v in chosen if v is not None and v in history.leaves}
     return _Reach(tuple(leaves))
 
@@ -208,7 +212,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         for source, leaf in leaves.items()
         if sources[id(leaf)] == source
     ]
-    nodes = _nodes(recorder, [t._vid for t in (*request.roots, *_inputs_of(request))])
+    nodes = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
     active = switch_handler(inner)
     try:
@@ -309,16 +313,6 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
         if grad._storage is not None:
             recorder._dirty.add(id(grad._storage))
     return tuple([None if r is None else handle(*r) for r in event.results])
-
-
-def _run_engine(recorder: Any, request: BackwardRequest, reason: str) -> tuple[Any, ...]:
-    """The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one."""
-    bump("engine_runs")
-    log("fusion", "backward is run by the engine: %s", reason)
-    results = execute_request(request)
-    if not request.keep_graph:
-        recorder.mark_released((_known_ids(recorder, request.roots), _known_ids(recorder, _inputs_of(request))))
-    return results
 
 
 def _known_ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int, ...]:

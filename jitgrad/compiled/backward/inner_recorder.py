@@ -159,7 +159,7 @@ class InnerRecorder:
         if tensor._tid == self.tid:
             raise CannotRecordError("a rule read a value")
 
-    def repeat_backward(self, root: Any, retain_graph: bool | None, create_graph: bool) -> bool:
+    def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         return False
 
     def record_backward(self, request: Any) -> Any:

@@ -59,6 +59,8 @@ class AccumulateGrad(Node):
         return "AccumulateGrad"
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
+        if len(grad_outputs) != 1:
+            raise RuntimeError(f"AccumulateGrad: expected 1 arguments (got {len(grad_outputs)})")
         new_grad = grad_outputs[0]
         grad_outputs[0] = None
         if new_grad is None:

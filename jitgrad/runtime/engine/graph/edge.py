@@ -29,9 +29,6 @@ class Edge(NamedTuple):
         """``input_nr``, from the side of the forward: which output of its operation the gradient belongs to."""
         return self.input_nr
 
-    def is_valid(self) -> bool:
-        return self.node is not None
-
 
 INVALID_EDGE = Edge(None, 0)
 

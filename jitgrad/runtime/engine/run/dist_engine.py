@@ -5,7 +5,8 @@ Must not know: networks. Both sides are in this process; a transport would sit w
 In: roots. Out: gradients by leaf, in the context; no ``.grad`` changes.
 
 PyTorch's distributed autograd, as far as it is the engine's business: leaves are captured, not run, and a
-``GradCaptureHook`` hands what arrives there to the context. Several backwards into one context add up.
+``GradCaptureHook`` hands what arrives there to the context. Several backwards into one context add up. The caller gets
+the first error at once (``exit_on_error``): it may be what the other side waits for, and queued work need not drain.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.node import GraphRoot, Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 
 __all__ = ["DistAccumulateGradCaptureHook", "DistAutogradContext", "DistEngine", "RecvRpcBackward", "SendRpcBackward"]
 
@@ -141,10 +143,10 @@ class DistEngine:
         self._run(context, send, keep_graph)
 
     def _run(self, context: DistAutogradContext, root: Node, keep_graph: bool) -> None:
-        task = self._engine.new_graph_task(keep_graph, False)
+        task = self._engine.new_graph_task(keep_graph, False, exit_on_error=True)
         self._compute_dependencies(context, task, root)
         if task.should_execute(root):
-            self._engine.execute_with_graph_task(task, root, []).value()
+            self._engine.execute_with_graph_task(task, root, InputBuffer()).value()
 
     def _compute_dependencies(self, context: DistAutogradContext, task: GraphTask, root: Node) -> None:
         """Run what leads to a leaf or out of this graph; capture at leaves, run what sends gradients elsewhere."""

@@ -126,7 +126,7 @@ class Engine:
         depth = 0 if outer is None else outer.reentrant_depth + 1
         return GraphTask(keep_graph, create_graph, depth, self._init_local_ready_queue(), exit_on_error)
 
-    def execute_with_graph_task(self, graph_task: GraphTask, graph_root: Node, input_buffer: list[Any]) -> Future:
+    def execute_with_graph_task(self, graph_task: GraphTask, graph_root: Node, input_buffer: InputBuffer) -> Future:
         """Run a graph task that is prepared: with ``dependencies``, and ``exec_info`` if not everything is to run.
 
         Args:
@@ -179,8 +179,8 @@ class Engine:
             recorder.flush()
             switch_handler(None)
 
-    def _push_root(self, task: GraphTask, root: Node, inputs: list[Any]) -> None:
-        device = device_of(root)
+    def _push_root(self, task: GraphTask, root: Node, inputs: InputBuffer) -> None:
+        device = inputs.device()
         if trace.is_active():
             for node, count in task.dependencies.items():
                 trace.emit("deps", node, count=count, depth=task.reentrant_depth)
@@ -258,7 +258,7 @@ class Engine:
             task.mark_as_completed_and_run_post_processing()
             if current.worker_device != task.owner:
                 trace.emit("wake", device=_device_name(task.owner), depth=task.reentrant_depth)
-                wake = NodeTask(task.base, None, [])
+                wake = NodeTask(task.base, None, InputBuffer())
                 self.ready_queue_by_index(task.cpu_ready_queue, task.owner).push(wake, False)
 
     def thread_on_exception(self, graph_task: GraphTask, node: Node | None, error: BaseException) -> None:
@@ -386,11 +386,11 @@ class Engine:
         return trace.Trace()
 
 
-def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, list[Any]]:
+def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, InputBuffer]:
     """The node to start at, and its inputs; several roots get a common source."""
     seeds = tuple([fit_seed(i, edge, seed) for i, (edge, seed) in enumerate(zip(roots, seeds, strict=True))])
     if len(roots) != 1:
-        return GraphRoot(roots, seeds), []
+        return GraphRoot(roots, seeds), InputBuffer()
     ((node, input_nr),) = roots
     assert node is not None
     buffer = InputBuffer([None] * len(node.input_metadata))

@@ -13,7 +13,7 @@ from typing import Any
 from jitgrad.devices import Device
 from jitgrad.runtime.devices.stream import Stream, use_stream
 from jitgrad.runtime.engine.graph import anomaly
-from jitgrad.runtime.engine.graph.node import Node, call_node, device_of, name_of, stream_of
+from jitgrad.runtime.engine.graph.node import Node, call_node, name_of, stream_of
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.graph_task import GraphTask
@@ -26,13 +26,13 @@ __all__ = ["capture", "evaluate_function"]
 FindQueue = Callable[[ReadyQueue, Device], ReadyQueue]
 
 
-def evaluate_function(task: GraphTask, node: Node, inputs: list[Any], find_queue: FindQueue) -> None:
+def evaluate_function(task: GraphTask, node: Node, inputs: InputBuffer, find_queue: FindQueue) -> None:
     """Run one node and send its gradients on.
 
     Args:
         task: what the node is run for.
         node: which.
-        inputs: its gradients.
+        inputs: its gradients; empty afterwards, if the node ran.
         find_queue: the queue of a device, given the one for the CPU.
 
     Raises:
@@ -41,7 +41,7 @@ def evaluate_function(task: GraphTask, node: Node, inputs: list[Any], find_queue
     with use_stream(stream := stream_of(node)):
         if task.exec_info and not capture(task, node, inputs):
             return
-        if trace.is_active() and not _announce(task, node):
+        if trace.is_active() and not _announce(task, node, inputs.device()):
             return
         outputs = _call_function(task, node, inputs)
         if not node.next_edges:
@@ -56,7 +56,7 @@ def evaluate_function(task: GraphTask, node: Node, inputs: list[Any], find_queue
         with task.mutex:
             ready = _send(task, node, outputs, stream)
     for target, buffer in ready:
-        device = device_of(target)
+        device = buffer.device()
         if trace.is_active():
             trace.emit("ready", target, device=device, depth=task.reentrant_depth)
         find_queue(task.cpu_ready_queue, device).push(NodeTask(task.base, target, buffer))
@@ -78,18 +78,19 @@ def capture(task: GraphTask, node: Node, inputs: list[Any]) -> bool:
     return info.needed
 
 
-def _announce(task: GraphTask, node: Node) -> bool:
+def _announce(task: GraphTask, node: Node, device: Device) -> bool:
     """Tell that the node runs; it does not if an error on another thread came first."""
     with task.mutex:
         if task.has_error:
             trace.emit("skip", node, depth=task.reentrant_depth, detail="after an error")
             return False
-        trace.emit("exec", node, device=device_of(node), depth=task.reentrant_depth)
+        trace.emit("exec", node, device=device, depth=task.reentrant_depth)
         return True
 
 
-def _call_function(task: GraphTask, node: Node, inputs: list[Any]) -> Any:
+def _call_function(task: GraphTask, node: Node, buffer: InputBuffer) -> Any:
     hooks = node.hooks
+    inputs = buffer.variables()  # moved: whoever holds the buffer does not hold the gradients
     if hooks is None:
         outputs = node.apply(inputs)
     else:

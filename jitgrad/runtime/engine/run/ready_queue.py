@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitgrad.runtime.engine.run.future import longest_wait_s
+from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 
 if TYPE_CHECKING:
     from jitgrad.runtime.engine.graph.node import Node
@@ -39,7 +40,7 @@ class NodeTask(NamedTuple):
 
     base: weakref.ref[GraphTask] | None
     fn: Node | None
-    inputs: list[Any]
+    inputs: InputBuffer
     is_shutdown_task: bool = False
 
     def get_reentrant_depth(self) -> int:
@@ -95,7 +96,7 @@ class ReadyQueue:
 
     def push_shutdown_task(self) -> None:
         """Send one of the threads that wait here home."""
-        self.push(NodeTask(None, None, [], True), increment_outstanding_tasks=False)
+        self.push(NodeTask(None, None, InputBuffer(), True), increment_outstanding_tasks=False)
 
     def pop(self, min_reentrant_depth: int = 0) -> NodeTask:
         """The next task; waits for one. Tasks of a smaller reentrant depth are left where they are."""

@@ -1,6 +1,6 @@
-"""From ``backward()`` and ``grad()`` to the engine: the request, its checks, its roots and seeds.
+"""From ``backward()`` and ``grad()`` to the engine: the request, its roots and seeds.
 
-Owns: ``BackwardRequest``, ``execute_request``, PyTorch's argument checks and their messages.
+Owns: ``BackwardRequest``, ``execute_request``, the checks of gradients that are given, and what is seeded by itself.
 Must not know: how the graph is run, the recorder (which may keep a request and execute it later).
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
-from jitgrad.ops.aval import make_aval
+from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import filled
 from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator, gradient_edge
 from jitgrad.runtime.engine.graph.edge import Edge
@@ -23,43 +23,54 @@ from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import TensorBase, new_result
 
-__all__ = ["BackwardRequest", "check_request", "execute_request", "make_grads", "output_edge"]
+__all__ = ["ONES", "BackwardRequest", "execute_request", "fill_grads", "input_tuple", "make_grads", "output_edge"]
+
+
+class _Ones:
+    """The gradient of a root that has one element and was given none: ones, made when the graph runs."""
+
+    def __repr__(self) -> str:
+        return "ONES"
+
+
+ONES = _Ones()
 
 
 @dataclass(slots=True, eq=False)
 class BackwardRequest:
-    """One call of ``backward()`` or ``grad()``, before any check.
+    """One call of ``backward()`` or ``grad()``, its arguments checked.
 
     Attributes:
         roots: the tensors to differentiate.
         grads: their gradients; None = ones, for one element.
-        retain_graph: keep saved values; None = as ``create_graph``.
+        keep_graph: keep saved values, for another call.
         create_graph: make the result differentiable.
-        inputs: accumulate into, or return the gradients of, these; None = every leaf.
+        inputs: accumulate into, or return the gradients of, these; none = every leaf.
         allow_unused: an input that the graph does not reach gets None, instead of an error.
         accumulate: into ``.grad``; else return the gradients of ``inputs``.
     """
 
     roots: tuple[Any, ...]
     grads: tuple[Any, ...]
-    retain_graph: bool | None
+    keep_graph: bool
     create_graph: bool
-    inputs: Any
+    inputs: tuple[Any, ...]
     allow_unused: bool
     accumulate: bool
 
-    @property
-    def keep_graph(self) -> bool:
-        return self.create_graph if self.retain_graph is None else self.retain_graph
 
-    def input_tensors(self) -> tuple[Any, ...]:
-        """``inputs`` as a tuple; RuntimeError for an empty one."""
-        if self.inputs is None:
-            return ()
-        inputs = (self.inputs,) if isinstance(self.inputs, (TensorBase, Edge)) else tuple(self.inputs)
-        if not inputs:
-            raise RuntimeError(f"`inputs` argument to `{'backward' if self.accumulate else 'grad'}()` cannot be empty.")
-        return inputs
+def input_tuple(inputs: Any, name: str) -> tuple[Any, ...]:
+    """The argument ``inputs`` of ``backward`` or ``grad`` as a tuple; none for None.
+
+    Raises:
+        RuntimeError: an empty sequence.
+    """
+    if inputs is None:
+        return ()
+    found = (inputs,) if isinstance(inputs, (TensorBase, Edge)) else tuple(inputs)
+    if not found:
+        raise RuntimeError(f"`inputs` argument to `{name}()` cannot be empty.")
+    return found
 
 
 def execute_request(request: BackwardRequest) -> tuple[Any, ...]:
@@ -71,23 +82,13 @@ def execute_request(request: BackwardRequest) -> tuple[Any, ...]:
     Raises:
         RuntimeError: as PyTorch's ``backward`` and ``grad``.
     """
-    inputs = request.input_tensors()
-    seeds = make_grads(request.roots, request.grads)
+    seeds = fill_grads(request.roots, request.grads)
     roots = _root_edges(request.roots)
-    outputs = [output_edge(x, request.accumulate) for x in inputs]
+    outputs = [output_edge(x, request.accumulate) for x in request.inputs]
     captured = engine.execute(roots, seeds, request.keep_graph, request.create_graph, request.accumulate, outputs)
     if not request.accumulate and not request.allow_unused:
         check_used(captured)
     return tuple(captured)
-
-
-def check_request(request: BackwardRequest) -> None:
-    """Every check of ``execute_request`` that needs no execution, for a recorder that executes later."""
-    inputs = request.input_tensors()
-    make_grads(request.roots, request.grads)
-    _root_edges(request.roots)
-    for x in inputs:
-        output_edge(x, request.accumulate)
 
 
 def check_used(grads: Sequence[Any]) -> None:
@@ -101,23 +102,26 @@ def check_used(grads: Sequence[Any]) -> None:
 
 
 def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
-    """One gradient per root: the given one, checked, or ones for a root of one element.
+    """One gradient per root: the given one, checked, or ``ONES`` for a root of one element.
+
+    A root that does not require grad may be left without: it is refused later, with another message.
 
     Raises:
         RuntimeError: counts or shapes differ, or a root that needs a gradient got none.
+        TypeError: a gradient is no tensor.
     """
     if len(roots) != len(grads):
         raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
-    return tuple(_seed(i, root, grad) for i, (root, grad) in enumerate(zip(roots, grads, strict=True)))
+    return tuple([_checked(i, root, grad) for i, (root, grad) in enumerate(zip(roots, grads, strict=True))])
 
 
-def _seed(index: int, root: Any, grad: Any) -> Any:
+def _checked(index: int, root: Any, grad: Any) -> Any:
     if isinstance(root, Edge):
         if grad is None:
             raise RuntimeError("a gradient edge as a root needs its gradient to be given")
         return grad
     if grad is None:
-        return _implicit_seed(root)
+        return _checked_implicit(root)
     if not isinstance(grad, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._aval.shape != root._aval.shape:
@@ -128,14 +132,22 @@ def _seed(index: int, root: Any, grad: Any) -> Any:
     return grad
 
 
-def _implicit_seed(root: Any) -> Any:
+def _checked_implicit(root: Any) -> Any:
     if not root._requires_grad:
         return None
     if root._aval.numel != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if not root._aval.dtype.is_floating_point:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
-    aval = root._aval
+    return ONES
+
+
+def fill_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients, with ones of one element for None."""
+    return tuple([_ones(root._aval) if grad is None else grad for root, grad in zip(roots, grads, strict=True)])
+
+
+def _ones(aval: Aval) -> Any:
     if state.handler is not None or modes_in_use or aval.device is not CPU:
         return filled(1.0, aval)
     # the same, by hand: nearly every eager backward begins with it
