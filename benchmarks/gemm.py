@@ -24,7 +24,7 @@ import numpy as np
 from jitgrad.abi import Launch, NativeStep
 from jitgrad.codegen.driver import driver
 from jitgrad.codegen.gemm import GemmSpec, Operand, StoreEpilogue, choose_spec, emit_gemm, gemm_launch
-from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.runtime.native import executor
@@ -147,10 +147,10 @@ class Ours:
     def __init__(self) -> None:
         loops = driver.load()
         executor.install(loops.driver, loops.worker, loops)
-        self._kernels: dict[GemmSpec, Kernel] = {}
+        self._kernels: dict[GemmSpec, CompiledKernel] = {}
         self.compile_ms: dict[GemmSpec, float] = {}
 
-    def _kernel(self, spec: GemmSpec) -> Kernel:
+    def _kernel(self, spec: GemmSpec) -> CompiledKernel:
         if spec not in self._kernels:
             start = time.perf_counter()
             epilogue = StoreEpilogue(spec.dtype_name)

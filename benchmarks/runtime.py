@@ -23,7 +23,7 @@ import numpy as np
 from jitgrad.abi import Launch, NativeStep
 from jitgrad.codegen.driver import driver
 from jitgrad.codegen.llvm import jit
-from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.config import config
 from jitgrad.dtypes import float32
@@ -123,7 +123,7 @@ def _fresh_cache() -> Iterator[None]:
             config.cache_dir = before
 
 
-def _some_kernels() -> list[Kernel]:
+def _some_kernels() -> list[CompiledKernel]:
     names = [f"benchmark{i}" for i in range(KERNELS)]
     return compile_kernels([KernelSource(n, f"benchmark {n}", lambda n=n: _burn_text(n)) for n in names])  # type: ignore[misc]
 

@@ -166,6 +166,19 @@ def test_sizes(path: Path) -> None:
             assert length <= MAX_FUNCTION_LINES, f"{_identify(path)}:{node.lineno} {node.name} has {length} lines"
 
 
+NAMES_OF_TWO = {"Identity": "PyTorch has both: the layer nn.Identity, and the graph node torch::autograd::Identity"}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """One word for one thing, private classes included: a reader who greps for a class finds one."""
+    where: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(f"{_identify(path)}:{node.lineno}")
+    assert not {name: places for name, places in where.items() if len(places) > 1 and name not in NAMES_OF_TWO}
+
+
 @every_file
 def test_modules_say_what_they_own(path: Path) -> None:
     assert path.read_text().strip() == "" or ast.get_docstring(_tree(path)), f"{_identify(path)} has no docstring"

@@ -2,7 +2,7 @@
 
 Owns: ``build``.
 Must not know: what an operation lowers to.
-In: a ``Piece`` with instructions. Out: its roots.
+In: a ``Piece`` with instructions. Out: its results.
 
 Numbers: a ``Const`` reaches a lowering as the Python number; a ``RuntimeScalar`` as a primitive "scalar" (float64 or
 int64), which takes the dtype of the tensor it meets (``Builder.pointwise``, ``Builder.cast``).
@@ -21,7 +21,7 @@ __all__ = ["build"]
 
 
 def build(piece: Piece) -> None:
-    """Fill ``piece.roots``."""
+    """Fill ``piece.results``."""
     b = piece.builder = Builder()
     values: dict[int, Value] = {}
 
@@ -44,7 +44,7 @@ def build(piece: Piece) -> None:
         outs = out if isinstance(out, (tuple, list)) else (out,)
         for vid, aval, value in zip(instr.outputs, instr.avals, outs, strict=True):
             values[vid] = _exactly(b, value, aval.shape, aval.dtype)
-    piece.roots = [operand(vid) for vid in piece.outputs] + [
+    piece.results = [operand(vid) for vid in piece.outputs] + [
         _exactly(b, operand(vid), piece.inputs[into].shape, piece.inputs[into].dtype) for vid, into in piece.writes
     ]
 

@@ -15,13 +15,12 @@ from typing import Any
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
 from jitgrad.codegen.gemm import Operand, emit_gemm, gemm_launch
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel
-from jitgrad.codegen.llvm.jit import Kernel as Code
-from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.loops.emit_loops import print_kernel
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
-from jitgrad.codegen.schedule.kernel_ir import Kernel, NestKey, Place
+from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
 __all__ = ["link"]
@@ -93,7 +92,7 @@ class _Linker:
         self.job_names: dict[Job, str] = {}
         for stage in self.stages:
             for job in stage:
-                source = _source(job, piece.cpu)
+                source = _source(job, piece.target)
                 self.sources[source.name] = source
                 self.job_names[job] = source.name
         self.names = [self.job_names[j] for stage in self.stages for j in stage]
@@ -108,7 +107,7 @@ class _Linker:
                 for word in _words(job):
                     if isinstance(word, RuntimeScalar):
                         scalars[word] = None
-                    elif isinstance(word, Place) and word.buffer.kind == "input":
+                    elif isinstance(word, BufferArg) and word.buffer.kind == "input":
                         touched[word.buffer.vid] = None
         self.inputs = tuple(touched)
         slots = {("input", vid): n for n, vid in enumerate(self.inputs, 1)}
@@ -118,7 +117,7 @@ class _Linker:
         self.slots = slots
         self.scalar_slots = {s: self.arena_slot + 1 + n for n, s in enumerate(scalars)}
 
-    def _place(self, place: Place) -> tuple[int, int]:
+    def _place(self, place: BufferArg) -> tuple[int, int]:
         buffer: Buffer = place.buffer
         if buffer.kind == "arena":
             return self.arena_slot, buffer.offset + place.offset
@@ -127,13 +126,13 @@ class _Linker:
     def _filled(self, words: list[Any]) -> tuple[int, ...]:
         out: list[int] = []
         for word in words:
-            if isinstance(word, Place):
+            if isinstance(word, BufferArg):
                 out += self._place(word)
             else:
                 out.append(self.scalar_slots[word] if isinstance(word, RuntimeScalar) else word)
         return tuple(out)
 
-    def step(self, codes: Mapping[str, Code]) -> NativeStep | None:
+    def step(self, codes: Mapping[str, CompiledKernel]) -> NativeStep | None:
         """The native step; None if there is nothing to do."""
         if not self.stages and not self.piece.out_buffers:
             return None
@@ -147,15 +146,15 @@ class _Linker:
             [codes[name] for name in self.sources],
         )
 
-    def _launch(self, job: Job, code: Code) -> Launch:
+    def _launch(self, job: Job, code: CompiledKernel) -> Launch:
         kernel = job.kernel
-        if isinstance(kernel, Kernel):
+        if isinstance(kernel, LoopKernel):
             grain = max(1, int(kernel.units * _TASK_NS / kernel.cost), -(-kernel.units // _MAX_TASKS))
             return Launch(code.address, self._filled(kernel.words), kernel.units, grain, kernel.cost, code.name)
         assert isinstance(kernel, MatmulKernel)
         batch, m, n, k = kernel.shape
         operands = [
-            Operand(*self._place(Place(buffer, offset * value.dtype.itemsize)), strides)
+            Operand(*self._place(BufferArg(buffer, offset * value.dtype.itemsize)), strides)
             for buffer, (value, offset, strides) in zip(kernel.buffers, kernel.views, strict=True)
         ]
         args, units, grain, cost = gemm_launch(
@@ -166,21 +165,21 @@ class _Linker:
 
 def _has_work(job: Job) -> bool:
     kernel = job.kernel
-    return kernel.units > 0 if isinstance(kernel, Kernel) else 0 not in kernel.shape[:3] if kernel else False
+    return kernel.units > 0 if isinstance(kernel, LoopKernel) else 0 not in kernel.shape[:3] if kernel else False
 
 
 def _words(job: Job) -> list[Any]:
     kernel = job.kernel
     assert kernel is not None
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, LoopKernel):
         return kernel.words
-    return [*kernel.words, *(Place(b, 0) for b in kernel.buffers)]
+    return [*kernel.words, *(BufferArg(b, 0) for b in kernel.buffers)]
 
 
-def _source(job: Job, cpu: Target) -> KernelSource:
+def _source(job: Job, target: Target) -> KernelSource:
     kernel = job.kernel
-    if isinstance(kernel, Kernel):
-        return _loop_source(kernel.key, cpu)
+    if isinstance(kernel, LoopKernel):
+        return _loop_source(kernel.key, target)
     assert isinstance(kernel, MatmulKernel)
     spec, epilogue = kernel.spec, kernel.epilogue  # the thunk outlives the plan: it must not hold its values
     key = repr(spec)
@@ -189,12 +188,12 @@ def _source(job: Job, cpu: Target) -> KernelSource:
 
 
 @functools.lru_cache(maxsize=4096)
-def _loop_source(key: NestKey, cpu: Target) -> KernelSource:
+def _loop_source(key: NestKey, target: Target) -> KernelSource:
     """Kernels of one key are one kernel, in this process and in the disk cache."""
     text = repr(key)
-    names = [op.op for op in key.ops if op.op not in ("load", "const", "number", "store", "mask", "scalar")]
+    names = [i.op for i in key.instrs if i.op not in ("load", "const", "number", "store", "mask", "scalar")]
     name = f"{key.form}_{'_'.join(dict.fromkeys(names))[:40] or 'copy'}_{_digest(text)}"
-    return KernelSource(name, text, lambda: print_kernel(key, name, cpu))
+    return KernelSource(name, text, lambda: print_kernel(key, name, target))
 
 
 def _digest(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from jitgrad.abi import EagerStep
 from jitgrad.codegen.fusion.fuse import Group
-from jitgrad.codegen.fusion.nodes import Node
+from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
 from jitgrad.codegen.primitives.builder import Builder, Value
@@ -40,11 +40,11 @@ class Piece:
         inputs: value id -> aval, of everything it may read or write in place.
         outputs: value ids to store to fresh buffers.
         writes: (value id, input id).
-        cpu: what to compile for.
+        target: what to compile for.
         builder: makes its values.
-        roots: the values of ``outputs``, then those of ``stores``.
+        results: the values of ``outputs``, then those of ``stores``.
         stores: (input id, strides, offset): where in existing storages ``writes`` go, see Note [Updates].
-        nodes, groups: see ``nodes`` and ``fuse``.
+        roots, groups: see ``roots`` and ``fuse``.
         buffers: of inputs, by value id.
         out_buffers: of outputs, in order.
         plan: launches by stage.
@@ -55,11 +55,11 @@ class Piece:
     inputs: dict[int, Aval]
     outputs: tuple[int, ...]
     writes: tuple[tuple[int, int], ...]
-    cpu: Target
+    target: Target
     builder: Builder = field(default_factory=Builder)
-    roots: list[Value] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
     stores: list[tuple[int, tuple[int, ...], int]] = field(default_factory=list)
-    nodes: dict[Value, Node] = field(default_factory=dict)
+    roots: dict[Value, Root] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     buffers: dict[int, Buffer] = field(default_factory=dict)
     out_buffers: list[Buffer] = field(default_factory=list)
@@ -78,7 +78,7 @@ def _row_major(aval: Aval) -> Aval:
     return make_aval(aval.shape, aval.dtype)
 
 
-def cut(segment: Segment, cpu: Target) -> list[Piece | EagerStep]:
+def cut(segment: Segment, target: Target) -> list[Piece | EagerStep]:
     """The segment as native pieces and eager operations. Inputs of a piece hold every value that exists before it."""
     runs = list(_runs(segment.instrs))
     needs_piece = segment.writes or any(vid in segment.inputs for vid in segment.outputs)
@@ -97,7 +97,7 @@ def cut(segment: Segment, cpu: Target) -> list[Piece | EagerStep]:
             outputs = [vid for vid in avals if vid in wanted[number]]
             if last:
                 outputs += [vid for vid in segment.outputs if vid in segment.inputs]
-            parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), cpu))
+            parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), target))
         inputs.update((vid, _row_major(aval)) for vid, aval in avals.items())
     return parts
 

@@ -16,7 +16,7 @@ from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.fusion.domain import Refuse
 from jitgrad.codegen.fusion.fuse import fuse
-from jitgrad.codegen.fusion.nodes import Target, make_nodes
+from jitgrad.codegen.fusion.roots import Destination, make_roots
 from jitgrad.codegen.gemm.matmul_kernel import operand_views
 from jitgrad.codegen.link import link
 from jitgrad.codegen.llvm.target import host_target
@@ -77,26 +77,26 @@ def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
 
 def _simplify(piece: Piece) -> None:
     rules: dict[str, tuple[Rule, ...]] = SIMPLIFY
-    piece.roots = rewrite(piece.roots, rules, piece.builder)
-    if any(v.op == "update" for v in topological(piece.roots)):
-        piece.roots = rewrite(piece.roots, READ_THROUGH, piece.builder)
+    piece.results = rewrite(piece.results, rules, piece.builder)
+    if any(v.op == "update" for v in topological(piece.results)):
+        piece.results = rewrite(piece.results, READ_THROUGH, piece.builder)
     _split_writes(piece)
-    piece.roots = rewrite(chains_to_cats(piece.roots, piece.builder), SPREAD, piece.builder)
+    piece.results = rewrite(chains_to_cats(piece.results, piece.builder), SPREAD, piece.builder)
     for table in (DECOMPOSE, DECOMPOSE, rules):
-        piece.roots = rewrite(piece.roots, table, piece.builder)
-    piece.roots = [_storable(piece, v) for v in piece.roots]
+        piece.results = rewrite(piece.results, table, piece.builder)
+    piece.results = [_storable(piece, v) for v in piece.results]
 
 
 def _split_writes(piece: Piece) -> None:
     """Where a write leaves most of a storage as it is, its windows are what is stored; see Note [Updates]."""
     count = len(piece.outputs)
-    roots = piece.roots[:count]
-    for (_, into), v in zip(piece.writes, piece.roots[count:], strict=True):
+    results = piece.results[:count]
+    for (_, into), v in zip(piece.writes, piece.results[count:], strict=True):
         aval = piece.inputs[into]
         for value, strides, offset in windows_of_write(v, into, aval) or [(v, aval.stride, aval.offset)]:
-            roots.append(value)
+            results.append(value)
             piece.stores.append((into, strides, offset))
-    piece.roots = roots
+    piece.results = results
 
 
 def _storable(piece: Piece, v: Value) -> Value:
@@ -105,20 +105,20 @@ def _storable(piece: Piece, v: Value) -> Value:
 
 
 def _group(piece: Piece) -> None:
-    """Choose nodes and fuse them; values that turn out to need a buffer get one, and it starts again."""
+    """Choose roots and fuse them; values that turn out to need a buffer get one, and it starts again."""
     for attempt in range(2 * _MAX_COPIES):
         if attempt == _MAX_COPIES:  # enough of one by one
-            piece.roots = _with_copies(piece, [v for v in topological(piece.roots) if v.op in _MOVES])
-        piece.nodes = make_nodes(topological(piece.roots), piece.roots)
+            piece.results = _with_copies(piece, [v for v in topological(piece.results) if v.op in _MOVES])
+        piece.roots = make_roots(topological(piece.results), piece.results)
         try:
-            for node in piece.nodes.values():
-                if node.kind == "matmul":
-                    operand_views(node.value, piece.nodes)
-            piece.groups, notes = fuse(piece.nodes)
+            for root in piece.roots.values():
+                if root.kind == "matmul":
+                    operand_views(root.value, piece.roots)
+            piece.groups, notes = fuse(piece.roots)
         except Refuse as refusal:
             if refusal.store is None:
                 raise
-            piece.roots = _with_copies(piece, [refusal.store])
+            piece.results = _with_copies(piece, [refusal.store])
             continue
         piece.notes += [str(note) for note in notes[:_MAX_NOTES]]
         for note in piece.notes:
@@ -128,31 +128,31 @@ def _group(piece: Piece) -> None:
 
 
 def _with_copies(piece: Piece, needed: Sequence[Value]) -> list[Value]:
-    """The roots, with every reader of a ``needed`` value reading a copy of it."""
+    """The results, with every reader of a ``needed`` value reading a copy of it."""
     b = piece.builder
     copied = set(needed)
     new: dict[int, Value] = {}
-    for v in topological(piece.roots):
+    for v in topological(piece.results):
         srcs = tuple([new[id(s)] for s in v.srcs])
         same = all(x is y for x, y in zip(srcs, v.srcs, strict=True))
         made = v if same else b.make(v.op, srcs, v.params, v.shape, v.dtype)
         new[id(v)] = copy_of(b, made) if v in copied else made
-    return [new[id(r)] for r in piece.roots]
+    return [new[id(r)] for r in piece.results]
 
 
 def _place(piece: Piece) -> None:
-    """Give the roots their targets: fresh outputs, or existing storages through their layouts."""
+    """Give the results their destinations: fresh outputs, or existing storages through their layouts."""
     piece.buffers = {vid: Buffer("input", vid, aval.nbytes) for vid, aval in piece.inputs.items()}
-    for vid, v in zip(piece.outputs, piece.roots, strict=False):
+    for vid, v in zip(piece.outputs, piece.results, strict=False):
         buffer = Buffer("output", vid, piece.nbytes(v))
         piece.out_buffers.append(buffer)
-        piece.nodes[v].targets.append(Target(buffer, contiguous_strides(v.shape), 0))
-    for (into, strides, offset), v in zip(piece.stores, piece.roots[len(piece.outputs) :], strict=True):
-        piece.nodes[v].targets.append(Target(piece.buffers[into], strides, offset))
+        piece.roots[v].destinations.append(Destination(buffer, contiguous_strides(v.shape), 0))
+    for (into, strides, offset), v in zip(piece.stores, piece.results[len(piece.outputs) :], strict=True):
+        piece.roots[v].destinations.append(Destination(piece.buffers[into], strides, offset))
 
 
 def _plan(piece: Piece) -> None:
-    piece.plan = make_plan(piece.groups, piece.nodes, piece.buffers, piece.cpu)
+    piece.plan = make_plan(piece.groups, piece.roots, piece.buffers, piece.target)
 
 
 PIPELINE = (

@@ -2,7 +2,7 @@
 
 Owns: which values get memory and where, the order of launches (read after write, write after read), stages.
 Must not know: how a kernel's text is printed, the operations' table.
-In: groups, targets. Out: ``Planned`` launches by stage, arena size.
+In: groups, destinations. Out: a ``Plan``: jobs by stage, the arena's size.
 
 # Note [In-place writes]
 # ~~~~~~~~~~~~~~~~~~~~~~
@@ -21,12 +21,13 @@ from typing import Any
 
 from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.index_map import Expr, linear
-from jitgrad.codegen.fusion.nodes import Node, Target
+from jitgrad.codegen.fusion.lower import LoopInstr
+from jitgrad.codegen.fusion.roots import Destination, Root
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
-from jitgrad.codegen.llvm.target import Target as Cpu
+from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.builder import Value
-from jitgrad.codegen.schedule.items import Body, Store
-from jitgrad.codegen.schedule.kernel_ir import Kernel
+from jitgrad.codegen.schedule.kernel_ir import LoopKernel
+from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Interval, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.dtypes import DType
@@ -71,7 +72,7 @@ class Job:
     group: Group | None
     after: dict[Job, None] = field(default_factory=dict)
     stage: int = 0
-    kernel: Kernel | MatmulKernel | None = None
+    kernel: LoopKernel | MatmulKernel | None = None
     stores: list[Store] = field(default_factory=list)
     sources: list[Buffer] = field(default_factory=list)
 
@@ -89,14 +90,16 @@ class Plan:
     arena_nbytes: int
 
 
-def make_plan(groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu) -> Plan:
+def make_plan(groups: Sequence[Group], roots: dict[Value, Root], inputs: dict[int, Buffer], target: Target) -> Plan:
     """Give every value that is read by another kernel a place, order the kernels, and schedule their loops."""
-    return _Planner(groups, nodes, inputs, cpu).run()
+    return _Planner(groups, roots, inputs, target).run()
 
 
 class _Planner:
-    def __init__(self, groups: Sequence[Group], nodes: dict[Value, Node], inputs: dict[int, Buffer], cpu: Cpu) -> None:
-        self.groups, self.nodes, self.inputs, self.cpu = groups, nodes, inputs, cpu
+    def __init__(
+        self, groups: Sequence[Group], roots: dict[Value, Root], inputs: dict[int, Buffer], target: Target
+    ) -> None:
+        self.groups, self.roots, self.inputs, self.target = groups, roots, inputs, target
         self.home: dict[Value, Buffer] = {}
         self.jobs = {g: Job(g) for g in groups}
         self.copies: list[Job] = []
@@ -116,11 +119,11 @@ class _Planner:
     def _reads(self, group: Group) -> dict[Value, list[Expr]]:
         """The values that a group reads from memory, with the addresses."""
         found: dict[Value, list[Expr]] = {}
-        for op, _, _, extra in group.lowerer.instrs:
-            if op in ("load", "gather", "store_add"):
-                found.setdefault(extra[0], []).append(extra[1])
+        for i in group.lowerer.instrs:
+            if i.op in ("load", "gather", "store_add"):
+                found.setdefault(i.extra[0], []).append(i.address or ())
         if group.kind == "matmul":
-            for value, _, _ in operand_views(group.nodes[0].value, self.nodes):
+            for value, _, _ in operand_views(group.roots[0].value, self.roots):
                 found.setdefault(value, []).append(())
         return found
 
@@ -131,12 +134,12 @@ class _Planner:
             for v in reads:
                 if v.op != "input" and v not in self.home:
                     self._give_home(v)
-        for v, node in self.nodes.items():
-            if node.kind == "cat":
-                self._place_parts(v, node)
+        for v, root in self.roots.items():
+            if root.kind == "cat":
+                self._place_parts(v, root)
 
     def _give_home(self, v: Value) -> None:
-        node = self.nodes[v]
+        root = self.roots[v]
         if v.op == "scatter_add":  # the updated zeros
             zeros = v.srcs[0]
             if zeros not in self.home:
@@ -144,22 +147,22 @@ class _Planner:
             self.home[v] = self.home[zeros]
             return
         row_major = contiguous_strides(v.shape)
-        for t in node.targets:
+        for t in root.destinations:
             if t.buffer.kind == "output" and t.strides == row_major and t.offset == 0:
                 self.home[v] = t.buffer
                 return
         buffer = Buffer("arena", -1, _nbytes(v))
         self.home[v] = buffer
-        node.targets.append(Target(buffer, row_major, 0))
+        root.destinations.append(Destination(buffer, row_major, 0))
 
-    def _place_parts(self, v: Value, node: Node) -> None:
-        """A cat's targets, as windows for its parts."""
+    def _place_parts(self, v: Value, root: Root) -> None:
+        """A cat's parts are stored at their places in the cat's destinations."""
         dim = v.params
         start = 0
         for part in v.srcs:
-            for t in node.targets:
-                window = Target(t.buffer, t.strides, t.offset + start * t.strides[dim])
-                self.nodes[part].targets.append(window)
+            for t in root.destinations:
+                place = Destination(t.buffer, t.strides, t.offset + start * t.strides[dim])
+                self.roots[part].destinations.append(place)
             start += part.shape[dim]
 
     def _buffer(self, v: Value) -> Buffer:
@@ -167,24 +170,24 @@ class _Planner:
 
     def _collect_stores(self, group: Group, job: Job) -> None:
         rank = len(group.lowerer.domain.extents)
-        for node in group.nodes:
-            if node.kind == "scatter":
-                self.home[node.value].writers.append(job)
+        for root in group.roots:
+            if root.kind == "scatter":
+                self.home[root.value].writers.append(job)
                 continue
-            m, reg = group.lowerer.local[node.value]
-            for t in node.targets:
+            m, reg = group.lowerer.local[root.value]
+            for t in root.destinations:
                 strides = t.strides
                 address = linear(m, strides, t.offset, rank)
-                chunk = strides[0] if node.value in group.lowerer.partial else 0
+                chunk = strides[0] if root.value in group.lowerer.partial else 0
                 if t.buffer.kind == "input" and not self._may_write(group, t, address):
-                    self._write_later(job, node, reg, m, t, rank)
+                    self._write_later(job, root, reg, m, t, rank)
                     continue
-                job.stores.append(Store(reg, t.buffer, node.value.dtype, address, chunk))
+                job.stores.append(Store(reg, t.buffer, root.value.dtype, address, chunk))
                 t.buffer.writers.append(job)
         for v in self.reads[group]:
             self._buffer(v).readers.append(job)
 
-    def _may_write(self, group: Group, t: Target, address: Expr) -> bool:
+    def _may_write(self, group: Group, t: Destination, address: Expr) -> bool:
         """Whether all that the group itself reads of the storage is the element that it writes, and it cannot fail."""
         if _has_check(group):
             return False
@@ -193,23 +196,23 @@ class _Planner:
                 return False
         return True
 
-    def _write_later(self, job: Job, node: Node, reg: int, m: Any, t: Target, rank: int) -> None:
+    def _write_later(self, job: Job, root: Root, reg: int, m: Any, t: Destination, rank: int) -> None:
         """Store to the arena; a copy writes the storage when everybody has read it. See Note [In-place writes]."""
-        v = node.value
+        v = root.value
         buffer = Buffer("arena", -1, _nbytes(v))
         row_major = contiguous_strides(v.shape)
         job.stores.append(Store(reg, buffer, v.dtype, linear(m, row_major, 0, rank)))
         buffer.writers.append(job)
         self.copies.append(self._copy(v.shape, v.dtype, buffer, t))
 
-    def _copy(self, shape: tuple[int, ...], dtype: DType, source: Buffer, t: Target) -> Job:
+    def _copy(self, shape: tuple[int, ...], dtype: DType, source: Buffer, t: Destination) -> Job:
         rank = len(shape)
         unit = tuple(tuple(int(i == d + 1) for i in range(rank + 1)) for d in range(rank))
         job = Job(None, sources=[source])
-        instr = ("load", dtype, (), (source, linear(unit, contiguous_strides(shape), 0, rank)))
+        load = LoopInstr("load", dtype, (), (source,), linear(unit, contiguous_strides(shape), 0, rank))
         store = Store(0, t.buffer, dtype, linear(unit, t.strides, t.offset, rank))
-        body = Body(shape, frozenset(), [instr], [store], lambda buffer: buffer)
-        job.kernel = make_kernel(body, self.cpu)
+        body = LoopBody(shape, frozenset(), [load], [store], lambda buffer: buffer)
+        job.kernel = make_kernel(body, self.target)
         source.readers.append(job)
         t.buffer.writers.append(job)
         return job
@@ -234,11 +237,11 @@ class _Planner:
             if buffer.kind != "input":
                 for reader in buffer.readers:
                     _wait(reader, buffer.writers)
-        for v, node in self.nodes.items():
-            if node.kind == "scatter":
-                _wait(self.jobs[node.group], [self.jobs[self.nodes[v.srcs[0]].group]])
+        for v, root in self.roots.items():
+            if root.kind == "scatter":
+                _wait(self.jobs[root.group], [self.jobs[self.roots[v.srcs[0]].group]])
                 for reader in self.home[v].readers:
-                    _wait(reader, [self.jobs[node.group]])
+                    _wait(reader, [self.jobs[root.group]])
         checks = [job for group, job in self.jobs.items() if _has_check(group)]
         for buffer in self.inputs.values():
             for writer in buffer.writers:
@@ -257,15 +260,15 @@ class _Planner:
         assert job.group is not None
         lowerer = job.group.lowerer
         rank = len(lowerer.domain.extents)
-        for node in job.group.nodes:
-            m, reg = lowerer.local[node.value]
+        for root in job.group.roots:
+            m, reg = lowerer.local[root.value]
             if reg != store.reg:
                 continue
-            for t in node.targets:
+            for t in root.destinations:
                 if t.buffer is store.buffer and linear(m, t.strides, t.offset, rank) == store.address:
                     job.stores.remove(store)
                     store.buffer.writers.remove(job)
-                    self._write_later(job, node, reg, m, t, rank)
+                    self._write_later(job, root, reg, m, t, rank)
                     return
         raise AssertionError("a store without a target")
 
@@ -281,22 +284,22 @@ class _Planner:
             buffer.offset = interval.offset
         return size
 
-    def _kernel(self, job: Job) -> Kernel | MatmulKernel:
+    def _kernel(self, job: Job) -> LoopKernel | MatmulKernel:
         group = job.group
         if group is None:
             assert job.kernel is not None
             return job.kernel
         domain = group.lowerer.domain
         reduced = frozenset(loop for d in group.reduced or () for loop in domain.loops_of(d))
-        body = Body(domain.extents, reduced, group.lowerer.instrs, job.stores, self._buffer, group.chunks)
+        body = LoopBody(domain.extents, reduced, group.lowerer.instrs, job.stores, self._buffer, group.chunks)
         if group.kind == "matmul":
-            return matmul_kernel(group.nodes[0].value, self.nodes, body, self.cpu)
+            return matmul_kernel(group.roots[0].value, self.roots, body, self.target)
         if group.kind == "scatter":
-            node = group.nodes[0]
-            rank = len(node.value.srcs[2].shape)
-            along = sum(1 for n in node.source.shape[:rank] if n != 1)
+            root = group.roots[0]
+            rank = len(root.value.srcs[2].shape)
+            along = sum(1 for n in root.source.shape[:rank] if n != 1)
             body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
-        return make_kernel(body, self.cpu)
+        return make_kernel(body, self.target)
 
 
 def _wait(job: Job, others: Sequence[Job]) -> None:
@@ -307,7 +310,7 @@ def _wait(job: Job, others: Sequence[Job]) -> None:
 
 def _has_check(group: Group) -> bool:
     """Whether the kernel may report an index out of range."""
-    return any(instr[0] == "check" for instr in group.lowerer.instrs)
+    return any(i.op == "check" for i in group.lowerer.instrs)
 
 
 def _nbytes(v: Value) -> int:

@@ -164,7 +164,7 @@ class RNNCell(_Cell):
         return _RNN_STEPS[self.nonlinearity](input, start, self._weights())
 
 
-class _Sequence(_Recurrent):
+class _SequenceModule(_Recurrent):
     def __init__(
         self,
         input_size: int,
@@ -210,7 +210,7 @@ class _Sequence(_Recurrent):
         return text + "".join(f", {name}={value}" for name, value, default in options if value != default)
 
 
-class LSTM(_Sequence):
+class LSTM(_SequenceModule):
     """LSTM layers over a sequence.
 
     Args:
@@ -224,9 +224,7 @@ class LSTM(_Sequence):
 
     gates = 4
 
-    def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(L, N, input_size) or (L, input_size) to the last layer's outputs, and (h, c) of every layer."""
         h, c = (self._start(input),) * 2 if hx is None else hx
         states = list(zip(h.unbind(0), c.unbind(0), strict=True))
@@ -234,7 +232,7 @@ class LSTM(_Sequence):
         return output, (stack([h for h, _ in last]), stack([c for _, c in last]))
 
 
-class GRU(_Sequence):
+class GRU(_SequenceModule):
     """GRU layers over a sequence; arguments as ``LSTM``."""
 
     gates = 3
@@ -246,7 +244,7 @@ class GRU(_Sequence):
         return output, stack(last)
 
 
-class RNN(_Sequence):
+class RNN(_SequenceModule):
     """Plain recurrent layers over a sequence.
 
     Args:

@@ -304,35 +304,33 @@ for _name, _bounds in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackw
         num_inputs=3,
         node_name=_bounds,
     )
-# clamp_min(x, lo), and clamp(x, min=lo): the same under another node's name
-for _name, _node in (("clamp_min", ("ClampMinBackward1", "ClampMinBackward0")), ("clamp_low", _CLAMP_NODES)):
+
+
+def _define_bound(name: str, message: str, extreme: str, kept: str, cut: str, nodes: tuple[str, str]) -> None:
+    """``name(x, bound)``: the ``extreme`` (max or min) of the two. x gets the gradient where ``x kept bound`` holds.
+
+    ``nodes``: the node's name for a bound that is a tensor, and for one that is a number.
+    """
+    np_rule = np.maximum if extreme == "max" else np.minimum
     define(
-        _name,
-        aval=binary_aval("clamp_min"),
-        numpy=np_promoted(np.maximum),
-        lower=lower_promoted(lambda b, x, lo: b.max(x, lo)),
+        name,
+        aval=binary_aval(message),
+        numpy=np_promoted(np_rule),
+        lower=lower_promoted(lambda b, x, bound: b.pointwise(extreme, x, bound)),
         vjps=[
-            Vjp(lambda c, g, x, lo: call("where", call("ge", x, lo), g, 0.0), (0, 1)),
-            Vjp(lambda c, g, x, lo: call("where", call("lt", x, lo), g, 0.0), (0, 1)),
+            Vjp(lambda c, g, x, bound: call("where", call(kept, x, bound), g, 0.0), (0, 1)),
+            Vjp(lambda c, g, x, bound: call("where", call(cut, x, bound), g, 0.0), (0, 1)),
         ],
         num_inputs=2,
-        node_name=_node[0],
-        node_names={1: _node[1]},
+        node_name=nodes[0],
+        node_names={1: nodes[1]},
     )
-for _name, _node in (("clamp_max", ("ClampMaxBackward1", "ClampMaxBackward0")), ("clamp_high", _CLAMP_NODES)):
-    define(
-        _name,
-        aval=binary_aval("clamp_max"),
-        numpy=np_promoted(np.minimum),
-        lower=lower_promoted(lambda b, x, hi: b.min(x, hi)),
-        vjps=[
-            Vjp(lambda c, g, x, hi: call("where", call("le", x, hi), g, 0.0), (0, 1)),
-            Vjp(lambda c, g, x, hi: call("where", call("gt", x, hi), g, 0.0), (0, 1)),
-        ],
-        num_inputs=2,
-        node_name=_node[0],
-        node_names={1: _node[1]},
-    )
+
+
+_define_bound("clamp_min", "clamp_min", "max", "ge", "lt", ("ClampMinBackward1", "ClampMinBackward0"))
+_define_bound("clamp_low", "clamp_min", "max", "ge", "lt", _CLAMP_NODES)
+_define_bound("clamp_max", "clamp_max", "min", "le", "gt", ("ClampMaxBackward1", "ClampMaxBackward0"))
+_define_bound("clamp_high", "clamp_max", "min", "le", "gt", _CLAMP_NODES)
 
 
 def _where_aval(cond: Aval, x: Any, y: Any) -> Aval:

@@ -24,7 +24,7 @@ from jitgrad.ops.shapes import (
 )
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["no_wrap"]
+__all__ = ["no_wrap", "scatter_src_rule"]
 
 
 # --- gather(x, index | dim), scatter_add(x, index, src | dim) ---
@@ -148,7 +148,8 @@ def _lower_scatter_add(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
     return b.add(x, b.reshape(b.scatter_add(shape, _lower_grid(b, at, d, shape[d]), used), x.shape))
 
 
-def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
+def scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
+    """The gradient of what was scattered: ``g`` at the index; elements that the index does not reach get nothing."""
     src, at = c.avals[2], c.avals[1]
     assert src is not None and at is not None
     if not at.numel:
@@ -168,7 +169,7 @@ define(
     aval=_scatter_aval,
     numpy=_np_scatter_add,
     lower=_lower_scatter_add,
-    vjps=[Vjp(lambda c, g: g), None, Vjp(_scatter_src_rule, (1,))],
+    vjps=[Vjp(lambda c, g: g), None, Vjp(scatter_src_rule, (1,))],
     num_inputs=3,
 )
 

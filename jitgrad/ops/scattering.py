@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
-from jitgrad.ops.gathering import no_wrap
+from jitgrad.ops.gathering import no_wrap, scatter_src_rule
 from jitgrad.ops.indexing import lower_scatter, out_of_bounds
 from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -274,21 +274,6 @@ def _np_scatter(x: Any, index: Any, src: Any, dim: int) -> Any:
     return out
 
 
-def _scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
-    """Elements that the index does not reach get nothing."""
-    src, at = c.avals[2], c.avals[1]
-    assert src is not None and at is not None
-    if not at.numel:
-        return filled(0.0, src)
-    taken = call("gather", g, index, c.params[0])
-    if src.ndim != at.ndim:
-        return taken.reshape((1,)).expand(src.shape or (1,)).reshape(src.shape)
-    if src.shape == at.shape:
-        return taken
-    widths = tuple(n - m for n, m in zip(src.shape, at.shape, strict=True))
-    return call("constant_pad", taken, (0,) * src.ndim, widths, 0.0)
-
-
 define(
     "scatter",
     checks_values=True,
@@ -297,7 +282,7 @@ define(
     vjps=[
         Vjp(lambda c, g, index: call("scatter", g, index, 0.0, c.params[0]), (1,)),
         None,
-        Vjp(_scatter_src_rule, (1,)),
+        Vjp(scatter_src_rule, (1,)),
     ],
     num_inputs=3,
     node_names={2: "ScatterBackward1"},

@@ -76,7 +76,7 @@ def _pulled(use: Use, probe: Any) -> list[tuple[Any, Any, Any]]:
     return [(rule(probe), x, t) for rule, x, t in rules if rule is not None]
 
 
-class _Handle(ref):  # type: ignore[type-arg]
+class _TensorRef(ref):  # type: ignore[type-arg]
     """A tensor that has a tangent; forgotten with it."""
 
     __slots__ = ("key", "tangent")
@@ -90,7 +90,7 @@ class DualLevel(Level):
 
     def __init__(self) -> None:
         super().__init__()
-        self._handles: dict[int, _Handle] = {}
+        self._handles: dict[int, _TensorRef] = {}
         self._by_node: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._by_vid: dict[int, Any] = {}
 
@@ -145,11 +145,11 @@ class DualLevel(Level):
             self._by_vid[x._vid] = tangent
 
     def _note(self, x: Any, tangent: Any) -> None:
-        handle = _Handle(x, self._drop)
+        handle = _TensorRef(x, self._drop)
         handle.key, handle.tangent = id(x), tangent
         self._handles[id(x)] = handle
 
-    def _drop(self, handle: _Handle) -> None:
+    def _drop(self, handle: _TensorRef) -> None:
         if self._handles.get(handle.key) is handle:
             del self._handles[handle.key]
 

@@ -14,7 +14,7 @@ import pytest
 from vmath_jit import LEVELS, module_text, run, target_of
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE
-from jitgrad.codegen.vmath.pointwise import EMIT, estimate_cost
+from jitgrad.codegen.vmath.pointwise import EMIT
 from jitgrad.dtypes import bool_, float32, float64, from_numpy_dtype, int32, int64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN, infinity and overflow
@@ -117,8 +117,6 @@ def sample64(op: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_every_primitive_is_emitted():
     assert set(EMIT) == set(POINTWISE) - {"cast"}
-    for op in POINTWISE:
-        assert estimate_cost(op, float32) > 0
 
 
 @pytest.mark.parametrize("cpu", CPUS)

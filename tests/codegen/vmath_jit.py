@@ -12,9 +12,10 @@ from functools import cache
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitgrad.codegen.llvm.text import FnBuilder, isa_of, vector_type
+from jitgrad.codegen.llvm.dtype_text import memory as memory_type
+from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
 from jitgrad.codegen.vmath.core import Lanes
-from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise, memory_scalar
+from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
 from jitgrad.dtypes import DType, bool_, from_numpy_dtype
 
 llvm.initialize_all_targets()
@@ -34,14 +35,20 @@ def target_of(cpu: str) -> tuple[str, str]:
     return cpu, LEVELS[cpu]
 
 
+def _isa(features: str) -> Isa:
+    """What an x86 target with these features has."""
+    flags = set(features.split(","))
+    return Isa(fma="+fma" in flags, round="+sse4.1" in flags)
+
+
 def _load(b: FnBuilder, dtype: DType, width: int, pointer: str) -> str:
-    memory = vector_type(width, memory_scalar(dtype))
+    memory = vector_type(width, memory_type(dtype.name))
     reg = b.op(f"load {memory}, ptr {pointer}, align 1")
     return b.op(f"icmp ne {memory} {reg}, {Lanes(b, 'i8', width, '').const(0).reg}") if dtype is bool_ else reg
 
 
 def _store(b: FnBuilder, dtype: DType, width: int, reg: str, pointer: str) -> None:
-    memory = vector_type(width, memory_scalar(dtype))
+    memory = vector_type(width, memory_type(dtype.name))
     if dtype is bool_:
         reg = b.op(f"zext {vector_type(width, 'i1')} {reg} to {memory}")
     b.do(f"store {memory} {reg}, ptr {pointer}, align 1")
@@ -49,17 +56,17 @@ def _store(b: FnBuilder, dtype: DType, width: int, reg: str, pointer: str) -> No
 
 def module_text(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host") -> str:
     """``void f(ptr out, ptr in0, ptr in1, ptr in2, i64 n)``."""
-    b = FnBuilder("f", "ptr %out, ptr %in0, ptr %in1, ptr %in2, i64 %n", isa_of("x86_64", target_of(cpu)[1]))
+    b = FnBuilder("f", "ptr %out, ptr %in0, ptr %in1, ptr %in2, i64 %n", _isa(target_of(cpu)[1]))
     with b.loop("0", "%n", width) as i:
         regs = []
         for k, dtype in enumerate(dtypes):
-            at = b.op(f"getelementptr {memory_scalar(dtype)}, ptr %in{k}, i64 {i}")
+            at = b.op(f"getelementptr {memory_type(dtype.name)}, ptr %in{k}, i64 {i}")
             regs.append(_load(b, dtype, width, at))
         if op == "cast":
             result = emit_cast(b, dtypes[0], out, width, *regs)
         else:
             result = emit_pointwise(b, op, dtypes[-1], width, *regs)
-        _store(b, out, width, result, b.op(f"getelementptr {memory_scalar(out)}, ptr %out, i64 {i}"))
+        _store(b, out, width, result, b.op(f"getelementptr {memory_type(out.name)}, ptr %out, i64 {i}"))
     return b.finish()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jitgrad.abi import Launch, NativeStep
 from jitgrad.codegen.driver.driver import driver_source
 from jitgrad.codegen.driver.worker import worker_source
-from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.runtime.native import executor
@@ -82,33 +82,39 @@ def _spin_text(name: str) -> str:
     return b.finish()
 
 
-def chain(length: int) -> Kernel:
+def chain(length: int) -> CompiledKernel:
     name = f"chain{length}"
     return compile_kernels([KernelSource(name, f"test {name}", lambda: _chain_text(name, length))])[0]
 
 
-def _simple(name: str, text) -> Kernel:
+def _simple(name: str, text) -> CompiledKernel:
     return compile_kernels([KernelSource(name, f"test {name}", lambda: text(name))])[0]
 
 
-def scale() -> Kernel:
+def scale() -> CompiledKernel:
     return _simple("scale", _scale_text)
 
 
-def counter() -> Kernel:
+def counter() -> CompiledKernel:
     return _simple("counter", _count_text)
 
 
-def status() -> Kernel:
+def status() -> CompiledKernel:
     return _simple("status", _status_text)
 
 
-def spin() -> Kernel:
+def spin() -> CompiledKernel:
     return _simple("spin", _spin_text)
 
 
 def step_of(
-    kernel: Kernel, args: tuple[int, ...], units: int, grain: int, cost: float, stages: int = 1, outputs: int = 0
+    kernel: CompiledKernel,
+    args: tuple[int, ...],
+    units: int,
+    grain: int,
+    cost: float,
+    stages: int = 1,
+    outputs: int = 0,
 ) -> NativeStep:
     """A step of equal stages over one input (slot 1) and ``outputs`` outputs (slots 2...)."""
     launch = Launch(kernel.address, args, units, grain, cost, kernel.name)

@@ -20,7 +20,7 @@ from jitgrad.abi import (
 from jitgrad.codegen.driver.native_text import at, atomic_load, atomic_store, branch, cycles, jump, load_word
 from jitgrad.codegen.driver.stage_sharing import run_task, share_stage
 from jitgrad.codegen.driver.worker import worker_source
-from jitgrad.codegen.llvm.jit import Kernel, KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import Target, host_target
 from jitgrad.codegen.llvm.text import FnBuilder
 
@@ -80,7 +80,7 @@ class NativeLoops(NamedTuple):
 
     driver: int
     worker: int
-    code: tuple[Kernel, ...]
+    code: tuple[CompiledKernel, ...]
 
 
 def load() -> NativeLoops:

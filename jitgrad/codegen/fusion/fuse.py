@@ -1,12 +1,12 @@
-"""Fusion: nodes to groups; a group becomes one kernel.
+"""Fusion: roots to groups; a group becomes one kernel.
 
-Owns: ``Group``, ``fuse``, the legality rules and their ``WhyNot``s.
+Owns: ``Group``, ``fuse``, the legality rules and their refusals (``WhyNot``).
 Must not know: loop order, LLVM, buffers.
-In: nodes in topological order. Out: groups, and the refusals.
+In: roots in topological order. Out: groups, and the refusals.
 
 # Note [Fusion]
 # ~~~~~~~~~~~~~
-# A node may join a group if (1) it visits the same domain, or the kept part of the group's reductions; (2) every group
+# A root may join a group if (1) it visits the same domain, or the kept part of the group's reductions; (2) every group
 # it also depends on is known not to depend on this one; (3) what it reads of the group is the same element, or the
 # whole of a row's reduction; (4) it reduces the same dims as the group's other reductions. Rule 3 is decided by
 # lowering it into the group's instructions: a refusal rolls back. For rule 2 each group has a level above the levels
@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.lower import Lowerer
-from jitgrad.codegen.fusion.nodes import Node
-from jitgrad.codegen.fusion.why_not import WhyNot
+from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.primitives.decompose import chunk_count
 
-__all__ = ["Group", "fuse"]
+__all__ = ["Group", "WhyNot", "fuse"]
 
 _MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
 _MAX_SPLITS = 4
@@ -34,12 +34,30 @@ _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
 _TAIL_WORK = 8000  # what follows a row's reduction is done row by row, in scalars, up to this many additions
 
 
+@dataclass(slots=True, frozen=True)
+class WhyNot:
+    """Why a root did not join the kernel that computes one of its operands; logs, ``explain`` and tests read it.
+
+    Attributes:
+        reason: one phrase.
+        producer: the group that it did not join.
+        consumer: the root's value.
+    """
+
+    reason: str
+    producer: Group
+    consumer: Value
+
+    def __str__(self) -> str:
+        return f"not fused: {self.consumer} into {self.producer}: {self.reason}"
+
+
 class Group:
-    """The nodes of one kernel.
+    """The roots of one kernel.
 
     Attributes:
         kind: "loops", "matmul" or "scatter".
-        nodes: in topological order.
+        roots: in topological order.
         lowerer: their instructions.
         reduced: the domain's dims that its reductions reduce; None before there is one.
         chunks: into how many partial results they are cut.
@@ -47,12 +65,12 @@ class Group:
         consumed: whether another group reads one of its values.
     """
 
-    __slots__ = ("chunks", "consumed", "deps", "dims", "kind", "level", "lowerer", "nodes", "reduced")
+    __slots__ = ("chunks", "consumed", "deps", "dims", "kind", "level", "lowerer", "reduced", "roots")
 
-    def __init__(self, kind: str, shape: tuple[int, ...], stored: dict[Value, Node]) -> None:
+    def __init__(self, kind: str, shape: tuple[int, ...], stored: dict[Value, Root]) -> None:
         self.kind = kind
         self.lowerer = Lowerer(Domain(shape), stored)
-        self.nodes: list[Node] = []
+        self.roots: list[Root] = []
         self.dims: list[tuple[int, ...]] = []
         self.reduced: frozenset[int] | None = None
         self.chunks = 1
@@ -65,145 +83,145 @@ class Group:
         return self.lowerer.domain.shape
 
     def __repr__(self) -> str:
-        return "+".join(n.value.op for n in self.nodes[:4]) + ("+..." if len(self.nodes) > 4 else "")
+        return "+".join(n.value.op for n in self.roots[:4]) + ("+..." if len(self.roots) > 4 else "")
 
 
-def fuse(nodes: dict[Value, Node]) -> tuple[list[Group], list[WhyNot]]:
-    """Groups in an order that respects dependencies by level, and why nodes started new ones.
+def fuse(roots: dict[Value, Root]) -> tuple[list[Group], list[WhyNot]]:
+    """Groups in an order that respects dependencies by level, and why roots started new ones.
 
     Raises:
-        Refuse: a node fits no kernel, not even one of its own; its ``store`` must be copied to a buffer first.
+        Refuse: a root fits no kernel, not even one of its own; its ``store`` must be copied to a buffer first.
     """
-    return _Fuser(nodes).run()
+    return _Fuser(roots).run()
 
 
 class _Fuser:
-    def __init__(self, nodes: dict[Value, Node]) -> None:
-        self.nodes = nodes
+    def __init__(self, roots: dict[Value, Root]) -> None:
+        self.roots = roots
         self.groups: list[Group] = []
         self.notes: list[WhyNot] = []
         self.by_shape: dict[tuple[int, ...], list[Group]] = {}
         self.totals: list[Group] = []
-        self.readers: dict[Value, list[Node]] = {}
-        for node in nodes.values():
-            for v in node.deps:
-                self.readers.setdefault(v, []).append(node)
+        self.readers: dict[Value, list[Root]] = {}
+        for root in roots.values():
+            for v in root.deps:
+                self.readers.setdefault(v, []).append(root)
 
     def run(self) -> tuple[list[Group], list[WhyNot]]:
-        for node in self.nodes.values():
-            if node.kind == "cat":
+        for root in self.roots.values():
+            if root.kind == "cat":
                 continue
-            before = self._groups_before(node)
-            if node.kind not in ("map", "reduce") or not self._join_any(node, before):
-                self._start(node, before)
+            before = self._groups_before(root)
+            if root.kind not in ("map", "reduce") or not self._join_any(root, before):
+                self._start(root, before)
         return self.groups, self.notes
 
-    def _groups_before(self, node: Node) -> set[Group]:
-        """The groups that compute what ``node`` reads (a cat is computed by its parts' groups)."""
-        found: set[Group] = set()
-        for v in node.deps:
+    def _groups_before(self, root: Root) -> dict[Group, None]:
+        """The groups that compute what ``root`` reads (a cat is computed by its parts' groups)."""
+        found: dict[Group, None] = {}
+        for v in root.deps:
             if v.op == "cat":
-                found.update(self.nodes[part].group for part in v.srcs)
+                found.update((self.roots[part].group, None) for part in v.srcs)
             elif v.op != "input":
-                found.add(self.nodes[v].group)
+                found[self.roots[v].group] = None
         return found
 
-    def _candidates(self, node: Node, before: set[Group]) -> Iterable[Group]:
+    def _candidates(self, root: Root, before: dict[Group, None]) -> Iterable[Group]:
         """Producers first, the latest first; then groups that read the same arrays."""
         yield from sorted(before, key=lambda g: -g.level)
-        yield from self._grown(node, before)
-        large = {v for v in node.deps if 2 * math.prod(v.shape) >= math.prod(node.domain)}
-        for group in reversed(self.by_shape.get(node.domain, ())[-_NEIGHBOURS:]):
+        yield from self._grown(root, before)
+        large = {v for v in root.deps if 2 * math.prod(v.shape) >= math.prod(root.domain)}
+        for group in reversed(self.by_shape.get(root.domain, ())[-_NEIGHBOURS:]):
             if group not in before and group.kind == "loops" and not large.isdisjoint(group.deps):
                 yield group
 
-    def _grown(self, node: Node, before: set[Group]) -> Iterable[Group]:
+    def _grown(self, root: Root, before: dict[Group, None]) -> Iterable[Group]:
         """A sum over n - 1 neighbours and a map over n elements are one loop: the sum's group is made longer."""
         for group in reversed(self.totals[-_NEIGHBOURS:]):
-            shares = any(2 * math.prod(v.shape) >= math.prod(node.domain) and v in group.deps for v in node.deps)
-            total = group not in before and all(_is_total(n) or not n.domain for n in group.nodes)
-            longer = group.shape != node.domain and _almost(group.shape, node.domain)
-            if not (total and shares and longer and node.kind == "map"):
+            shares = any(2 * math.prod(v.shape) >= math.prod(root.domain) and v in group.deps for v in root.deps)
+            total = group not in before and all(_is_total(n) or not n.domain for n in group.roots)
+            longer = group.shape != root.domain and _almost(group.shape, root.domain)
+            if not (total and shares and longer and root.kind == "map"):
                 continue
             try:
-                _grow(group, node.domain)
+                _grow(group, root.domain)
             except (Refuse, Resplit):
                 continue
-            self.by_shape.setdefault(node.domain, []).append(group)
+            self.by_shape.setdefault(root.domain, []).append(group)
             yield group
 
-    def _join_any(self, node: Node, before: set[Group]) -> bool:
-        for group in self._candidates(node, before):
-            reason = self._why_not(node, group, before)
+    def _join_any(self, root: Root, before: dict[Group, None]) -> bool:
+        for group in self._candidates(root, before):
+            reason = self._why_not(root, group, before)
             if reason is None:
-                self._joined(node, group, before)
+                self._joined(root, group, before)
                 return True
             if group in before:
-                self.notes.append(WhyNot(reason, group, node.value))
+                self.notes.append(WhyNot(reason, group, root.value))
         return False
 
-    def _why_not(self, node: Node, group: Group, before: set[Group]) -> str | None:
-        """Why ``node`` cannot join; None after it was lowered into the group."""
-        if group.kind == "scatter" or (group.kind == "matmul" and node.kind != "map"):
+    def _why_not(self, root: Root, group: Group, before: dict[Group, None]) -> str | None:
+        """Why ``root`` cannot join; None after it was lowered into the group."""
+        if group.kind == "scatter" or (group.kind == "matmul" and root.kind != "map"):
             return "that kernel takes no such part"
-        dims = _dims_in(group, node)
+        dims = _dims_in(group, root)
         if dims is None:
-            return f"visits {list(node.domain)}, not {list(group.shape)}"
+            return f"visits {list(root.domain)}, not {list(group.shape)}"
         if any(g.level >= group.level for g in before if g is not group) and group.consumed:
             return "would have to wait for a later kernel"
-        if any(v.op == "cat" and any(self.nodes[p].group is group for p in v.srcs) for v in node.deps):
+        if any(v.op == "cat" and any(self.roots[p].group is group for p in v.srcs) for v in root.deps):
             return "reads a concatenation that the kernel writes"
-        reduced = _reduced_dims(node)
+        reduced = _reduced_dims(root)
         if reduced is not None and group.reduced not in (None, reduced):
             return "reduces other dims"
-        if len(dims) < len(group.shape) and self._is_long_tail(node, group):
+        if len(dims) < len(group.shape) and self._is_long_tail(root, group):
             return "costs less in a loop over the rows, several at a time"
-        refusal = _lower_into(group, node, dims)
+        refusal = _lower_into(group, root, dims)
         return refusal.reason if refusal else None
 
-    def _is_long_tail(self, node: Node, group: Group) -> bool:
-        """Whether ``node`` is dear arithmetic on rows' results, and no loop over the rows' elements waits for it."""
-        rows = math.prod(node.domain)
-        if rows * _arithmetic(node, self.nodes) < _TAIL_WORK:
+    def _is_long_tail(self, root: Root, group: Group) -> bool:
+        """Whether ``root`` is dear arithmetic on rows' results, and no loop over the rows' elements waits for it."""
+        rows = math.prod(root.domain)
+        if rows * _arithmetic(root, self.roots) < _TAIL_WORK:
             return False
-        waiting, seen = [node.value], {node.value}
+        waiting, seen = [root.value], {root.value}
         while waiting:
             for reader in self.readers.get(waiting.pop(), ()):
                 if reader.domain == group.shape:  # as in a softmax
                     return False
-                if reader.domain == node.domain and reader.value not in seen:
+                if reader.domain == root.domain and reader.value not in seen:
                     seen.add(reader.value)
                     waiting.append(reader.value)
         return True
 
-    def _joined(self, node: Node, group: Group, before: set[Group]) -> None:
-        node.group = group
-        group.deps.update(node.deps)
+    def _joined(self, root: Root, group: Group, before: dict[Group, None]) -> None:
+        root.group = group
+        group.deps.update(root.deps)
         for g in before:
             if g is not group:
                 g.consumed = True
                 group.level = max(group.level, g.level + 1)
-        reduced = _reduced_dims(node)
+        reduced = _reduced_dims(root)
         if reduced is not None:
             group.reduced = reduced
-            group.chunks = chunk_count(node.source.shape, node.reduce or ())
+            group.chunks = chunk_count(root.source.shape, root.reduce or ())
 
-    def _start(self, node: Node, before: set[Group]) -> None:
-        group = Group(node.kind if node.kind in ("matmul", "scatter") else "loops", node.domain, self.nodes)
+    def _start(self, root: Root, before: dict[Group, None]) -> None:
+        group = Group(root.kind if root.kind in ("matmul", "scatter") else "loops", root.domain, self.roots)
         if group.kind == "matmul":
-            _start_matmul(group, node)
+            _start_matmul(group, root)
         else:
-            _lower_alone(group, node)
-        self._joined(node, group, before)
+            _lower_alone(group, root)
+        self._joined(root, group, before)
         self.groups.append(group)
-        self.by_shape.setdefault(node.domain, []).append(group)
-        if _is_total(node):
+        self.by_shape.setdefault(root.domain, []).append(group)
+        if _is_total(root):
             self.totals.append(group)
 
 
-def _arithmetic(node: Node, stored: dict[Value, Node]) -> int:
-    """What one element of ``node`` costs, from the stored values it reads."""
-    total, waiting, seen = 0, [node.source], {node.source}
+def _arithmetic(root: Root, stored: dict[Value, Root]) -> int:
+    """What one element of ``root`` costs, from the stored values it reads."""
+    total, waiting, seen = 0, [root.source], {root.source}
     while waiting:
         v = waiting.pop()
         total += op_cost(v.op)
@@ -214,32 +232,32 @@ def _arithmetic(node: Node, stored: dict[Value, Node]) -> int:
     return total
 
 
-def _reduced_dims(node: Node) -> frozenset[int] | None:
+def _reduced_dims(root: Root) -> frozenset[int] | None:
     """The reduced dims, counted without those of extent 1."""
-    if node.reduce is None:
+    if root.reduce is None:
         return None
-    real = [d for d, n in enumerate(node.source.shape) if n != 1]
-    return frozenset(i for i, d in enumerate(real) if d in node.reduce)
+    real = [d for d, n in enumerate(root.source.shape) if n != 1]
+    return frozenset(i for i, d in enumerate(real) if d in root.reduce)
 
 
-def _dims_in(group: Group, node: Node) -> tuple[int, ...] | None:
-    """Which of the group's dims the node's own run along."""
+def _dims_in(group: Group, root: Root) -> tuple[int, ...] | None:
+    """Which of the group's dims the root's own run along."""
     everything = tuple(range(len(group.shape)))
-    if node.domain == group.shape:
+    if root.domain == group.shape:
         return everything
-    if _is_total(node) and _almost(node.domain, group.shape) and group.reduced in (None, frozenset(everything)):
+    if _is_total(root) and _almost(root.domain, group.shape) and group.reduced in (None, frozenset(everything)):
         return everything
-    if group.reduced and node.kind == "map" and group.chunks == 1:
+    if group.reduced and root.kind == "map" and group.chunks == 1:
         kept = tuple(d for d in range(len(group.shape)) if d not in group.reduced)
-        if tuple(group.shape[d] for d in kept) == node.domain:
+        if tuple(group.shape[d] for d in kept) == root.domain:
             return kept
     return None
 
 
-def _is_total(node: Node) -> bool:
+def _is_total(root: Root) -> bool:
     """Whether it reduces everything to one number (or one per chunk)."""
-    reduced = _reduced_dims(node)
-    return reduced is not None and len(reduced) == len(node.domain)
+    reduced = _reduced_dims(root)
+    return reduced is not None and len(reduced) == len(root.domain)
 
 
 def _almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:
@@ -252,69 +270,69 @@ def _almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:
 def _grow(group: Group, shape: tuple[int, ...]) -> None:
     """Make the loop of a group of total reductions longer; they mask what is new."""
     lowerer = Lowerer(Domain(shape), group.lowerer.stored)
-    for node, dims in zip(group.nodes, group.dims, strict=True):
-        lowerer.add(node, dims)
+    for root, dims in zip(group.roots, group.dims, strict=True):
+        lowerer.add(root, dims)
     group.lowerer = lowerer
 
 
-def _lower_into(group: Group, node: Node, dims: tuple[int, ...]) -> Refuse | None:
-    """Lower the node into the group, splitting the group's loops where that helps; or say why not."""
+def _lower_into(group: Group, root: Root, dims: tuple[int, ...]) -> Refuse | None:
+    """Lower the root into the group, splitting the group's loops where that helps; or say why not."""
     lowerer = group.lowerer
     mark = lowerer.mark()
     try:
-        lowerer.add(node, dims)
+        lowerer.add(root, dims)
     except Refuse as refusal:
         lowerer.rollback(mark)
         return refusal.with_traceback(None)  # Note [Errors and frames]
     except Resplit as finer:
         lowerer.rollback(mark)
         if group.kind == "loops":
-            return _resplit(group, node, dims, finer)
+            return _resplit(group, root, dims, finer)
         return Refuse("needs other loops", finer.store)
-    if group.nodes and _cost(lowerer) > _MAX_COST:
+    if group.roots and _cost(lowerer) > _MAX_COST:
         lowerer.rollback(mark)
         return Refuse("the kernel is large enough")
-    group.nodes.append(node)
+    group.roots.append(root)
     group.dims.append(dims)
     return None
 
 
 def _cost(lowerer: Lowerer) -> int:
-    return sum(op_cost(i[0]) for i in lowerer.instrs)
+    return sum(op_cost(i.op) for i in lowerer.instrs)
 
 
-def _resplit(group: Group, node: Node, dims: tuple[int, ...], finer: Resplit) -> Refuse | None:
+def _resplit(group: Group, root: Root, dims: tuple[int, ...], finer: Resplit) -> Refuse | None:
     """Lower the whole group again over a finer domain. If that fails, the reshape that wanted it is to blame."""
     blame = finer.store
     domain = group.lowerer.domain
-    nodes, all_dims = [*group.nodes, node], [*group.dims, dims]
+    roots, all_dims = [*group.roots, root], [*group.dims, dims]
     for _ in range(_MAX_SPLITS):
         domain = domain.split(finer.split)
         lowerer = Lowerer(domain, group.lowerer.stored)
         try:
-            for n, d in zip(nodes, all_dims, strict=True):
+            for n, d in zip(roots, all_dims, strict=True):
                 lowerer.add(n, d)
         except Refuse as refusal:
             return Refuse(refusal.reason, blame)
         except Resplit as again:
             finer = again.with_traceback(None)
             continue
-        group.lowerer, group.nodes, group.dims = lowerer, nodes, all_dims
+        group.lowerer, group.roots, group.dims = lowerer, roots, all_dims
         return None
     return Refuse("needs too many loops", blame)
 
 
-def _lower_alone(group: Group, node: Node) -> None:
-    refusal = _lower_into(group, node, tuple(range(len(group.shape))))
+def _lower_alone(group: Group, root: Root) -> None:
+    refusal = _lower_into(group, root, tuple(range(len(group.shape))))
     if refusal is not None:
         raise Refuse(refusal.reason, refusal.store)
 
 
-def _start_matmul(group: Group, node: Node) -> None:
+def _start_matmul(group: Group, root: Root) -> None:
     """The product is an instruction like any other; what joins the group is its epilogue."""
     lowerer = group.lowerer
     dims = tuple(range(len(group.shape)))
-    m = lowerer.domain.identity(node.value.shape, dims)
-    lowerer._set(lowerer.local, node.value, (m, lowerer._emit("acc", node.value.dtype, ())))
-    group.nodes.append(node)
+    m = lowerer.domain.identity(root.value.shape, dims)
+    lowerer._set(lowerer.local, root.value, (m, lowerer._emit("acc", root.value.dtype, ())))
+    group.roots.append(root)
     group.dims.append(dims)

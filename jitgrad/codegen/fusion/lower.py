@@ -2,26 +2,33 @@
 
 Owns: ``Lowerer`` and its instruction tuples.
 Must not know: loop order, vectors, LLVM, buffers.
-In: nodes (``nodes.Node``), one after another. Out: ``Lowerer.instrs``.
+In: roots (``roots.Root``), one after another. Out: ``Lowerer.instrs``.
 
 # Note [Instructions]
 # ~~~~~~~~~~~~~~~~~~~
-# An instruction is ``(op, dtype, sources, extra)``; sources are numbers of earlier ones; equal tuples exist once.
-#   load     extra (value, element address as Expr); sources: () or (mask,)
-#   gather   extra (value, Expr, strides of the indices); sources: (indices..., mask?)
-#   check    an index made non-negative and clamped; sets the status word when it is out of range; extra (extent, instr)
-#   mask     extra: Ranges, all of which must hold
-#   iota     extra: Expr    const  extra: (literal,)    scalar  extra: (RuntimeScalar,)
-#   acc      the matrix product's result
-#   store_add  adds its first source at (value, Expr, strides of the indices), in the loop's order
-#   reduce_* extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
-#   others   pointwise primitives, extra ()
+# A kernel's body is a list of ``LoopInstr``: op, dtype, sources (numbers of earlier ones), extra, address. Equal ones
+# exist once.
+#   load       extra (value,); address; sources: () or (mask,)
+#   gather     extra (value, strides of the indices); address without the indices; sources: (indices..., mask?)
+#   check      makes an index non-negative and clamps it; writes the status word if it was out of range;
+#              extra (extent, the recorded instruction's number + 1)
+#   mask       extra: Ranges, all of which must hold
+#   iota       address: the number itself
+#   const      extra (literal,)
+#   scalar     extra (RuntimeScalar,)
+#   acc        the matrix product's result
+#   store_add  adds its first source in memory, in the loop's order; extra and address as for gather
+#   reduce_*   extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
+#   others     pointwise primitives, extra ()
+# After fusion, scheduling adds "store" (see ``loop_body.Store``) and "fma".
+# Example: ``(x * 2).sum()`` of 100 elements is
+#   0 load x at i    1 const 2.0    2 mul 0 1    3 reduce_sum 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.index_map import (
@@ -35,14 +42,32 @@ from jitgrad.codegen.fusion.index_map import (
     through_reshape,
     through_slice,
 )
-from jitgrad.codegen.fusion.nodes import Node, squeezed
+from jitgrad.codegen.fusion.roots import Root, squeezed
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
 from jitgrad.dtypes import DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
 
-__all__ = ["Instruction", "Lowerer"]
+__all__ = ["LoopInstr", "Lowerer"]
 
-Instruction = tuple[str, DType, tuple[int, ...], Any]
+
+class LoopInstr(NamedTuple):
+    """One instruction of a kernel's body, before its loops have an order; see Note [Instructions].
+
+    Attributes:
+        op: a pointwise primitive, or a name of the Note.
+        dtype: of the result.
+        srcs: numbers of earlier instructions.
+        extra: what else the result depends on.
+        address: affine in the loops' indices, in elements; None for what does not touch memory.
+        chunk_stride: what the chunk's number adds to the address of a partial result's store.
+    """
+
+    op: str
+    dtype: DType
+    srcs: tuple[int, ...]
+    extra: Any = ()
+    address: Expr | None = None
+    chunk_stride: int = 0
 
 
 _NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_prod": "1"}
@@ -55,17 +80,17 @@ class Lowerer:
         domain: the loops.
         instrs: see Note [Instructions].
         local: values computed here -> (their map, their instruction).
-        stored: the values that are nodes.
+        stored: the values that are roots.
         partial: those of ``local`` that are only known when every unit is done.
     """
 
     def __init__(self, domain: Domain, stored: Mapping[Value, Any]) -> None:
         self.domain = domain
-        self.instrs: list[Instruction] = []
+        self.instrs: list[LoopInstr] = []
         self.local: dict[Value, tuple[IndexMap, int]] = {}
         self.partial: set[Value] = set()
         self.stored = stored
-        self._index: dict[Instruction, int] = {}
+        self._index: dict[LoopInstr, int] = {}
         self._memo: dict[tuple[int, int, int], int] = {}
         self._maps: dict[IndexMap, int] = {}
         self._map_list: list[IndexMap] = []
@@ -73,9 +98,9 @@ class Lowerer:
         self._mask_ids: dict[tuple[Range, ...], int] = {(): 0}
         self._log: list[tuple[dict[Any, Any], Any]] = []
         self._stack: list[tuple[Value, int, int]] = []
-        self._root: Value | None = None
+        self._current: Value | None = None
 
-    # transactions: a refused node leaves no trace
+    # transactions: a refused root leaves no trace
     def mark(self) -> tuple[int, int]:
         return len(self.instrs), len(self._log)
 
@@ -86,32 +111,32 @@ class Lowerer:
         del self._log[mark[1] :]
         self._stack.clear()
 
-    def add(self, node: Node, dims: tuple[int, ...]) -> None:
-        """Lower a node whose own domain runs along ``dims`` of this one.
+    def add(self, root: Root, dims: tuple[int, ...]) -> None:
+        """Lower a root whose own domain runs along ``dims`` of this one.
 
         Raises:
             Refuse, Resplit: it does not fit; call ``rollback``.
         """
-        source = node.source
+        source = root.source
         m = self.domain.identity(source.shape, dims)
         kid = self._also(0, self.domain.border(squeezed(source.shape), dims))
-        self._root = node.value
-        if node.kind == "scatter":
-            reg, own = self._scatter(node.value, m), m
-        elif node.reduce is None:
+        self._current = root.value
+        if root.kind == "scatter":
+            reg, own = self._scatter(root.value, m), m
+        elif root.reduce is None:
             reg, own = self.value_at(source, m), m
         else:
-            partial = node.value.op.startswith("partial_")
-            x = self._where_it_counts(self.value_at(source, m, kid), kid, node.value)
-            op = "reduce_" + node.value.op.split("_")[1]
-            reg = self._emit(op, node.value.dtype, (x,), (partial, len(self.local)))
+            partial = root.value.op.startswith("partial_")
+            x = self._where_it_counts(self.value_at(source, m, kid), kid, root.value)
+            op = "reduce_" + root.value.op.split("_")[1]
+            reg = self._emit(op, root.value.dtype, (x,), (partial, len(self.local)))
             zero = (0,) * (len(self.domain.extents) + 1)
-            own = tuple(zero if d in node.reduce else e for d, e in enumerate(m))
+            own = tuple(zero if d in root.reduce else e for d, e in enumerate(m))
             if partial:
-                self.partial.add(node.value)
+                self.partial.add(root.value)
                 own = (zero, *own)
-        self._root = None
-        self._set(self.local, node.value, (own, reg))
+        self._current = None
+        self._set(self.local, root.value, (own, reg))
 
     def _where_it_counts(self, x: int, kid: int, v: Value) -> int:
         """``x`` inside the mask, what does not change the reduction ``v`` outside."""
@@ -132,7 +157,7 @@ class Lowerer:
             if key in memo:
                 stack.pop()
                 continue
-            in_memory = v in self.stored and v is not self._root
+            in_memory = v in self.stored and v is not self._current
             found = self._leaf(v, mid, kid) if in_memory else None
             if found is None:
                 found = _HANDLERS[v.op](self, v, mid, kid)
@@ -151,16 +176,16 @@ class Lowerer:
             self._emit("check", int64, (self.value_at(i, m[:at]),), (n, 1 + max(0, v.instr)))
             for i, n in zip(indices, v.shape, strict=False)
         )
-        where, address, strides = self._window(zeros, self._zeros(len(indices)) + m[at:])
-        return self._emit("store_add", v.dtype, (value, *checked), (where, address, strides[: len(indices)]))
+        where, address, strides = self._table_at(zeros, self._zeros(len(indices)) + m[at:])
+        return self._emit("store_add", v.dtype, (value, *checked), (where, strides[: len(indices)]), address)
 
     # pieces
     def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         table[key] = value
         self._log.append((table, key))
 
-    def _emit(self, op: str, dtype: DType, srcs: tuple[int, ...], extra: Any = ()) -> int:
-        instr = (op, dtype, srcs, extra)
+    def _emit(self, op: str, dtype: DType, srcs: tuple[int, ...], extra: Any = (), address: Expr | None = None) -> int:
+        instr = LoopInstr(op, dtype, srcs, extra, address)
         found = self._index.get(instr)
         if found is None:
             found = len(self.instrs)
@@ -201,7 +226,7 @@ class Lowerer:
         return linear(self._map_list[mid], contiguous_strides(v.shape), 0, rank)
 
     def _load(self, v: Value, address: Expr, kid: int) -> int:
-        return self._emit("load", v.dtype, self._mask(kid), (v, address))
+        return self._emit("load", v.dtype, self._mask(kid), (v,), address)
 
     def _mask(self, kid: int) -> tuple[int, ...]:
         return (self._emit("mask", bool_, (), self._masks[kid]),) if kid else ()
@@ -230,7 +255,7 @@ class Lowerer:
         return self._emit("scalar", v.dtype, (), v.params)
 
     def _on_iota(self, v: Value, mid: int, kid: int) -> int | None:
-        return self._emit("iota", v.dtype, (), self._map_list[mid][v.params[0]])
+        return self._emit("iota", v.dtype, (), (), self._map_list[mid][v.params[0]])
 
     def _on_pointwise(self, v: Value, mid: int, kid: int) -> int | None:
         srcs = [self._need(s, mid, kid) for s in v.srcs]
@@ -261,7 +286,7 @@ class Lowerer:
         x, (lo, hi, number) = v.srcs[0], v.params
         found = through_pad(self._map_list[mid], lo, hi, x.shape, self.domain.extents)
         if found is None:
-            raise Refuse("a pad's border runs across two loops", x if v is self._root else v)
+            raise Refuse("a pad's border runs across two loops", x if v is self._current else v)
         m, ranges, inside = found
         outside = self._emit("const", v.dtype, (), (repr(number),))
         if not inside:
@@ -281,7 +306,7 @@ class Lowerer:
         after = tuple(n - s - m for n, s, m in zip(v.shape, starts, written.shape, strict=True))
         found = through_pad(self._map_list[mid], starts, after, written.shape, extents)
         if found is None:
-            raise Refuse("a window's border runs across two loops", x if v is self._root else v)
+            raise Refuse("a window's border runs across two loops", x if v is self._current else v)
         m, ranges, inside = found
         inner_kid = self._also(kid, ranges)
         if not inside or any(r.lo >= r.hi for r in self._masks[inner_kid]):
@@ -311,7 +336,7 @@ class Lowerer:
         return self._need(x, self._map_id(found), kid)
 
     def _is_row_major(self, x: Value) -> bool:
-        if x is self._root:
+        if x is self._current:
             return False
         return x in self.stored or (x.op == "input" and x.params[1].is_contiguous)
 
@@ -323,17 +348,17 @@ class Lowerer:
         found = [self._need(i, index_id, kid) for i in indices]
         if None in found:
             return None
-        value, address, strides = self._window(x, (self._zeros(rest)) + m[at:])
+        value, address, strides = self._table_at(x, (self._zeros(rest)) + m[at:])
         checked = tuple(
             self._emit("check", int64, (i, *self._mask(kid)), (n, 1 + max(0, v.instr)))  # type: ignore[arg-type]
             for i, n in zip(found, x.shape, strict=False)
         )
-        return self._emit("gather", v.dtype, (*checked, *self._mask(kid)), (value, address, strides[:rest]))
+        return self._emit("gather", v.dtype, (*checked, *self._mask(kid)), (value, strides[:rest]), address)
 
     def _zeros(self, count: int) -> IndexMap:
         return ((0,) * (len(self.domain.extents) + 1),) * count
 
-    def _window(self, x: Value, m: IndexMap) -> tuple[Value, Expr, tuple[int, ...]]:
+    def _table_at(self, x: Value, m: IndexMap) -> tuple[Value, Expr, tuple[int, ...]]:
         """Where ``x`` lies at ``m``, and its strides."""
         if x not in self.stored and x.op != "input":
             raise Refuse("gathers from a value that is not in memory", x)

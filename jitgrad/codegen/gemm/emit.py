@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from jitgrad.codegen.gemm.pack import emit_pack
 from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, load_arg, vector_masks
-from jitgrad.codegen.gemm.tile import Nest, Panel, Pass, emit_tiles, looped
+from jitgrad.codegen.gemm.tile import DepthPass, Nest, Panel, emit_tiles, looped
 from jitgrad.codegen.llvm.text import FnBuilder
 
 __all__ = ["PACK_NBYTES", "SUMS_NBYTES", "emit_gemm"]
@@ -99,7 +99,7 @@ def _emit_panels(nest: Nest, b_matrix: str, copy: str, start: str, end: str, vec
         if nest.spec.copy:
             _emit_passes(nest, panel, here, copy)
         else:
-            emit_tiles(nest, panel, Pass(arg["k"], nest.a, here, arg["b_sk"]))
+            emit_tiles(nest, panel, DepthPass(arg["k"], nest.a, here, arg["b_sk"]))
 
 
 def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
@@ -114,4 +114,4 @@ def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
         source = nest.at(here, k, arg["b_sk"])
         emit_pack(b, spec, panel, source, copy, depth, arg)
         stride = str(panel.columns * spec.itemsize)
-        emit_tiles(nest, panel, Pass(depth, nest.at(nest.a, k, arg["a_sk"]), copy, stride, first, last))
+        emit_tiles(nest, panel, DepthPass(depth, nest.at(nest.a, k, arg["a_sk"]), copy, stride, first, last))

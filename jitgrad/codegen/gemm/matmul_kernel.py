@@ -1,7 +1,7 @@
-"""Matrix products: operands as strided windows, and the epilogue made of a group's other nodes.
+"""Matrix products: operands as strided windows, and the epilogue made of a group's other roots.
 
 Owns: ``operand_views``, ``matmul_kernel``.
-Must not know: the micro-kernel (``gemm``), how nodes were grouped.
+Must not know: the micro-kernel (``gemm``), how roots were grouped.
 In: a matmul value and its group's body. Out: ``MatmulKernel``.
 """
 
@@ -13,18 +13,18 @@ from typing import Any
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.lower import Lowerer
-from jitgrad.codegen.gemm import GEMM_ARGS, GemmSpec, choose_spec
+from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, GemmSpec, choose_spec
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, Isa
-from jitgrad.codegen.loops.emit_memory import ACCESS_OPS, Scope
-from jitgrad.codegen.loops.emit_ops import OpPrinter
+from jitgrad.codegen.loops.emit_instrs import InstrPrinter
+from jitgrad.codegen.loops.emit_memory import Scope
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
-from jitgrad.codegen.schedule.items import Body
-from jitgrad.codegen.schedule.kernel_ir import Op
-from jitgrad.codegen.schedule.nest import epilogue_ops
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr
+from jitgrad.codegen.schedule.loop_body import LoopBody
+from jitgrad.codegen.schedule.nest import epilogue_instrs
 
-__all__ = ["Epilogue", "MatmulKernel", "View", "matmul_kernel", "operand_views"]
+__all__ = ["FusedEpilogue", "MatmulKernel", "View", "matmul_kernel", "operand_views"]
 
 View = tuple[Value, int, tuple[int, int, int]]
 
@@ -44,30 +44,30 @@ def _view(x: Value, stored: Mapping[Value, Any]) -> View:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())
     except (Refuse, Resplit):
         raise Refuse("an operand of a matrix product must be a strided window", x) from None
-    op, _, srcs, extra = lowerer.instrs[reg]
-    if op != "load" or srcs:
+    load = lowerer.instrs[reg]
+    if load.op != "load" or load.srcs or load.address is None:
         raise Refuse("an operand of a matrix product must lie in memory", x)
-    value, address = extra
-    return value, address[0], address[1:]
+    _, *strides = load.address
+    return load.extra[0], load.address[0], (strides[0], strides[1], strides[2])
 
 
-class Epilogue:
-    """A group's pointwise nodes, done on each finished vector of the product. See ``gemm_spec.Epilogue``."""
+class FusedEpilogue(Epilogue):
+    """A group's pointwise roots, done on each finished vector of the product. See ``spec.Epilogue``."""
 
-    def __init__(self, ops: tuple[Op, ...], words: int, width: int, repeatable: bool, isa: Isa) -> None:
-        self.ops, self.words, self.width, self.repeatable, self.isa = ops, words, width, repeatable, isa
-        self.cost = sum(op_cost(op.op) + (op.op in ACCESS_OPS) for op in ops)
+    def __init__(self, instrs: tuple[KernelInstr, ...], words: int, width: int, repeatable: bool, isa: Isa) -> None:
+        self.instrs, self.words, self.width, self.repeatable, self.isa = instrs, words, width, repeatable, isa
+        self.cost = sum(op_cost(i.op) + (i.op in ACCESSES) for i in instrs)
 
     def prepare(self, b: FnBuilder) -> None:
         b.isa = self.isa
-        self._printer = printer = OpPrinter(b, self.ops, 2, self.width, GEMM_ARGS)
+        self._printer = printer = InstrPrinter(b, self.instrs, 2, self.width, GEMM_ARGS)
         self._entry = Scope()
         printer.load_words(self.words)
         printer.find_dependencies(0)
         printer.base_addresses(self._entry)
         self._once: set[int] = set()
-        for n, op in enumerate(self.ops):
-            if not printer.deps[n] and op.op not in ("store", "acc", "check") and self._once.issuperset(op.srcs):
+        for n, instr in enumerate(self.instrs):
+            if not printer.deps[n] and instr.op not in ("store", "acc", "check") and self._once.issuperset(instr.srcs):
                 self._once.add(n)
                 printer.emit(self._entry, n)
 
@@ -75,8 +75,8 @@ class Epilogue:
         printer = self._printer
         printer.width = width
         scope = Scope(self._entry, {0: batch, 1: row, 2: col}, mask)
-        for n, op in enumerate(self.ops):
-            if op.op == "acc":
+        for n, instr in enumerate(self.instrs):
+            if instr.op == "acc":
                 scope.regs[n] = acc
             elif n not in self._once:
                 printer.emit(scope, n)
@@ -95,21 +95,21 @@ class MatmulKernel:
     """
 
     spec: GemmSpec
-    epilogue: Epilogue
+    epilogue: FusedEpilogue
     shape: tuple[int, int, int, int]
     views: list[View]
     buffers: list[Any]
     words: list[Any]
 
 
-def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: Body, target: Target) -> MatmulKernel:
+def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, target: Target) -> MatmulKernel:
     """Choose the micro-kernel and print-ready epilogue of a product's group."""
     (batch, m, k), n = product.srcs[0].shape, product.shape[2]
     views = operand_views(product, stored)
-    ops, words, count = epilogue_ops(body, product.shape, target)
-    read = {id(body.buffer_of(extra[0])) for op, _, _, extra in body.instrs if op in ("load", "gather")}
+    instrs, words, count = epilogue_instrs(body, product.shape, target)
+    read = {id(body.buffer_of(i.extra[0])) for i in body.instrs if i.op in ("load", "gather")}
     repeatable = not any(id(store.buffer) in read for store in body.stores)
-    key = (ops, count, repeatable)
+    key = (instrs, count, repeatable)
     spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
-    epilogue = Epilogue(ops, count, spec.width, repeatable, Isa(target.has_fma, target.has_round))
+    epilogue = FusedEpilogue(instrs, count, spec.width, repeatable, Isa(target.has_fma, target.has_round))
     return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words)

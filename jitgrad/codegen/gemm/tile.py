@@ -1,6 +1,6 @@
 """The register tile of a matrix multiplication kernel, and what happens to it when it is finished.
 
-Owns: ``emit_tiles``; ``Nest``, ``Panel``, ``Pass``: the registers that the loops around it have set up.
+Owns: ``emit_tiles``; ``Nest``, ``Panel``, ``DepthPass``: the registers that the loops around it have set up.
 Must not know: units, how B was copied.
 In: the registers. Out: text in the function being written.
 
@@ -19,7 +19,7 @@ from jitgrad.codegen.gemm.dot import emit_dot
 from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, fma, load_vector, vector_masks
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
-__all__ = ["UNROLL_COST", "Nest", "Panel", "Pass", "emit_tiles", "looped"]
+__all__ = ["UNROLL_COST", "DepthPass", "Nest", "Panel", "emit_tiles", "looped"]
 
 UNROLL_COST = 4  # epilogues up to this cost are unrolled over the register tile
 
@@ -32,7 +32,7 @@ def looped(epilogue: Epilogue) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class DepthPass:
     """One pass over K: registers. Without ``first`` and ``last``, it is the only one."""
 
     depth: str  # elements of K
@@ -67,13 +67,13 @@ class Nest:
         return self.b.call("i64", "llvm.smin.i64", f"i64 {x}", f"i64 {y}")
 
 
-def emit_tiles(nest: Nest, panel: Panel, at: Pass) -> None:
+def emit_tiles(nest: Nest, panel: Panel, at: DepthPass) -> None:
     """All rows of the unit, for one panel and one pass."""
     with nest.b.loop(nest.row_start, nest.row_end, nest.spec.rows, hint="tile") as row:
         _emit_tile(nest, panel, at, row)
 
 
-def _emit_tile(nest: Nest, panel: Panel, at: Pass, row: str) -> None:
+def _emit_tile(nest: Nest, panel: Panel, at: DepthPass, row: str) -> None:
     top = nest.b.op(f"sub i64 {nest.row_end}, 1")
     rows = [row]  # the tile's rows; past the end, the last one again
     rows += [nest.min(nest.b.op(f"add i64 {row}, {i}"), top) for i in range(1, nest.spec.rows)]
@@ -98,7 +98,7 @@ def _emit_tile(nest: Nest, panel: Panel, at: Pass, row: str) -> None:
         _finish_or_save(nest, panel, at, acc, rows, sums)
 
 
-def _finish_or_save(nest: Nest, panel: Panel, at: Pass, acc: Cells, rows: list[str], sums: str) -> None:
+def _finish_or_save(nest: Nest, panel: Panel, at: DepthPass, acc: Cells, rows: list[str], sums: str) -> None:
     b = nest.b
     done, partial, after = b.label("done"), b.label("partial"), b.label("after")
     b.do(f"br i1 {at.last}, label %{done}, label %{partial}")
@@ -131,7 +131,7 @@ def _resume(nest: Nest, panel: Panel, sums: str) -> list[str]:
     return [nest.b.op(f"load {vec}, ptr {_slot(nest, panel, sums, *c)}, align {nest.spec.itemsize}") for c in cells]
 
 
-def _accumulate(nest: Nest, panel: Panel, at: Pass, a_rows: list[str], sums: str) -> Cells:
+def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums: str) -> Cells:
     """The register tile after this pass."""
     b, vectors = nest.b, panel.vectors
     vec = vector_type(panel.width, nest.spec.scalar)
@@ -166,7 +166,7 @@ def _phi(b: FnBuilder, kind: str, name: str, start: dict[str, str], following: s
 
 
 def _multiply(
-    nest: Nest, panel: Panel, at: Pass, a_rows: list[str], now: list[str], entries: dict[str, None], loop: str
+    nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], now: list[str], entries: dict[str, None], loop: str
 ) -> str:
     """The loop over k: ``acc[row, vector] += a[row] * b[vector]``, into names with an "n". Returns what is left."""
     b, spec = nest.b, nest.spec

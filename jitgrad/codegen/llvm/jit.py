@@ -2,7 +2,7 @@
 
 Owns: ``compile_kernels``, the LLVM session, and the table of loaded kernels.
 Must not know: what a kernel computes, programs, buffers.
-In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``Kernel`` (an address, and the code's lifetime).
+In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``CompiledKernel`` (an address, and the code's lifetime).
 
 # Note [Kernel keys]
 # ~~~~~~~~~~~~~~~~~~
@@ -32,7 +32,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.locks import process_lock
 
-__all__ = ["Kernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
+__all__ = ["CompiledKernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
 
 MAX_IDLE_KERNELS = 4096
 
@@ -55,7 +55,7 @@ class KernelSource:
     is_glue: bool = False
 
 
-class Kernel:
+class CompiledKernel:
     """Loaded machine code. It stays loaded as long as this object lives.
 
     Attributes:
@@ -69,7 +69,7 @@ class Kernel:
         self.name, self.address, self._code = name, address, code
 
     def __repr__(self) -> str:
-        return f"Kernel({self.name} at {self.address:#x})"
+        return f"CompiledKernel({self.name} at {self.address:#x})"
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def _digest(source: KernelSource, target: Target) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
-class _Session:
+class _LlvmSession:
     """LLVM's own state. ``emit`` and ``load`` must be called under the compile lock."""
 
     def __init__(self, target: Target) -> None:
@@ -117,26 +117,26 @@ class _Session:
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
 
-    def load(self, name: str, obj: bytes) -> Kernel:
+    def load(self, name: str, obj: bytes) -> CompiledKernel:
         library = binding().JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
         try:
             tracker = library.link(self._linker, f"kernel{next(self._serial)}")
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
-        return Kernel(name, tracker[name], tracker)
+        return CompiledKernel(name, tracker[name], tracker)
 
 
 @functools.cache
-def _session() -> _Session:
-    return _Session(host_target())
+def _session() -> _LlvmSession:
+    return _LlvmSession(host_target())
 
 
 _lock = process_lock()
-_loaded: weakref.WeakValueDictionary[bytes, Kernel] = weakref.WeakValueDictionary()
-_recent: OrderedDict[bytes, Kernel] = OrderedDict()
+_loaded: weakref.WeakValueDictionary[bytes, CompiledKernel] = weakref.WeakValueDictionary()
+_recent: OrderedDict[bytes, CompiledKernel] = OrderedDict()
 
 
-def compile_kernels(sources: Sequence[KernelSource]) -> list[Kernel]:
+def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
     """The kernels of ``sources``, in order. Equal sources give the same object.
 
     Raises:
@@ -152,7 +152,7 @@ def drop_idle_kernels() -> None:
         _recent.clear()
 
 
-def _compile_one(source: KernelSource) -> Kernel:
+def _compile_one(source: KernelSource) -> CompiledKernel:
     digest = _digest(source, host_target())
     kernel = _loaded.get(digest)
     if kernel is None:
@@ -165,7 +165,7 @@ def _compile_one(source: KernelSource) -> Kernel:
     return kernel
 
 
-def _build(source: KernelSource, digest: bytes) -> Kernel:
+def _build(source: KernelSource, digest: bytes) -> CompiledKernel:
     """From the disk cache, else by LLVM. An object that does not load is as good as none."""
     cache = open_cache(config.cache_dir, config.cache_limit_nbytes)
     session = _session()

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["FnBuilder", "Isa", "float_literal", "isa_of", "vector_type"]
+__all__ = ["FnBuilder", "Isa", "float_literal", "vector_type"]
 
 
 @dataclass(frozen=True)
 class Isa:
-    """What the emitters must know about the target, see Note [Targets] in ``vmath_core``.
+    """What the emitters must know about the target, see Note [Targets].
 
     Attributes:
         fma: has a fused multiply-add instruction.
@@ -27,17 +27,6 @@ class Isa:
 
     fma: bool = True
     round: bool = True
-
-
-def isa_of(triple: str, features: str) -> Isa:
-    """The Isa of an LLVM target; ``features`` is the full flag list of a concrete CPU ("+fma,-sse4a,...").
-
-    Only x86 can lack either instruction: every other target of ours has both in its base instruction set.
-    """
-    if not triple.startswith(("x86_64", "i386", "i686")):
-        return Isa()
-    flags = set(features.split(","))
-    return Isa(fma="+fma" in flags, round="+sse4.1" in flags)
 
 
 def float_literal(value: float, llvm_type: str) -> str:
@@ -125,22 +114,8 @@ class FnBuilder:
     @contextmanager
     def loop(self, begin: str, end: str, step: str | int = 1, hint: str = "loop") -> Iterator[str]:
         """``for (i64 i = begin; i < end; i += step)``. Yields the register of i."""
-        head, body, done = self.label(hint), self.label(hint), self.label(hint)
-        index = f"%i{self._next}"
-        self._next += 1
-        before = self.block
-        self.do(f"br label %{head}")
-        self.start(head)
-        patch = len(self._lines)
-        self._lines.append("")
-        cond = self.op(f"icmp slt i64 {index}, {end}")
-        self.do(f"br i1 {cond}, label %{body}, label %{done}")
-        self.start(body)
-        yield index
-        following = self.op(f"add i64 {index}, {step}")
-        self._lines[patch] = f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]"
-        self.do(f"br label %{head}")
-        self.start(done)
+        with self.fold(begin, end, step, [], hint) as (index, _):
+            yield index
 
     @contextmanager
     def fold(

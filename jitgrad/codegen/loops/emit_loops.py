@@ -1,7 +1,7 @@
 """Printing loop kernels, see Note [Loop nests] in ``kernel_ir``.
 
 Owns: ``print_kernel``: units, blocks, chunks, phases, accumulators, tails.
-Must not know: values, groups, buffers; single instructions are ``emit_ops``.
+Must not know: values, groups, buffers; single instructions are ``emit_instrs``.
 In: ``NestKey``. Out: an LLVM module as text.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
+from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
-from jitgrad.codegen.loops.emit_ops import OpPrinter
 from jitgrad.codegen.loops.emit_tiles import Tiles
-from jitgrad.codegen.schedule.kernel_ir import NestKey, Op
-from jitgrad.codegen.schedule.phases import EFFECTS, Phase, is_reduce, split_phases
+from jitgrad.codegen.schedule.kernel_ir import EFFECTS, KernelInstr, NestKey
+from jitgrad.codegen.schedule.phases import Phase, is_reduce, split_phases
 from jitgrad.codegen.vmath.pointwise import emit_pointwise
 
 __all__ = ["print_kernel"]
@@ -36,32 +36,32 @@ class _NestPrinter:
     def __init__(self, key: NestKey, name: str, target: Target) -> None:
         self.key = key
         self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round))
-        self.ops = OpPrinter(self.b, key.ops, key.vec, key.width)
+        self.printer = InstrPrinter(self.b, key.instrs, key.vec, key.width)
         self.has_fma = target.has_fma
         seq_bits = ((1 << key.seqs) - 1) << key.units
         vec_bit = 1 << key.vec
         both = seq_bits | vec_bit
         self.inner_bits = {"map": vec_bit, "tile": both, "row": both, "col": seq_bits}[key.form]
         reduced = self.inner_bits if key.form in ("row", "col") else 0
-        self.ops.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
-        self.phases = split_phases(key, self.ops.deps, self.inner_bits)
+        self.printer.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
+        self.phases = split_phases(key, self.printer.deps, self.inner_bits)
         self.row_buffers: dict[int, str] = {}
-        self.tiles = Tiles(self.b, key, self.ops)
+        self.tiles = Tiles(self.b, key, self.printer)
 
     # structure
     def print(self) -> str:
         key = self.key
-        self.ops.load_words(key.words)
+        self.printer.load_words(key.words)
         self.entry = Scope()
-        self.ops.base_addresses(self.entry)
+        self.printer.base_addresses(self.entry)
         self._reserve_rows()
         self.tiles.reserve()
         once: set[int] = set()
-        for n, op in enumerate(key.ops):
-            constant = self.ops.deps[n] == 0 and op.op not in EFFECTS and not is_reduce(op)
-            if constant and once.issuperset(op.srcs):
+        for n, instr in enumerate(key.instrs):
+            constant = self.printer.deps[n] == 0 and instr.op not in EFFECTS and not is_reduce(instr)
+            if constant and once.issuperset(instr.srcs):
                 once.add(n)
-                self.ops.emit(self.entry, n)
+                self.printer.emit(self.entry, n)
         with self.b.loop("%begin", "%end", hint="unit") as unit:
             self._unit(unit, once)
         return self.b.finish()
@@ -87,7 +87,7 @@ class _NestPrinter:
     def _divided(self, number: str, word: int, needs_quotient: bool) -> tuple[str, str]:
         if not needs_quotient:
             return "0", number
-        by = self.ops.word(word)
+        by = self.printer.word(word)
         quotient = self.b.op(f"udiv i64 {number}, {by}")
         back = self.b.op(f"mul i64 {quotient}, {by}")
         return quotient, self.b.op(f"sub i64 {number}, {back}")
@@ -99,20 +99,22 @@ class _NestPrinter:
         if key.form == "col":
             start = self.b.op(f"mul i64 {block}, {key.width}")
             index[key.vec] = start
-            scope.mask = self._tail_mask(start, self.ops.word(key.vec))
-        self.ops.advance(scope)
-        row_ops = [n for n, op in enumerate(key.ops) if not (n in once or self.phases.is_elem[n] or is_reduce(op))]
+            scope.mask = self._tail_mask(start, self.printer.word(key.vec))
+        self.printer.advance(scope)
+        per_unit = [
+            n for n, instr in enumerate(key.instrs) if not (n in once or self.phases.is_elem[n] or is_reduce(instr))
+        ]
         for number, phase in enumerate(self.phases.passes):
-            for n in row_ops:
+            for n in per_unit:
                 if self.phases.of[n] == number:
-                    self.ops.emit(scope, n)
+                    self.printer.emit(scope, n)
             if key.form == "tile":
                 self._tile_loops(scope, block, phase)
             elif phase.reduces or phase.elems:
                 self._pass(scope, block, phase)
 
     def _pass(self, scope: Scope, block: str, phase: Phase) -> None:
-        """The loops inside a unit, around the elementwise ops of one phase."""
+        """The loops inside a unit, around the elementwise instructions of one phase."""
         inits = [self._identity(n) for n in phase.reduces]
         final = self._nest(scope, {}, block, phase, inits)
         for n, value in zip(phase.reduces, final, strict=True):
@@ -135,12 +137,13 @@ class _NestPrinter:
         """Squares of rows and lanes, see Note [Tiles]; inside each, the rows."""
         b, key, dim = self.b, self.key, self.tiles.dim
         lo, hi = self._vector_range(scope, block)
-        with b.loop("0", self.ops.word(dim), key.width, "tile") as first, b.loop(lo, hi, key.width, "vec") as at:
-            rest = b.op(f"sub i64 {self.ops.word(dim)}, {first}")
+        with b.loop("0", self.printer.word(dim), key.width, "tile") as first, b.loop(lo, hi, key.width, "vec") as at:
+            rest = b.op(f"sub i64 {self.printer.word(dim)}, {first}")
             rows = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {key.width}")
             last = b.op(f"sub i64 {b.op(f'sub i64 {hi}, {at}')}, 1")
             mask = self._tail_mask(at, hi)
-            self.tiles.fill(Scope(scope, {dim: first, key.vec: at}), last, self._tail_mask(first, self.ops.word(dim)))
+            square = Scope(scope, {dim: first, key.vec: at})
+            self.tiles.fill(square, last, self._tail_mask(first, self.printer.word(dim)))
             with b.loop("0", rows, hint="row") as row:
                 inner = Scope(scope, {dim: b.op(f"add i64 {first}, {row}"), key.vec: at}, mask)
                 self.tiles.recall(inner, row)
@@ -151,10 +154,10 @@ class _NestPrinter:
 
     def _range(self, scope: Scope, dim: int, chunked: bool) -> tuple[str, str]:
         """Where a loop begins and ends: the whole dim, or this unit's chunk of it."""
-        extent = self.ops.word(dim)
+        extent = self.printer.word(dim)
         if not chunked:
             return "0", extent
-        length = self.ops.word(self.key.vec + 3)
+        length = self.printer.word(self.key.vec + 3)
         lo = self.b.op(f"mul i64 {scope.index[self.key.vec + 1]}, {length}")
         return self._clipped(lo, length, extent)
 
@@ -167,9 +170,9 @@ class _NestPrinter:
         key = self.key
         if key.form == "row":
             return self._range(scope, key.vec, key.chunked == "vec")
-        length = self.ops.word(key.vec + 1)
+        length = self.printer.word(key.vec + 1)
         lo = self.b.op(f"mul i64 {block}, {length}")
-        return self._clipped(lo, length, self.ops.word(key.vec))
+        return self._clipped(lo, length, self.printer.word(key.vec))
 
     def _vector_loop(
         self, scope: Scope, index: dict[int, str], block: str, phase: Phase, values: list[str]
@@ -206,7 +209,7 @@ class _NestPrinter:
         return b.op(f"icmp slt {vector_type(width, 'i32')} {dt.short_steps(width)}, {b.splat(short, 'i32', width)}")
 
     def _body(self, scope: Scope, phase: Phase, values: list[str]) -> list[str]:
-        """The elementwise ops, then one step of each reduction; returns the accumulators."""
+        """The elementwise instructions, then one step of each reduction; returns the accumulators."""
         for n in phase.elems:
             if n in scope.regs:  # staged
                 continue
@@ -214,7 +217,7 @@ class _NestPrinter:
                 kind, at, align = self._kept(scope, n)
                 scope.regs[n] = self.b.op(f"load {kind}, ptr {at}, align {align}")
                 continue
-            self.ops.emit(scope, n)
+            self.printer.emit(scope, n)
             if n in phase.keep:
                 kind, at, align = self._kept(scope, n)
                 self.b.do(f"store {kind} {scope.regs[n]}, ptr {at}, align {align}")
@@ -225,13 +228,13 @@ class _NestPrinter:
         """Stack space for the values that later phases need again; in the entry block."""
         for n in self.phases.kept:
             count = self.key.row_buffer // self.key.width + 1
-            kind = vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+            kind = vector_type(self.key.width, dt.register(self.key.instrs[n].dtype))
             self.row_buffers[n] = self.b.op(f"alloca [{count} x {kind}], align 64")
 
     def _kept(self, scope: Scope, n: int) -> tuple[str, str, int]:
-        """The type, address and alignment of op ``n``'s value at the current place of the row."""
-        key, dtype = self.key, self.key.ops[n].dtype
-        lanes = self.ops.lanes(n)
+        """The type, address and alignment of instruction ``n``'s value at the current place of the row."""
+        key, dtype = self.key, self.key.instrs[n].dtype
+        lanes = self.printer.lanes(n)
         kind = vector_type(lanes, dt.register(dtype))
         in_row = key.form == "row"
         step = dt.register(dtype) if in_row else vector_type(key.width, dt.register(dtype))
@@ -241,41 +244,41 @@ class _NestPrinter:
 
     # reductions
     def _acc_type(self, n: int) -> str:
-        return vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+        return vector_type(self.key.width, dt.register(self.key.instrs[n].dtype))
 
     def _identity(self, n: int) -> str:
-        op = self.key.ops[n]
-        kind = op.op[7:]
+        instr = self.key.instrs[n]
+        kind = instr.op[7:]
         value: float = _IDENTITY[kind]
-        if not op.dtype.startswith("float"):
-            value = {"max": _INT_MIN, "min": _INT_MAX}.get(kind, {}).get(op.dtype, value)
-        return self.b.const(value, dt.register(op.dtype), self.key.width)
+        if not instr.dtype.startswith("float"):
+            value = {"max": _INT_MIN, "min": _INT_MAX}.get(kind, {}).get(instr.dtype, value)
+        return self.b.const(value, dt.register(instr.dtype), self.key.width)
 
     def _accumulate(self, scope: Scope, n: int, acc: str) -> str:
-        op, width = self.key.ops[n], self.key.width
-        regs = [self.ops.operand(scope, s, width) for s in op.srcs]
+        instr, width = self.key.instrs[n], self.key.width
+        regs = [self.printer.operand(scope, s, width) for s in instr.srcs]
         masked = scope.mask is not None and self.key.form == "row"
         if len(regs) == 2 and self.has_fma:
-            found = self.ops.fma(op.dtype, width, regs[0], regs[1], acc)
+            found = self.printer.fma(instr.dtype, width, regs[0], regs[1], acc)
             return self._chosen(scope, n, found, acc) if masked else found
-        x = regs[0] if len(regs) == 1 else emit_pointwise(self.b, "mul", dt.of(op.dtype), width, *regs)
-        found = self._combined(op, width, acc, x)
+        x = regs[0] if len(regs) == 1 else emit_pointwise(self.b, "mul", dt.of(instr.dtype), width, *regs)
+        found = self._combined(instr, width, acc, x)
         return self._chosen(scope, n, found, acc) if masked else found
 
     def _chosen(self, scope: Scope, n: int, new: str, old: str) -> str:
         kind = self._acc_type(n)
         return self.b.op(f"select <{self.key.width} x i1> {scope.mask}, {kind} {new}, {kind} {old}")
 
-    def _combined(self, op: Op, width: int, x: str, y: str) -> str:
-        kind = op.op[7:]
-        if op.dtype == "bool":
+    def _combined(self, instr: KernelInstr, width: int, x: str, y: str) -> str:
+        kind = instr.op[7:]
+        if instr.dtype == "bool":
             return self.b.op(f"{'and' if kind in ('min', 'prod') else 'or'} {vector_type(width, 'i1')} {x}, {y}")
-        return emit_pointwise(self.b, _COMBINE[kind], dt.of(op.dtype), width, x, y)
+        return emit_pointwise(self.b, _COMBINE[kind], dt.of(instr.dtype), width, x, y)
 
     def _across(self, n: int, value: str) -> str:
         """The lanes of an accumulator, combined in a fixed order: halves, then halves of those."""
-        op, width = self.key.ops[n], self.key.width
-        scalar = dt.register(op.dtype)
+        instr, width = self.key.instrs[n], self.key.width
+        scalar = dt.register(instr.dtype)
         while width > 1:
             half = width // 2
             kind = vector_type(width, scalar)
@@ -284,7 +287,7 @@ class _NestPrinter:
             if half == 1:
                 one = vector_type(2, scalar).replace("2 x", "1 x")
                 low, high = (self.b.op(f"extractelement {one} {part}, i64 0") for part in (low, high))
-            value = self._combined(op, half, low, high)
+            value = self._combined(instr, half, low, high)
             width = half
         return value
 

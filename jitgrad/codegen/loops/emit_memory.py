@@ -1,8 +1,8 @@
 """Printing what touches memory: addresses, loads, stores, gathers, index checks.
 
 Owns: ``Scope``, ``MemoryPrinter``.
-Must not know: arithmetic (``emit_ops``), loop structure (``emit_loops``).
-In: ``kernel_ir.Op``s. Out: instructions in a ``FnBuilder``.
+Must not know: arithmetic (``emit_instrs``), loop structure (``emit_loops``).
+In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
-from jitgrad.codegen.schedule.kernel_ir import Op, classes
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
 
-__all__ = ["ACCESS_OPS", "MemoryPrinter", "Scope"]
-
-ACCESS_OPS = frozenset({"load", "store", "gather", "store_add"})
+__all__ = ["MemoryPrinter", "Scope"]
 
 
 class Scope:
@@ -25,9 +23,9 @@ class Scope:
     Attributes:
         index: register of each dim's index (dims that are not known here are missing).
         mask: register of the lanes that count, None = all.
-        regs: op -> register, for the ops printed in this scope.
+        regs: instruction's number -> register, of those printed in this scope.
         outer: the enclosing scope.
-        addresses: access op -> pointer, with the dims of this scope and the enclosing ones added in.
+        addresses: access's number -> pointer, with the dims of this scope and the enclosing ones added in.
     """
 
     __slots__ = ("addresses", "index", "mask", "outer", "regs", "splats")
@@ -50,14 +48,14 @@ class Scope:
 
 
 class MemoryPrinter:
-    """Operands and memory of a kernel's ops.
+    """Operands and memory of a kernel's instructions.
 
     Attributes:
-        deps: per op, the dims its value depends on, as bits.
+        deps: per instruction, the dims its value depends on, as bits.
     """
 
-    def __init__(self, b: FnBuilder, ops: Sequence[Op], vec: int, width: int, first_word: int = 0) -> None:
-        self.b, self.ops, self.vec, self.width = b, ops, vec, width
+    def __init__(self, b: FnBuilder, instrs: Sequence[KernelInstr], vec: int, width: int, first_word: int = 0) -> None:
+        self.b, self.instrs, self.vec, self.width = b, instrs, vec, width
         self.first_word = first_word
         self.deps: list[int] = []
         self._words: dict[int, str] = {}
@@ -73,34 +71,34 @@ class MemoryPrinter:
         return self._words[n]
 
     def lanes(self, n: int) -> int:
-        """How wide op ``n``'s register is."""
+        """How wide instruction ``n``'s register is."""
         return self.width if self.deps[n] >> self.vec & 1 else 1
 
     # operands
     def operand(self, scope: Scope, n: int, lanes: int) -> str:
-        """Op ``n``'s register, as a vector if the reader is one."""
-        op = self.ops[n]
-        if op.op == "const":
-            return self._const(op, lanes)
+        """Instruction ``n``'s register, as a vector if the reader is one."""
+        instr = self.instrs[n]
+        if instr.op == "const":
+            return self._const(instr, lanes)
         reg = scope.find(n)
-        assert reg is not None, op
+        assert reg is not None, instr
         if lanes == self.lanes(n) or lanes == 1:
             return reg
         splat = scope.splats.get(n)
         if splat is None:
-            splat = scope.splats[n] = self.b.splat(reg, dt.register(op.dtype), lanes)
+            splat = scope.splats[n] = self.b.splat(reg, dt.register(instr.dtype), lanes)
         return splat
 
-    def _const(self, op: Op, lanes: int) -> str:
-        kind = dt.register(op.dtype)
-        return self.b.const(dt.number(op.static[0], op.dtype), kind, lanes)
+    def _const(self, instr: KernelInstr, lanes: int) -> str:
+        kind = dt.register(instr.dtype)
+        return self.b.const(dt.number(instr.static[0], instr.dtype), kind, lanes)
 
     # addresses
     def base_addresses(self, scope: Scope) -> None:
         """Pointers of all accesses at index 0; in the entry block."""
-        for n, op in enumerate(self.ops):
-            if op.op in ACCESS_OPS:
-                slot, offset = self.word(op.word), self.word(op.word + 1)
+        for n, instr in enumerate(self.instrs):
+            if instr.op in ACCESSES:
+                slot, offset = self.word(instr.word), self.word(instr.word + 1)
                 at = self.b.op(f"getelementptr i64, ptr %bufs, i64 {slot}")
                 base = self.b.op(f"load ptr, ptr {at}")
                 scope.addresses[n] = self.b.op(f"getelementptr i8, ptr {base}, i64 {offset}")
@@ -112,12 +110,12 @@ class MemoryPrinter:
             scope.addresses[n] = self._moved(scope, n, scope.outer.addresses[n])
 
     def _moved(self, scope: Scope, n: int, at: str) -> str:
-        op = self.ops[n]
-        word = op.word + 2
-        for dim, kind in enumerate(classes(op)):
+        instr = self.instrs[n]
+        word = instr.word + 2
+        for dim, kind in enumerate(classes(instr)):
             index = scope.index.get(dim)
             if kind == "1" and index is not None:
-                at = self.b.op(f"getelementptr {dt.memory(op.dtype)}, ptr {at}, i64 {index}")
+                at = self.b.op(f"getelementptr {dt.memory(instr.dtype)}, ptr {at}, i64 {index}")
             elif kind == "x":
                 if index is not None:
                     step = self.b.op(f"mul i64 {index}, {self.word(word)}")
@@ -133,26 +131,27 @@ class MemoryPrinter:
             at = at.outer
         raise KeyError(dim)
 
-    def _lanes_that_count(self, scope: Scope, lanes: int, mask_op: int | None) -> str | None:
-        """The tail's mask and the op's own, joined; None = all lanes."""
+    def _lanes_that_count(self, scope: Scope, lanes: int, mask_instr: int | None) -> str | None:
+        """The tail's mask and the instruction's own, joined; None = all lanes."""
         tail = scope.mask if lanes == self.width else None
-        if mask_op is None:
+        if mask_instr is None:
             return tail
-        own = self.operand(scope, mask_op, lanes)
+        own = self.operand(scope, mask_instr, lanes)
         return own if tail is None else self.b.op(f"and {vector_type(lanes, 'i1')} {own}, {tail}")
 
-    def _own_mask(self, op: Op, others: int) -> int | None:
-        return op.srcs[others] if len(op.srcs) > others else None
+    def _own_mask(self, instr: KernelInstr, others: int) -> int | None:
+        return instr.srcs[others] if len(instr.srcs) > others else None
 
-    def _load(self, scope: Scope, n: int, op: Op) -> str:
+    def _load(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         lanes = self.lanes(n)
-        mask = self._lanes_that_count(scope, lanes, self._own_mask(op, 0))
+        mask = self._lanes_that_count(scope, lanes, self._own_mask(instr, 0))
         at = self._address(scope, n)
-        if lanes > 1 and classes(op)[self.vec] == "x":
-            return self._from_memory(op, lanes, self._gather(op, lanes, at, self._vector_offsets(scope, op), mask))
-        if lanes > 1 and classes(op)[self.vec] == "0":  # only its mask varies along the lanes
-            return self._from_memory(op, lanes, self._gather(op, lanes, at, _zeros(lanes), mask))
-        return self._from_memory(op, lanes, self._plain_load(op, lanes, at, mask))
+        if lanes > 1 and classes(instr)[self.vec] == "x":
+            offsets = self._vector_offsets(scope, instr)
+            return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
+        if lanes > 1 and classes(instr)[self.vec] == "0":  # only its mask varies along the lanes
+            return self._from_memory(instr, lanes, self._gather(instr, lanes, at, _zeros(lanes), mask))
+        return self._from_memory(instr, lanes, self._plain_load(instr, lanes, at, mask))
 
     def _address(self, scope: Scope, n: int) -> str:
         """The pointer of access ``n`` in this scope; with strided lanes: of lane 0."""
@@ -163,40 +162,40 @@ class MemoryPrinter:
             found = scope.addresses[n] = self._moved(scope, n, self._address(outer, n))
         return found
 
-    def _plain_load(self, op: Op, lanes: int, at: str, mask: str | None) -> str:
-        scalar = dt.memory(op.dtype)
+    def _plain_load(self, instr: KernelInstr, lanes: int, at: str, mask: str | None) -> str:
+        scalar = dt.memory(instr.dtype)
         kind = vector_type(lanes, scalar)
-        align = dt.of(op.dtype).itemsize
+        align = dt.of(instr.dtype).itemsize
         if mask is None:
             return self.b.op(f"load {kind}, ptr {at}, align {align}")
         if lanes == 1:  # a load that must not happen reads the word table instead; its value is not used
             safe = self.b.op(f"select i1 {mask}, ptr {at}, ptr %bufs")
             return self.b.op(f"load {kind}, ptr {safe}, align {align}")
-        name = f"llvm.masked.load.{dt.suffix(op.dtype, lanes, memory=True)}.p0"
+        name = f"llvm.masked.load.{dt.suffix(instr.dtype, lanes, memory=True)}.p0"
         self.b.declare(f"declare {kind} @{name}(ptr, i32 immarg, <{lanes} x i1>, {kind})")
         return self.b.op(f"call {kind} @{name}(ptr {at}, i32 {align}, <{lanes} x i1> {mask}, {kind} zeroinitializer)")
 
-    def _vector_offsets(self, scope: Scope, op: Op) -> str:
+    def _vector_offsets(self, scope: Scope, instr: KernelInstr) -> str:
         """Byte offsets of strided lanes from lane 0."""
-        word = op.word + 2 + classes(op)[: self.vec].count("x")
+        word = instr.word + 2 + classes(instr)[: self.vec].count("x")
         stride = self.b.splat(self.word(word), "i64", self.width)
         return self.b.op(f"mul {vector_type(self.width, 'i64')} {stride}, {dt.steps(self.width)}")
 
     def _pointers(self, lanes: int, at: str, offsets: str) -> str:
         return self.b.op(f"getelementptr i8, ptr {at}, {vector_type(lanes, 'i64')} {offsets}")
 
-    def _gather(self, op: Op, lanes: int, at: str, offsets: str, mask: str | None) -> str:
-        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
+    def _gather(self, instr: KernelInstr, lanes: int, at: str, offsets: str, mask: str | None) -> str:
+        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
         pointers = self._pointers(lanes, at, offsets)
-        name = f"llvm.masked.gather.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+        name = f"llvm.masked.gather.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
         self.b.declare(f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, <{lanes} x i1>, {kind})")
         on = mask or self.b.const(1, "i1", lanes)
         return self.b.op(
             f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {on}, {kind} zeroinitializer)"
         )
 
-    def _from_memory(self, op: Op, lanes: int, reg: str) -> str:
-        if op.dtype != "bool":
+    def _from_memory(self, instr: KernelInstr, lanes: int, reg: str) -> str:
+        if instr.dtype != "bool":
             return reg
         return self.b.op(f"icmp ne {vector_type(lanes, 'i8')} {reg}, {self.b.const(0, 'i8', lanes)}")
 
@@ -205,15 +204,15 @@ class MemoryPrinter:
             return reg
         return self.b.op(f"zext {vector_type(lanes, 'i1')} {reg} to {vector_type(lanes, 'i8')}")
 
-    def _store(self, scope: Scope, n: int, op: Op) -> None:
+    def _store(self, scope: Scope, n: int, instr: KernelInstr) -> None:
         lanes = self.lanes(n)
-        value = self._to_memory(op.dtype, lanes, self.operand(scope, op.srcs[0], lanes))
+        value = self._to_memory(instr.dtype, lanes, self.operand(scope, instr.srcs[0], lanes))
         mask = scope.mask if lanes == self.width else None
         at = self._address(scope, n)
-        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
-        if lanes > 1 and classes(op)[self.vec] == "x":
-            pointers = self._pointers(lanes, at, self._vector_offsets(scope, op))
-            name = f"llvm.masked.scatter.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
+        if lanes > 1 and classes(instr)[self.vec] == "x":
+            pointers = self._pointers(lanes, at, self._vector_offsets(scope, instr))
+            name = f"llvm.masked.scatter.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
             self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
             on = mask or self.b.const(1, "i1", lanes)
             self.b.do(
@@ -222,38 +221,38 @@ class MemoryPrinter:
         elif mask is None or lanes == 1:
             self.b.do(f"store {kind} {value}, ptr {at}, align {align}")
         else:
-            name = f"llvm.masked.store.{dt.suffix(op.dtype, lanes, memory=True)}.p0"
+            name = f"llvm.masked.store.{dt.suffix(instr.dtype, lanes, memory=True)}.p0"
             self.b.declare(f"declare void @{name}({kind}, ptr, i32 immarg, <{lanes} x i1>)")
             self.b.do(f"call void @{name}({kind} {value}, ptr {at}, i32 {align}, <{lanes} x i1> {mask})")
 
     # indexed access
-    def _check(self, scope: Scope, n: int, op: Op) -> str:
+    def _check(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         """Wrap a negative index, report one that is out of range, and give one that is safe."""
         b, lanes = self.b, self.lanes(n)
         kind, flags = vector_type(lanes, "i64"), vector_type(lanes, "i1")
-        index = self.operand(scope, op.srcs[0], lanes)
-        source = self.ops[op.srcs[0]].dtype
+        index = self.operand(scope, instr.srcs[0], lanes)
+        source = self.instrs[instr.srcs[0]].dtype
         if source != "int64":
             index = emit_cast(b, dt.of(source), dt.of("int64"), lanes, index)
-        extent, zero = b.splat(self.word(op.word), "i64", lanes), b.const(0, "i64", lanes)
+        extent, zero = b.splat(self.word(instr.word), "i64", lanes), b.const(0, "i64", lanes)
         wrapped = b.op(f"add {kind} {index}, {extent}")
         negative = b.op(f"icmp slt {kind} {index}, {zero}")
         wrapped = b.op(f"select {flags} {negative}, {kind} {wrapped}, {kind} {index}")
         bad = b.op(f"icmp uge {kind} {wrapped}, {extent}")
         safe = b.op(f"select {flags} {bad}, {kind} {zero}, {kind} {wrapped}")
-        on = self._lanes_that_count(scope, lanes, self._own_mask(op, 1))
+        on = self._lanes_that_count(scope, lanes, self._own_mask(instr, 1))
         if on is not None:
             bad = b.op(f"and {flags} {bad}, {on}")
         if lanes > 1:
             bad = b.call("i1", f"llvm.vector.reduce.or.v{lanes}i1", f"{flags} {bad}")
         with b.when(bad):
-            b.do(f"store atomic i64 {self.word(op.word + 1)}, ptr %bufs monotonic, align 8")
+            b.do(f"store atomic i64 {self.word(instr.word + 1)}, ptr %bufs monotonic, align 8")
         return safe
 
-    def _indexed(self, scope: Scope, n: int, op: Op, lanes: int, indices: Sequence[int]) -> str:
+    def _indexed(self, scope: Scope, n: int, instr: KernelInstr, lanes: int, indices: Sequence[int]) -> str:
         """Byte offsets that the index values add."""
         kind = vector_type(lanes, "i64")
-        word = op.word + 2 + classes(op).count("x")
+        word = instr.word + 2 + classes(instr).count("x")
         total = self.b.const(0, "i64", lanes)
         for k, s in enumerate(indices):
             stride = self.b.splat(self.word(word + k), "i64", lanes)
@@ -261,53 +260,53 @@ class MemoryPrinter:
             total = self.b.op(f"add {kind} {total}, {step}")
         return total
 
-    def _gather_op(self, scope: Scope, n: int, op: Op) -> str:
-        count = op.static[1]
+    def _gather_at(self, scope: Scope, n: int, instr: KernelInstr) -> str:
+        count = instr.static[1]
         lanes, at = self.lanes(n), self._address(scope, n)
-        mask = self._lanes_that_count(scope, lanes, self._own_mask(op, count))
-        indices = op.srcs[:count]
+        mask = self._lanes_that_count(scope, lanes, self._own_mask(instr, count))
+        indices = instr.srcs[:count]
         varying = any(self.lanes(s) > 1 for s in indices)
-        if lanes == 1 or (not varying and classes(op)[self.vec] == "1"):
-            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, op, 1, indices)}")
-            return self._from_memory(op, lanes, self._plain_load(op, lanes, at, mask))
-        offsets = self._lane_offsets(scope, op, lanes, self._indexed(scope, n, op, lanes, indices))
-        return self._from_memory(op, lanes, self._gather(op, lanes, at, offsets, mask))
+        if lanes == 1 or (not varying and classes(instr)[self.vec] == "1"):
+            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, instr, 1, indices)}")
+            return self._from_memory(instr, lanes, self._plain_load(instr, lanes, at, mask))
+        offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
+        return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
 
-    def _lane_offsets(self, scope: Scope, op: Op, lanes: int, offsets: str) -> str:
+    def _lane_offsets(self, scope: Scope, instr: KernelInstr, lanes: int, offsets: str) -> str:
         """Add the lanes' own stride to index offsets."""
-        along = classes(op)[self.vec]
+        along = classes(instr)[self.vec]
         if along == "0":
             return offsets
         kind = vector_type(lanes, "i64")
         if along == "x":
-            own = self._vector_offsets(scope, op)
+            own = self._vector_offsets(scope, instr)
         else:
-            size = self.b.const(dt.of(op.dtype).itemsize, "i64", lanes)
+            size = self.b.const(dt.of(instr.dtype).itemsize, "i64", lanes)
             own = self.b.op(f"mul {kind} {dt.steps(lanes)}, {size}")
         return self.b.op(f"add {kind} {offsets}, {own}")
 
-    def _store_add(self, scope: Scope, n: int, op: Op) -> None:
+    def _store_add(self, scope: Scope, n: int, instr: KernelInstr) -> None:
         """Add to memory. Lanes never meet: the scheduler makes lanes of kept dims only (or one lane)."""
         lanes, at = self.width, self._address(scope, n)
-        value = self.operand(scope, op.srcs[0], lanes)
-        indices = op.srcs[1:]
-        offsets = self._lane_offsets(scope, op, lanes, self._indexed(scope, n, op, lanes, indices))
+        value = self.operand(scope, instr.srcs[0], lanes)
+        indices = instr.srcs[1:]
+        offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
         if lanes == 1:
             at = self.b.op(f"getelementptr i8, ptr {at}, i64 {offsets}")
-            old = self._plain_load(op, 1, at, None)
-            self.b.do(f"store {dt.memory(op.dtype)} {self._sum(op, 1, old, value)}, ptr {at}")
+            old = self._plain_load(instr, 1, at, None)
+            self.b.do(f"store {dt.memory(instr.dtype)} {self._sum(instr, 1, old, value)}, ptr {at}")
             return
         mask = scope.mask or self.b.const(1, "i1", lanes)
-        old = self._gather(op, lanes, at, offsets, mask)
-        kind, align = vector_type(lanes, dt.memory(op.dtype)), dt.of(op.dtype).itemsize
-        name = f"llvm.masked.scatter.{dt.suffix(op.dtype, lanes, memory=True)}.v{lanes}p0"
+        old = self._gather(instr, lanes, at, offsets, mask)
+        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
+        name = f"llvm.masked.scatter.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
         self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
         pointers = self._pointers(lanes, at, offsets)
-        total = self._sum(op, lanes, old, value)
+        total = self._sum(instr, lanes, old, value)
         self.b.do(f"call void @{name}({kind} {total}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {mask})")
 
-    def _sum(self, op: Op, lanes: int, x: str, y: str) -> str:
-        return emit_pointwise(self.b, "add", dt.of(op.dtype), lanes, x, y)
+    def _sum(self, instr: KernelInstr, lanes: int, x: str, y: str) -> str:
+        return emit_pointwise(self.b, "add", dt.of(instr.dtype), lanes, x, y)
 
 
 def _zeros(lanes: int) -> str:

@@ -2,7 +2,7 @@
 
 Owns: ``Tiles``: which loads are staged, their buffers, the transposes.
 Must not know: loop structure (``emit_loops``), arithmetic.
-In: ``kernel_ir.Op``s. Out: instructions in a ``FnBuilder``.
+In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 
 # Note [Tiles]
 # ~~~~~~~~~~~~
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
-from jitgrad.codegen.loops.emit_ops import OpPrinter
 from jitgrad.codegen.schedule.kernel_ir import NestKey, classes
 
 __all__ = ["Tiles"]
@@ -27,17 +27,17 @@ class Tiles:
     """The staged loads of one kernel.
 
     Attributes:
-        staged: their op numbers: contiguous along the tile's dim (the last sequential one), strided along the lanes.
+        staged: their numbers. They are contiguous along the tile's dim (the last sequential one), strided along lanes.
     """
 
-    def __init__(self, b: FnBuilder, key: NestKey, ops: OpPrinter) -> None:
-        self.b, self.key, self.ops = b, key, ops
+    def __init__(self, b: FnBuilder, key: NestKey, printer: InstrPrinter) -> None:
+        self.b, self.key, self.printer = b, key, printer
         self.dim = key.vec - 1
         self.staged = [
             n
-            for n, op in enumerate(key.ops)
-            if key.form == "tile" and op.op == "load" and not op.srcs and op.dtype != "bool"
-            if classes(op)[self.dim :][:2] == "1x"
+            for n, instr in enumerate(key.instrs)
+            if key.form == "tile" and instr.op == "load" and not instr.srcs and instr.dtype != "bool"
+            if classes(instr)[self.dim :][:2] == "1x"
         ]
         self._buffers: dict[int, str] = {}
 
@@ -57,14 +57,14 @@ class Tiles:
         b = self.b
         lanes = [b.call("i64", "llvm.smin.i64", f"i64 {j}", f"i64 {last}") for j in range(self.key.width)]
         for n in self.staged:
-            op = self.key.ops[n]
-            at = self.ops._address(corner, n)
-            stride = self.ops.word(op.word + 2 + classes(op)[: self.key.vec].count("x"))
+            instr = self.key.instrs[n]
+            at = self.printer._address(corner, n)
+            stride = self.printer.word(instr.word + 2 + classes(instr)[: self.key.vec].count("x"))
             vectors = []
             for lane in lanes:
                 place = b.op(f"getelementptr i8, ptr {at}, i64 {b.op(f'mul i64 {lane}, {stride}')}")
-                vectors.append(self.ops._plain_load(op, self.key.width, place, mask))
-            scalar = dt.register(op.dtype)
+                vectors.append(self.printer._plain_load(instr, self.key.width, place, mask))
+            scalar = dt.register(instr.dtype)
             for row, vector in enumerate(_transposed(b, scalar, vectors)):
                 place = b.op(f"getelementptr {self._kind(n)}, ptr {self._buffers[n]}, i64 {row}")
                 b.do(f"store {self._kind(n)} {vector}, ptr {place}, align {self._align(n)}")
@@ -76,10 +76,10 @@ class Tiles:
             scope.regs[n] = self.b.op(f"load {self._kind(n)}, ptr {place}, align {self._align(n)}")
 
     def _kind(self, n: int) -> str:
-        return vector_type(self.key.width, dt.register(self.key.ops[n].dtype))
+        return vector_type(self.key.width, dt.register(self.key.instrs[n].dtype))
 
     def _align(self, n: int) -> int:
-        return min(64, self.key.width * dt.of(self.key.ops[n].dtype).itemsize)
+        return min(64, self.key.width * dt.of(self.key.instrs[n].dtype).itemsize)
 
 
 def _transposed(b: FnBuilder, scalar: str, rows: list[str]) -> list[str]:

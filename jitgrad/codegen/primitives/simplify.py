@@ -27,11 +27,11 @@ class Rule(NamedTuple):
     apply: Callable[[Builder, Value], Value | None]
 
 
-def topological(roots: Iterable[Value]) -> list[Value]:
-    """Every value that the roots need, operands first. Iterative: chains may be 100,000 long."""
+def topological(results: Iterable[Value]) -> list[Value]:
+    """Every value that the results need, operands first. Iterative: chains may be 100,000 long."""
     order: list[Value] = []
     done: set[int] = set()
-    stack = list(reversed(list(roots)))
+    stack = list(reversed(list(results)))
     while stack:
         v = stack[-1]
         if id(v) in done:
@@ -47,13 +47,13 @@ def topological(roots: Iterable[Value]) -> list[Value]:
     return order
 
 
-def rewrite(roots: Sequence[Value], rules: dict[str, tuple[Rule, ...]], builder: Builder) -> list[Value]:
-    """The roots with ``rules`` applied everywhere; new values are made by ``builder``."""
+def rewrite(results: Sequence[Value], rules: dict[str, tuple[Rule, ...]], builder: Builder) -> list[Value]:
+    """The results with ``rules`` applied everywhere; new values are made by ``builder``."""
     new: dict[int, Value] = {}
-    for v in topological(roots):
+    for v in topological(results):
         builder.instr = v.instr
         new[id(v)] = _settle(builder, _rebuilt(builder, v, new), rules)
-    return [new[id(r)] for r in roots]
+    return [new[id(r)] for r in results]
 
 
 def _rebuilt(b: Builder, v: Value, new: dict[int, Value]) -> Value:

@@ -37,7 +37,7 @@ _MAX_STORES = 128  # windows of one storage that are stored one by one
 _MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
 
 
-class _Run(NamedTuple):
+class _StridedRange(NamedTuple):
     """Elements ``start + i * step`` of one dimension, i below size; step may be negative."""
 
     start: int
@@ -50,18 +50,18 @@ class _Run(NamedTuple):
         return min(self.start, last), max(self.start, last)
 
 
-def _runs(params: tuple[tuple[int, ...], tuple[int, ...]], shape: tuple[int, ...]) -> list[_Run]:
-    return [_Run(*run) for run in zip(*params, shape, strict=True)]
+def _runs(params: tuple[tuple[int, ...], tuple[int, ...]], shape: tuple[int, ...]) -> list[_StridedRange]:
+    return [_StridedRange(*run) for run in zip(*params, shape, strict=True)]
 
 
-def _inside(a: _Run, b: _Run) -> bool:
+def _inside(a: _StridedRange, b: _StridedRange) -> bool:
     """Whether all of ``a`` is in ``b``, whose step is positive."""
     if (a.start - b.start) % b.step or (a.size > 1 and a.step % b.step):
         return False
     return b.start <= a.hull[0] and a.hull[1] <= b.hull[1]
 
 
-def _apart(a: _Run, b: _Run) -> bool:
+def _apart(a: _StridedRange, b: _StridedRange) -> bool:
     """Whether it is plain that the two share no element."""
     if a.hull[1] < b.hull[0] or b.hull[1] < a.hull[0]:
         return True
@@ -189,11 +189,11 @@ def windows_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple
 # --- chains ---
 
 
-def chains_to_cats(roots: Sequence[Value], b: Builder) -> list[Value]:
-    """The roots, with long chains of narrow updates put together from parts."""
-    order = topological(roots)
+def chains_to_cats(results: Sequence[Value], b: Builder) -> list[Value]:
+    """The results, with long chains of narrow updates put together from parts."""
+    order = topological(results)
     if not any(v.op == "update" for v in order):
-        return list(roots)
+        return list(results)
     readers: dict[Value, int] = {}
     continued: set[Value] = set()
     for v in order:
@@ -201,7 +201,7 @@ def chains_to_cats(roots: Sequence[Value], b: Builder) -> list[Value]:
             readers[s] = readers.get(s, 0) + 1
         if v.op == "update":
             continued.add(v.srcs[0])
-    for v in roots:
+    for v in results:
         readers[v] = readers.get(v, 0) + 1
     new: dict[int, Value] = {}
     for v in order:
@@ -216,7 +216,7 @@ def chains_to_cats(roots: Sequence[Value], b: Builder) -> list[Value]:
             if v.op == "update" and _is_narrow(v) and not _is_cheap(srcs[1]):
                 srcs[1] = copy_of(b, srcs[1])
             new[id(v)] = b.make(v.op, tuple(srcs), v.params, v.shape, v.dtype)
-    return [new[id(r)] for r in roots]
+    return [new[id(r)] for r in results]
 
 
 def _chain(top: Value, readers: dict[Value, int]) -> list[Value]:

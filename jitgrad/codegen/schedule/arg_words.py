@@ -1,8 +1,8 @@
 """Argument words: the numbers that a kernel is told at run time, and what its text keeps of them.
 
 Owns: ``laid_out``.
-Must not know: how the loops were chosen, where buffers lie (``Place`` stands for it).
-In: ``items.Item``s and the order of dims. Out: ``kernel_ir.Op``s and words.
+Must not know: how the loops were chosen, where buffers lie (``BufferArg`` stands for it).
+In: ``LoopInstr``s and the order of dims. Out: ``kernel_ir.KernelInstr``s and words.
 """
 
 from __future__ import annotations
@@ -12,91 +12,95 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
-from jitgrad.codegen.schedule.items import Body, Item
-from jitgrad.codegen.schedule.kernel_ir import Op, Place
+from jitgrad.codegen.schedule.kernel_ir import BufferArg, KernelInstr
+from jitgrad.codegen.schedule.loop_body import LoopBody
 
 __all__ = ["laid_out"]
 
 
 def laid_out(
-    items: Sequence[Item], dims: Sequence[int], body: Body, first: int
-) -> tuple[tuple[Op, ...], list[Any], int]:
-    """The ops, their argument words from number ``first`` on, and the number of words in all."""
+    instrs: Sequence[LoopInstr], dims: Sequence[int], body: LoopBody, first: int
+) -> tuple[tuple[KernelInstr, ...], list[Any], int]:
+    """The instructions, their argument words from number ``first`` on, and the number of words in all."""
     words: list[Any] = []
     count = first
-    ops: list[Op] = []
-    for i in items:
-        op = "number" if _is_told(i) else i.op
+    out: list[KernelInstr] = []
+    for i in instrs:
+        op = "number" if _is_argument(i) else i.op
         static, own = _WORDS.get(op, _no_words)(i, dims, body)
-        ops.append(Op(op, i.dtype.name, i.srcs, static, count))
+        out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count))
         words += own
-        count += sum(2 if isinstance(w, Place) else 1 for w in own)
-    return tuple(ops), words, count
+        count += sum(2 if isinstance(w, BufferArg) else 1 for w in own)
+    return tuple(out), words, count
 
 
 # argument words per kind of instruction: (what the text depends on, the words)
-def _stride_words(i: Item, dims: Sequence[int], itemsize: int) -> tuple[str, list[int]]:
+def _stride_words(i: LoopInstr, dims: Sequence[int], itemsize: int) -> tuple[str, list[int]]:
     """Stride class per dim (the chunk number last), and the strides that are words."""
-    expr = i.expr or ()
-    strides = [expr[d + 1] for d in dims] + [i.chunk_stride]
+    address = i.address or ()
+    strides = [address[d + 1] for d in dims] + [i.chunk_stride]
     last = len(dims) - 1
     inner = (last - 1, last)  # the last but one: see Note [Tiles]
     classes = "".join("0" if s == 0 else "1" if s == 1 and n in inner else "x" for n, s in enumerate(strides))
     return classes, [s * itemsize for s, c in zip(strides, classes, strict=True) if c == "x"]
 
 
-def _access_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     size = i.dtype.itemsize
     classes, strides = _stride_words(i, dims, size)
     buffer = i.extra[0] if i.op == "store" else body.buffer_of(i.extra[0])
-    words: list[Any] = [Place(buffer, (i.expr or (0,))[0] * size), *strides]
+    words: list[Any] = [BufferArg(buffer, (i.address or (0,))[0] * size), *strides]
     if i.op == "store" and buffer.kind == "input" and _is_read(buffer, body):
         return (classes, "last"), words  # a later phase may read the old contents again
     if i.op in ("gather", "store_add"):
-        words += [s * size for s in i.extra[2]]
-        return (classes, len(i.extra[2])), words
+        words += [s * size for s in i.extra[1]]
+        return (classes, len(i.extra[1])), words
     return classes, words
 
 
-def _is_read(buffer: Any, body: Body) -> bool:
-    return any(instr[0] in ("load", "gather") and body.buffer_of(instr[3][0]) is buffer for instr in body.instrs)
+def _is_read(buffer: Any, body: LoopBody) -> bool:
+    return any(i.op in ("load", "gather") and body.buffer_of(i.extra[0]) is buffer for i in body.instrs)
 
 
-def _mask_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _mask_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     """Per condition its dim and which sides must be tested ("l", "h", "lh"), and the bounds."""
     position = {d: n for n, d in enumerate(dims)}
     return tuple((position[r.dim], r.sides) for r in i.extra), [w for r in i.extra for w in (r.lo, r.hi)]
 
 
-def _iota_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
-    expr = i.expr or (0,)
-    steps = [expr[d + 1] for d in dims]
-    return "".join("x" if s else "0" for s in steps), [expr[0], *(s for s in steps if s)]
+def _iota_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
+    address = i.address or (0,)
+    steps = [address[d + 1] for d in dims]
+    return "".join("x" if s else "0" for s in steps), [address[0], *(s for s in steps if s)]
 
 
-def _scalar_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _scalar_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     return i.extra[0].is_float, [i.extra[0]]
 
 
-def _is_told(i: Item) -> bool:
-    """Whether a constant is a word. Such as come from extents (a mean's count) or change (a learning rate) are not to
-    make a kernel of their own; the few that instructions have better forms for are part of the text."""
+def _is_argument(i: LoopInstr) -> bool:
+    """Whether a constant is an argument word.
+
+    Float constants are arguments, so that two kernels that differ in one number are one kernel: 1 / n of a mean, a
+    learning rate. The constants of ``_IN_TEXT`` are part of the text, because LLVM has better instructions for them.
+    """
     return i.op == "const" and i.dtype.category == 2 and abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
 
 
-def _number_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _number_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     """The bits of a double."""
     return (), list(struct.unpack("<q", struct.pack("<d", number(i.extra[0], i.dtype.name))))
 
 
-def _no_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _no_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     if i.op.startswith("reduce_"):
         return i.extra[0], []
     return i.extra, []
 
 
-def _check_words(i: Item, dims: Sequence[int], body: Body) -> tuple[Any, list[Any]]:
+def _check_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     return (), list(i.extra)
 
 

@@ -1,6 +1,6 @@
 """The form a loop kernel has between scheduling and printing.
 
-Owns: ``NestKey``, ``Op``, ``Kernel``.
+Owns: ``NestKey``, ``KernelInstr``, ``LoopKernel``.
 Must not know: how a nest was chosen, how it is printed.
 
 # Note [Loop nests]
@@ -16,7 +16,7 @@ Must not know: how a nest was chosen, how it is printed.
 #                                                                    the vector's lanes are kept
 # Unit number = ((unit index) * chunks + chunk) * blocks + block. A phase ends where a reduction's result is needed.
 # Argument words: extents of unit dims, of sequential dims, of the vector dim, block length, blocks, chunk length,
-# chunks; then each op's own words, see ``Op``. Strides and offsets are in bytes.
+# chunks; then each instruction's own words, see ``KernelInstr``. Strides and offsets are in bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Kernel", "NestKey", "Op", "Place", "classes"]
+__all__ = ["ACCESSES", "EFFECTS", "BufferArg", "KernelInstr", "LoopKernel", "NestKey", "classes"]
 
 
-class Op(NamedTuple):
+ACCESSES = frozenset({"load", "gather", "store", "store_add"})
+"""Instructions that touch memory."""
+
+EFFECTS = frozenset({"store", "store_add", "check"})
+"""Instructions that are done even if no other one needs their result."""
+
+
+class KernelInstr(NamedTuple):
     """One instruction of a kernel, with everything that its text depends on.
 
     Attributes:
         op: as in Note [Instructions], or "store", "fma", "number" (a constant that is an argument word).
         dtype: name of the result's dtype.
-        srcs: earlier ops. A reduce_sum of two sources sums their product.
+        srcs: earlier instructions. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
             what the kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes,
             number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
@@ -59,7 +66,7 @@ class NestKey:
         seqs: number of sequential dims.
         width: lanes of the vector loop.
         chunked: "" (no), "seq" (the first sequential dim) or "vec".
-        ops: in order.
+        instrs: in order.
         words: number of argument words.
         masked: whether every vector of the loop is masked, instead of a second copy of the loop's body for the rest.
         row_buffer: elements of a row that fit a buffer on the stack, see Note [Phases]; 0 = rows are too long.
@@ -70,7 +77,7 @@ class NestKey:
     seqs: int
     width: int
     chunked: str
-    ops: tuple[Op, ...]
+    instrs: tuple[KernelInstr, ...]
     words: int
     row_buffer: int = 0
     masked: bool = False
@@ -81,7 +88,7 @@ class NestKey:
         return self.units + self.seqs
 
 
-class Place(NamedTuple):
+class BufferArg(NamedTuple):
     """Two argument words, slot and byte offset, that are known when buffers are: ``buffer``'s own plus ``offset``."""
 
     buffer: Any
@@ -89,12 +96,12 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Kernel:
+class LoopKernel:
     """A kernel to launch.
 
     Attributes:
         key: its text.
-        words: its argument words: ints, ``Place``s (two words each) and ``RuntimeScalar``s (a slot number).
+        words: its argument words: ints, ``BufferArg``s (two words each) and ``RuntimeScalar``s (a slot number).
         units: units of work.
         cost: estimated nanoseconds on one core.
         name: for logs.
@@ -107,6 +114,6 @@ class Kernel:
     name: str
 
 
-def classes(op: Op) -> str:
+def classes(instr: KernelInstr) -> str:
     """An access's stride class per dim."""
-    return op.static if isinstance(op.static, str) else op.static[0]
+    return instr.static if isinstance(instr.static, str) else instr.static[0]

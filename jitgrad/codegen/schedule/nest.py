@@ -2,7 +2,7 @@
 
 Owns: which loops are merged, which one is vectorised, what a unit of work is, the order of argument words.
 Must not know: how nodes were grouped, LLVM text, where buffers lie.
-In: ``Body``. Out: ``kernel_ir.Kernel``.
+In: ``LoopBody``. Out: ``kernel_ir.LoopKernel``.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.schedule.arg_words import laid_out
-from jitgrad.codegen.schedule.items import (
-    ACCESSES,
-    Body,
-    Item,
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, LoopKernel, NestKey
+from jitgrad.codegen.schedule.loop_body import (
+    LoopBody,
     contracted,
-    items_of,
     live,
     merged,
     renumbered,
     sided,
     visits,
-    with_expr,
+    with_stores,
 )
-from jitgrad.codegen.schedule.kernel_ir import Kernel, NestKey, Op
 
-__all__ = ["epilogue_ops", "make_kernel"]
+__all__ = ["epilogue_instrs", "make_kernel"]
 
 _BLOCK = 4096  # elements per unit of a plain loop
 _TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
@@ -41,26 +39,26 @@ _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 
 
-def make_kernel(body: Body, target: Target) -> Kernel:
+def make_kernel(body: LoopBody, target: Target) -> LoopKernel:
     """Choose the loops and lay out the argument words."""
     extents = body.extents
-    items = sided(live(contracted(items_of(body), target.has_fma)), extents)
+    instrs = sided(live(contracted(with_stores(body), target.has_fma)), extents)
     reduced = body.reduced | body.sequential
     if not extents:
         extents = (1,)
-        items = [with_expr(i, (i.expr[0], 0) if i.expr is not None else None) for i in items]
-        reduced = frozenset({0}) if any(i.op.startswith("reduce_") for i in items) else frozenset()
-    groups = merged(extents, reduced, items)
-    items = [renumbered(i, groups) for i in items]
+        instrs = [i._replace(address=(i.address[0], 0)) if i.address is not None else i for i in instrs]
+        reduced = frozenset({0}) if any(i.op.startswith("reduce_") for i in instrs) else frozenset()
+    groups = merged(extents, reduced, instrs)
+    instrs = [renumbered(i, groups) for i in instrs]
     extents, reduced = (
         tuple(math.prod(extents[d] for d in g) for g in groups),
         frozenset(n for n, g in enumerate(groups) if g[0] in reduced),
     )
-    vec = _vector_dim(extents, reduced, items, bool(body.sequential))
-    return _assemble(extents, reduced, items, vec, body, target)
+    vec = _vector_dim(extents, reduced, instrs, bool(body.sequential))
+    return _assemble(extents, reduced, instrs, vec, body, target)
 
 
-def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], scatter: bool) -> int:
+def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], scatter: bool) -> int:
     """The loop along which a vector of elements costs least; the innermost among equals.
 
     Costs are in vector additions per full vector: strided lanes are loaded one by one, lanes past the end of a short
@@ -72,15 +70,15 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequen
     total = math.prod(extents)
     if not total:
         return len(extents) - 1
-    reduces = sum(i.op.startswith("reduce_") for i in items)
+    reduces = sum(i.op.startswith("reduce_") for i in instrs)
 
     def cost(d: int) -> tuple[float, int]:
-        shares = [count / total for count in visits(extents, reduced, items, d)]
-        work = sum(op_cost(i.op) * count for i, count in zip(items, shares, strict=True))
+        shares = [count / total for count in visits(extents, reduced, instrs, d)]
+        work = sum(op_cost(i.op) * count for i, count in zip(instrs, shares, strict=True))
         access = 0.0
-        for i, count in zip(items, shares, strict=True):
+        for i, count in zip(instrs, shares, strict=True):
             if i.op in ACCESSES:
-                stride = i.expr[d + 1]  # type: ignore[index]
+                stride = i.address[d + 1]  # type: ignore[index]
                 access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
         vectors = -(-extents[d] // _LANES)
         across = _ACROSS * reduces / vectors if d in reduced else 0.0
@@ -92,17 +90,17 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], items: Sequen
 def _assemble(
     extents: tuple[int, ...],
     reduced: frozenset[int],
-    items: Sequence[Item],
+    instrs: Sequence[LoopInstr],
     vec: int,
-    body: Body,
+    body: LoopBody,
     target: Target,
-) -> Kernel:
+) -> LoopKernel:
     units = [d for d in range(len(extents)) if d not in reduced and d != vec]
     seqs = [d for d in range(len(extents)) if d in reduced and d != vec]
-    reduces = any(i.op.startswith("reduce_") for i in items) or bool(body.sequential)
+    reduces = any(i.op.startswith("reduce_") for i in instrs) or bool(body.sequential)
     form = "row" if vec in reduced else "col" if reduces else "map"
-    width = _width(form, extents[vec], items, target)
-    across = _dim_across(extents, units, vec, items) if form == "map" and width >= _TILED_FROM else None
+    width = _width(form, extents[vec], instrs, target)
+    across = _dim_across(extents, units, vec, instrs) if form == "map" and width >= _TILED_FROM else None
     if across is not None:
         form, units, seqs = "tile", [d for d in units if d != across], [across]
     if body.sequential and form == "row":
@@ -113,52 +111,54 @@ def _assemble(
     chunk = _chunk_length(chunk_extent, body.chunks, width if chunked == "vec" else 1)
     dims = [*units, *seqs, vec]
     words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
-    ops, own, count = laid_out(items, dims, body, len(words))
+    key_instrs, own, count = laid_out(instrs, dims, body, len(words))
     row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
     buffer = _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0
-    masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in items) >= _MASKED_FROM
-    key = NestKey(form, len(units), len(seqs), width, chunked, ops, count, buffer, masked)
+    masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
+    key = NestKey(form, len(units), len(seqs), width, chunked, key_instrs, count, buffer, masked)
     words += own
     number = math.prod(extents[d] for d in units) * body.chunks * blocks
-    return Kernel(key, words, number, _cost(items, visits(extents, reduced, items, vec), width, number), "")
+    return LoopKernel(key, words, number, _cost(instrs, visits(extents, reduced, instrs, vec), width, number), "")
 
 
-def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, items: Sequence[Item]) -> int | None:
+def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, instrs: Sequence[LoopInstr]) -> int | None:
     """The dim along which loads are contiguous that are strided along the lanes, see Note [Tiles]."""
     for d in units:
         if min(extents[d], extents[vec]) >= _TILED_FROM and any(
-            i.op == "load" and not i.srcs and i.expr[d + 1] == 1 and i.expr[vec + 1] not in (0, 1)  # type: ignore[index]
-            for i in items
+            i.op == "load" and not i.srcs and i.address[d + 1] == 1 and i.address[vec + 1] not in (0, 1)  # type: ignore[index]
+            for i in instrs
         ):
             return d
     return None
 
 
-def epilogue_ops(body: Body, shape: tuple[int, ...], target: Target) -> tuple[tuple[Op, ...], list[Any], int]:
-    """The ops of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
-    items = sided(live(contracted(items_of(body), target.has_fma)), body.extents)
+def epilogue_instrs(
+    body: LoopBody, shape: tuple[int, ...], target: Target
+) -> tuple[tuple[KernelInstr, ...], list[Any], int]:
+    """The instructions of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
+    instrs = sided(live(contracted(with_stores(body), target.has_fma)), body.extents)
     position = [d for d, n in enumerate(shape) if n != 1]
     out = []
-    for i in items:
+    for i in instrs:
         if i.op == "mask":
             i = i._replace(extra=tuple(r._replace(dim=position[r.dim]) for r in i.extra))
-        elif i.expr is not None:
-            full = [i.expr[0], 0, 0, 0]
-            for d, c in zip(position, i.expr[1:], strict=True):
+        elif i.address is not None:
+            full = [i.address[0], 0, 0, 0]
+            for d, c in zip(position, i.address[1:], strict=True):
                 full[d + 1] = c
-            i = i._replace(expr=tuple(full))
+            i = i._replace(address=tuple(full))
         out.append(i)
     return laid_out(out, (0, 1, 2), body, 0)
 
 
-def _width(form: str, extent: int, items: Sequence[Item], target: Target) -> int:
+def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) -> int:
     """Lanes: a vector of the widest float, several of them where the loop is light (they hide each other's latency)."""
-    floats = [i.dtype.itemsize for i in items if i.dtype.category == 2]
-    size = max(floats) if floats else max([i.dtype.itemsize for i in items if i.op in ACCESSES], default=4)
+    floats = [i.dtype.itemsize for i in instrs if i.dtype.category == 2]
+    size = max(floats) if floats else max([i.dtype.itemsize for i in instrs if i.op in ACCESSES], default=4)
     lanes = max(1, target.width * 4 // size)
     if lanes == 1:
         return 1
-    weight = sum(op_cost(i.op) for i in items)
+    weight = sum(op_cost(i.op) for i in instrs)
     several = 1 if weight > 24 or form == "map" else 2 if weight > 12 else 4
     enough = lanes * several if form == "col" else 2 * lanes * several
     return lanes * several if extent >= enough else lanes
@@ -183,11 +183,11 @@ def _chunk_length(extent: int, chunks: int, step: int) -> int:
     return -(-length // step) * step
 
 
-def _cost(items: Sequence[Item], counts: Sequence[int], width: int, units: int) -> float:
+def _cost(instrs: Sequence[LoopInstr], counts: Sequence[int], width: int, units: int) -> float:
     """Nanoseconds: what each instruction takes per vector, times its vectors."""
     lanes = min(width, 16)
     total = 20.0 + 8.0 * units
-    for i, count in zip(items, counts, strict=True):
+    for i, count in zip(instrs, counts, strict=True):
         if i.op in ("gather", "store_add"):
             total += 1.0 * count
         elif i.op in ACCESSES or i.op.startswith("reduce_"):

@@ -2,7 +2,7 @@
 
 Owns: ``Phase``, ``split_phases``: dependencies between reductions and their readers, what is kept from pass to pass.
 Must not know: LLVM text.
-In: ops with the dims that they depend on. Out: one ``Phase`` per pass.
+In: instructions with the dims that they depend on. Out: one ``Phase`` per pass.
 
 # Note [Phases]
 # ~~~~~~~~~~~~~
@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jitgrad.codegen.primitives.cost import EXPENSIVE
-from jitgrad.codegen.schedule.kernel_ir import NestKey, Op
+from jitgrad.codegen.schedule.kernel_ir import EFFECTS, KernelInstr, NestKey
 
-__all__ = ["EFFECTS", "Phase", "Phases", "is_reduce", "split_phases"]
+__all__ = ["Phase", "Phases", "is_reduce", "split_phases"]
 
-EFFECTS = frozenset({"store", "store_add", "check"})
-_KEEP_FROM = 10  # an op of this cost is kept rather than done again
+_KEEP_FROM = 10  # an instruction of this cost is kept rather than done again
 _MOST_KEPT = 3
 
 
@@ -32,7 +31,7 @@ class Phase:
 
     Attributes:
         reduces: the reductions it accumulates.
-        elems: the elementwise ops it does, in order.
+        elems: the elementwise instructions it does, in order.
         keep: those of ``elems`` whose values are put into the row buffers.
         recall: those of ``elems`` that come from there.
     """
@@ -48,10 +47,10 @@ class Phases:
     """All passes.
 
     Attributes:
-        of: per op, the first pass before (or in) which it can be done.
-        is_elem: per op, whether it is done inside the loops.
+        of: per instruction, the first pass before (or in) which it can be done.
+        is_elem: per instruction, whether it is done inside the loops.
         passes: one per phase number.
-        kept: ops that have a row buffer.
+        kept: instructions that have a row buffer.
     """
 
     of: list[int]
@@ -60,70 +59,75 @@ class Phases:
     kept: list[int]
 
 
-def is_reduce(op: Op) -> bool:
-    return op.op.startswith("reduce_")
+def is_reduce(instr: KernelInstr) -> bool:
+    return instr.op.startswith("reduce_")
 
 
 def split_phases(key: NestKey, deps: Sequence[int], inner: int) -> Phases:
-    """Sort a kernel's ops into passes.
+    """Sort a kernel's instructions into passes.
 
     Args:
         key: the kernel.
-        deps: per op, the dims it depends on, as bits.
+        deps: per instruction, the dims it depends on, as bits.
         inner: the bits of the dims that a unit loops over.
     """
-    ops = key.ops
-    of = _numbers(ops)
-    is_elem = [not is_reduce(op) and bool(deps[n] & inner) for n, op in enumerate(ops)]
+    instrs = key.instrs
+    of = _numbers(instrs)
+    is_elem = [not is_reduce(instr) and bool(deps[n] & inner) for n, instr in enumerate(instrs)]
     count = max(of, default=0) + 1
-    roots = [_roots(ops, of, is_elem, number) for number in range(count)]
-    plain = [_closure(ops, is_elem, r, frozenset()) for r in roots]
+    ends = [_ends(instrs, of, is_elem, number) for number in range(count)]
+    plain = [_closure(instrs, is_elem, r, frozenset()) for r in ends]
     kept = _worth_keeping(key, plain) if key.row_buffer else []
     passes: list[Phase] = []
     filled: set[int] = set()
     for number in range(count):
-        elems = _closure(ops, is_elem, roots[number], filled)
-        reduces = [n for n, op in enumerate(ops) if is_reduce(op) and of[n] == number + 1]
+        elems = _closure(instrs, is_elem, ends[number], filled)
+        reduces = [n for n, instr in enumerate(instrs) if is_reduce(instr) and of[n] == number + 1]
         keep = {n for n in elems if n in kept and n not in filled}
         passes.append(Phase(reduces, sorted(elems), keep, elems & filled))
         filled |= keep
     return Phases(of, is_elem, passes, kept)
 
 
-def _numbers(ops: Sequence[Op]) -> list[int]:
+def _numbers(instrs: Sequence[KernelInstr]) -> list[int]:
     of: list[int] = []
-    for op in ops:
-        own = max((of[s] for s in op.srcs), default=0)
-        of.append(own + 1 if is_reduce(op) else own)
+    for instr in instrs:
+        own = max((of[s] for s in instr.srcs), default=0)
+        of.append(own + 1 if is_reduce(instr) else own)
     last = max(of, default=0)
     # a store to what the kernel also reads comes when nobody can read it again
-    return [last if op.op == "store" and isinstance(op.static, tuple) else n for op, n in zip(ops, of, strict=True)]
+    is_last = [instr.op == "store" and isinstance(instr.static, tuple) for instr in instrs]
+    return [last if waits else n for waits, n in zip(is_last, of, strict=True)]
 
 
-def _roots(ops: Sequence[Op], of: list[int], is_elem: list[bool], number: int) -> list[int]:
-    effects = [n for n, op in enumerate(ops) if op.op in EFFECTS and is_elem[n] and of[n] == number]
-    return effects + [s for n, op in enumerate(ops) if is_reduce(op) and of[n] == number + 1 for s in op.srcs]
+def _ends(instrs: Sequence[KernelInstr], of: list[int], is_elem: list[bool], number: int) -> list[int]:
+    """What a pass is done for: its effects, and the sources of its reductions."""
+    effects = [n for n, instr in enumerate(instrs) if instr.op in EFFECTS and is_elem[n] and of[n] == number]
+    reductions = [instr for n, instr in enumerate(instrs) if is_reduce(instr) and of[n] == number + 1]
+    return effects + [s for instr in reductions for s in instr.srcs]
 
 
-def _closure(ops: Sequence[Op], is_elem: list[bool], roots: list[int], filled: set[int] | frozenset[int]) -> set[int]:
-    """The elementwise ops that the roots need, stopping at those whose values are kept."""
+def _closure(
+    instrs: Sequence[KernelInstr], is_elem: list[bool], ends: list[int], filled: set[int] | frozenset[int]
+) -> set[int]:
+    """The elementwise instructions that ``ends`` need, stopping at those whose values are kept."""
     needed: set[int] = set()
-    stack = list(roots)
+    stack = list(ends)
     while stack:
         n = stack.pop()
         if n not in needed and is_elem[n]:
             needed.add(n)
             if n not in filled:
-                stack.extend(ops[n].srcs)
+                stack.extend(instrs[n].srcs)
     return needed
 
 
 def _worth_keeping(key: NestKey, passes: list[set[int]]) -> list[int]:
-    """Expensive ops of several passes; of two in one chain the later one (closer to the root) first."""
+    """The expensive instructions of several passes; of two in one chain the later one."""
     found = []
-    for n, op in enumerate(key.ops):
-        strided = op.op == "load" and op.static[key.vec] == "x"
-        dear = strided or EXPENSIVE.get(op.op, 0) >= _KEEP_FROM or op.op == "gather"
-        if dear and op.dtype != "bool" and sum(n in p for p in passes) > 1:
+    for n, instr in enumerate(key.instrs):
+        strided = instr.op == "load" and instr.static[key.vec] == "x"
+        dear = strided or EXPENSIVE.get(instr.op, 0) >= _KEEP_FROM or instr.op == "gather"
+        if dear and instr.dtype != "bool" and sum(n in p for p in passes) > 1:
             found.append(n)
     return found[-_MOST_KEPT:]

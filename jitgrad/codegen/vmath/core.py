@@ -23,26 +23,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
-from jitgrad.dtypes import DType, bool_, float32, float64, int32, int64
 
 __all__ = [
     "FORMATS",
     "Format",
     "Lanes",
-    "llvm_scalar",
     "quick_two_sum",
     "select",
     "split_constant",
     "two_product",
     "two_sum",
 ]
-
-_SCALARS = {bool_: "i1", int32: "i32", int64: "i64", float32: "float", float64: "double"}
-
-
-def llvm_scalar(dtype: DType) -> str:
-    """The LLVM type of one element in a register."""
-    return _SCALARS[dtype]
 
 
 @dataclass(frozen=True)

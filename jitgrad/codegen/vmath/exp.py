@@ -1,11 +1,14 @@
 """exp and its family as inline vector code.
 
-Owns: exp, exp2, expm1, sigmoid, tanh, sinh, cosh; ``scale_by_power`` and the reduction they share.
+Owns: exp, exp2, expm1, sigmoid, tanh, sinh, cosh, erf; ``scale_by_power`` and the reduction they share.
 Must not know: dtypes' storage, kernels.
 
 Method: Cody and Waite's reduction (*Software Manual for the Elementary Functions*, 1980, ch. 6): n = rint(x / ln 2),
 r = x - n ln 2 with ln 2 in two parts, a polynomial in r, then the exponent. ``n`` is found by adding 1.5 * 2^mantissa,
 which leaves it in the low bits of the sum: no conversion between floats and integers is needed.
+
+erf is x + x p(x^2) below 1; above, 1 - exp(-q(x)) with q a polynomial for -log(erfc(x)), which is smooth and whose
+error counts only in proportion to erfc (the idea is N. Juffa's, for CUDA's erff).
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from fractions import Fraction
 from jitgrad.codegen.vmath.coefs import COEFS
 from jitgrad.codegen.vmath.core import FORMATS, Lanes, select, split_constant
 
-__all__ = ["LN2", "RANGES", "cosh", "exp", "exp2", "exp_unscaled", "expm1", "scale_by_power", "sigmoid", "sinh", "tanh"]
+__all__ = ["LN2", "RANGES", "cosh", "erf", "exp", "exp2", "exp_unscaled", "expm1", "scale_by_power", "sigmoid", "sinh",
+           "tanh"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -181,3 +185,16 @@ def sinh(x: Lanes) -> Lanes:
     z = x * x
     small = (x * z).mad(z.poly(COEFS["SINH", x.scalar]), x)
     return select(size < 1.0, small, (half - 0.25 / half).copysign(x))
+
+
+_ERF_LARGE = {"float": ("ERF_LARGE32", 4.0), "double": ("ERF_LARGE64", 6.0)}  # (polynomial, where erf rounds to 1)
+
+
+def erf(x: Lanes) -> Lanes:
+    name, last = _ERF_LARGE[x.scalar]
+    size = x.abs()
+    z = x * x
+    small = x.mad(z.poly(COEFS["ERF_SMALL", x.scalar]), x)
+    p, n_bits = exp_unscaled(-size.at_most(last).poly(COEFS[name, x.scalar]))
+    large = (1.0 - p * power_of_two(n_bits)).copysign(x)
+    return select(size < 1.0, small, large)

@@ -1,6 +1,6 @@
 """Every pointwise primitive as inline LLVM IR, on scalars and vectors.
 
-Owns: the table from primitive to emitter, the register and memory types of dtypes, and the cost of each primitive.
+Owns: the table from primitive to emitter.
 Must not know: loops, loads, kernels.
 In: register names. Out: instructions in a ``FnBuilder``, and the result's register.
 
@@ -13,22 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jitgrad.codegen.llvm.dtype_text import register
 from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.codegen.vmath import basic
 from jitgrad.codegen.vmath import exp as vmath_exp
 from jitgrad.codegen.vmath import log as vmath_log
 from jitgrad.codegen.vmath import trig as vmath_trig
-from jitgrad.codegen.vmath.core import Lanes, llvm_scalar, select
-from jitgrad.codegen.vmath.erf import erf
+from jitgrad.codegen.vmath.core import Lanes, select
 from jitgrad.codegen.vmath.round import round_mode
-from jitgrad.dtypes import DType, bool_
+from jitgrad.dtypes import DType
 
-__all__ = ["EMIT", "emit_cast", "emit_pointwise", "estimate_cost", "llvm_scalar", "memory_scalar"]
-
-
-def memory_scalar(dtype: DType) -> str:
-    """The LLVM type of one element in memory: ``llvm_scalar``, but a bool is a byte."""
-    return "i8" if dtype is bool_ else llvm_scalar(dtype)
+__all__ = ["EMIT", "emit_cast", "emit_pointwise"]
 
 
 def _rounding(mode: str) -> Callable[[Lanes], Lanes]:
@@ -58,7 +53,7 @@ EMIT: dict[str, Callable[..., Lanes]] = {
     "cosh": vmath_exp.cosh,
     "tanh": vmath_exp.tanh,
     "sigmoid": vmath_exp.sigmoid,
-    "erf": erf,
+    "erf": vmath_exp.erf,
     "neg": Lanes.__neg__,
     "abs": basic.absolute,
     "sign": basic.sign,
@@ -107,7 +102,7 @@ def emit_pointwise(b: FnBuilder, op: str, dtype: DType, width: int, *regs: str) 
     Raises:
         KeyError: no such primitive.
     """
-    scalar = llvm_scalar(dtype)
+    scalar = register(dtype.name)
     operands = [Lanes(b, scalar, width, reg) for reg in regs]
     if op == "where":
         operands[0] = Lanes(b, "i1", width, regs[0])
@@ -117,44 +112,4 @@ def emit_pointwise(b: FnBuilder, op: str, dtype: DType, width: int, *regs: str) 
 def emit_cast(b: FnBuilder, src: DType, dst: DType, width: int, reg: str) -> str:
     """Convert ``reg`` from ``src`` to ``dst``: to bool is ``!= 0`` (NaN is true); a float to an integer truncates and
     saturates, NaN giving 0."""
-    return basic.cast(Lanes(b, llvm_scalar(src), width, reg), llvm_scalar(dst)).reg
-
-
-# Nanoseconds per element in float32 and float64, in a register loop on one core with 512-bit vectors. Integers cost as
-# floats of their size, but for division.
-_COST = {
-    "exp": (0.20, 0.55),
-    "exp2": (0.14, 0.41),
-    "expm1": (0.20, 0.54),
-    "log": (0.29, 0.79),
-    "log2": (0.48, 1.18),
-    "log10": (0.48, 1.19),
-    "log1p": (0.32, 0.90),
-    "sqrt": (0.11, 0.41),
-    "sin": (0.38, 1.27),
-    "cos": (0.37, 1.26),
-    "tan": (0.45, 1.66),
-    "asin": (0.20, 0.69),
-    "acos": (0.23, 0.74),
-    "atan": (0.23, 1.05),
-    "sinh": (0.38, 1.22),
-    "cosh": (0.26, 0.72),
-    "tanh": (0.33, 0.90),
-    "sigmoid": (0.35, 0.93),
-    "erf": (0.47, 1.98),
-    "div": (0.05, 0.19),
-    "floordiv": (0.69, 1.41),
-    "mod": (0.48, 0.95),
-    "fmod": (0.32, 0.64),
-    "pow": (1.56, 4.33),
-    "atan2": (0.38, 1.36),
-}
-_SIMPLE = (0.03, 0.06)
-_INT_DIVISION = (0.4, 1.8)
-
-
-def estimate_cost(op: str, dtype: DType) -> float:
-    """A rough time per element on one core, in nanoseconds, without loads and stores, to decide whether threads pay."""
-    if op in ("div", "floordiv", "mod", "fmod", "pow") and not dtype.is_floating_point:
-        return _INT_DIVISION[dtype.itemsize == 8]
-    return _COST.get(op, _SIMPLE)[dtype.itemsize == 8]
+    return basic.cast(Lanes(b, register(src.name), width, reg), register(dst.name)).reg

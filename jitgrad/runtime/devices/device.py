@@ -16,13 +16,13 @@ from jitgrad.devices import CPU, META, Device
 __all__ = ["CPU", "META", "Device", "canonical", "current_device", "device_count", "set_device", "vcpu"]
 
 
-class _Current(threading.local):
+class _CurrentDevice(threading.local):
     """The virtual device that a bare ``"vcpu"`` names on this thread."""
 
     index: int = 0
 
 
-_current = _Current()
+_current = _CurrentDevice()
 
 
 def device_count() -> int:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from jitgrad.errors import DeviceError
 
-__all__ = ["DeviceQueue", "Event"]
+__all__ = ["DeviceQueue", "QueueMark"]
 
 # A lock that is waited for without a timeout cannot be interrupted by Ctrl-C on every platform.
 _WAIT_SLICE_S = 0.5
@@ -38,7 +38,7 @@ _Work = Callable[[], None]
 _OnFailure = Callable[[BaseException], None]
 
 
-class Event:
+class QueueMark:
     """A point in a queue's order: reached when everything submitted before it has ended (or was skipped)."""
 
     __slots__ = ("queue", "ticket")
@@ -124,9 +124,9 @@ class DeviceQueue:
                 self._work_came.notify()
             return self._submitted
 
-    def record(self) -> Event:
+    def record(self) -> QueueMark:
         """An event that is reached when everything submitted so far has ended."""
-        return Event(self, self._submitted)
+        return QueueMark(self, self._submitted)
 
     def has_finished(self, ticket: int) -> bool:
         """Whether everything up to ``ticket`` has ended, or was skipped."""

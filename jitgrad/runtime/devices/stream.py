@@ -211,14 +211,14 @@ def virtual(device: Any = None) -> Device:
     return found
 
 
-class _Current(threading.local):
+class _CurrentStream(threading.local):
     """This thread's stream per device, where it is not the default one."""
 
     def __init__(self) -> None:
         self.streams: dict[Device, Stream] = {}
 
 
-_current = _Current()
+_current = _CurrentStream()
 _defaults: dict[Device, Stream] = {}
 
 

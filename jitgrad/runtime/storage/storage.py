@@ -71,11 +71,6 @@ class Storage:
             pass
 
     @staticmethod
-    def allocate(nbytes: int) -> Storage:
-        """``Storage(nbytes)``, for callers that read better with a verb."""
-        return Storage(nbytes)
-
-    @staticmethod
     def pending() -> Storage:
         """A storage without memory, to be given some by ``materialize`` or ``adopt``."""
         storage = Storage.__new__(Storage)
@@ -91,10 +86,6 @@ class Storage:
     def adopt(self, other: Storage) -> None:
         """Let a pending storage share the memory of another one, and keep that one alive."""
         self.addr, self.nbytes, self.owner = other.addr, other.nbytes, other
-
-    @property
-    def is_pending(self) -> bool:
-        return self.addr == 0
 
     @staticmethod
     def from_array(array: np.ndarray[Any, Any]) -> Storage:

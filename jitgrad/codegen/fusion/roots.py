@@ -1,8 +1,8 @@
-"""Nodes: the values that get a place in memory, or a root of a loop, of their own.
+"""Roots: the values that get a place in memory, or a root of a loop, of their own.
 
-Owns: ``Node``, ``make_nodes``: which values are computed once and which are recomputed by each reader.
-Must not know: how nodes are grouped, index maps, LLVM.
-In: values in topological order. Out: nodes in the same order.
+Owns: ``Root``, ``make_roots``: which values are computed once and which are recomputed by each reader.
+Must not know: how roots are grouped, index maps, LLVM.
+In: values in topological order. Out: roots in the same order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
 from jitgrad.codegen.primitives.cost import op_cost
 
-__all__ = ["Node", "Target", "make_nodes", "squeezed"]
+__all__ = ["Destination", "Root", "make_roots", "squeezed"]
 
 _STORE_SHARED = 8  # a value with several readers is stored once from this cost on
 _STORE_EXPANDED = 4  # a value that is broadcast is stored once from this cost on
@@ -29,8 +29,8 @@ def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(slots=True, eq=False)
-class Target:
-    """A place where a node's value is stored: strides and offset in elements, over the value's own shape."""
+class Destination:
+    """A place where a root's value is stored: strides and offset in elements, over the value's own shape."""
 
     buffer: Any
     strides: tuple[int, ...]
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Root:
     """One root of a kernel.
 
     Attributes:
@@ -46,7 +46,7 @@ class Node:
         kind: "map", "reduce", "matmul", "scatter", or "cat" (no kernel: its parts are stored into it).
         source: the value whose elements the loop visits (``value`` itself, or the operand of its reduction).
         reduce: the reduced dims of ``source``; None for the other kinds.
-        targets: where it must be stored, whoever else reads it.
+        destinations: where it must be stored, whoever else reads it.
         deps: the stored values and inputs it reads.
         group: the kernel it ended up in.
     """
@@ -56,7 +56,7 @@ class Node:
     source: Value
     reduce: tuple[int, ...] | None
     deps: tuple[Value, ...]
-    targets: list[Target] = field(default_factory=list)
+    destinations: list[Destination] = field(default_factory=list)
     group: Any = None
 
     @property
@@ -82,10 +82,10 @@ def _forced(order: Sequence[Value]) -> set[Value]:
     return {v for v in forced if v.op != "input"}
 
 
-def stored_values(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value, None]:
-    """Which values become nodes, in topological order. See the constants above for the trade-off."""
+def stored_values(order: Sequence[Value], results: Iterable[Value]) -> dict[Value, None]:
+    """Which values become roots, in topological order. See the constants above for the trade-off."""
     forced = _forced(order)
-    roots = set(roots)
+    results = set(results)
     readers: dict[Value, int] = {}
     expanded: set[Value] = set()
     for v in order:
@@ -101,7 +101,7 @@ def stored_values(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value,
         if v.op in POINTWISE or v.op == "update":
             limit = _STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN
             own = own or c >= limit
-        if v.op != "input" and (own or v in forced or v in roots):
+        if v.op != "input" and (own or v in forced or v in results):
             stored[v] = None
             c = 0
         cost[v] = c
@@ -122,18 +122,18 @@ def _dependencies(order: Sequence[Value], stored: dict[Value, None]) -> dict[Val
     return deps
 
 
-def make_nodes(order: Sequence[Value], roots: Iterable[Value]) -> dict[Value, Node]:
-    """One node per stored value, in topological order. ``roots`` must not be inputs (copy them)."""
-    stored = stored_values(order, roots)
+def make_roots(order: Sequence[Value], results: Iterable[Value]) -> dict[Value, Root]:
+    """One root per stored value, in topological order. ``results`` must not be inputs (copy them)."""
+    stored = stored_values(order, results)
     deps = _dependencies(order, stored)
-    return {v: _node(v, deps[v]) for v in stored}
+    return {v: _root(v, deps[v]) for v in stored}
 
 
-def _node(v: Value, deps: tuple[Value, ...]) -> Node:
+def _root(v: Value, deps: tuple[Value, ...]) -> Root:
     if v.op.startswith("reduce_"):
-        return Node(v, "reduce", v.srcs[0], v.params, deps)
+        return Root(v, "reduce", v.srcs[0], v.params, deps)
     if v.op.startswith("partial_"):
-        return Node(v, "reduce", v.srcs[0], v.params[0], deps)
+        return Root(v, "reduce", v.srcs[0], v.params[0], deps)
     if v.op == "scatter_add":
-        return Node(v, "scatter", v.srcs[1], None, deps)
-    return Node(v, v.op if v.op in ("matmul", "cat") else "map", v, None, deps)
+        return Root(v, "scatter", v.srcs[1], None, deps)
+    return Root(v, v.op if v.op in ("matmul", "cat") else "map", v, None, deps)

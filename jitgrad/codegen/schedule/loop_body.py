@@ -1,8 +1,8 @@
-"""A group's instructions, prepared for scheduling: what is live, what contracts, which loops merge.
+"""A kernel's body, prepared for scheduling: what is live, what contracts to multiply-adds, which loops merge.
 
-Owns: ``Body``, ``Store``, ``Item`` and the passes over items.
+Owns: ``LoopBody``, ``Store`` and the passes over ``LoopInstr``s.
 Must not know: loop order, vectors, argument words.
-In: ``Body``. Out: a list of ``Item``.
+In: ``LoopBody``. Out: a list of ``LoopInstr``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitgrad.codegen.fusion.index_map import Expr
-from jitgrad.codegen.fusion.lower import Instruction
+from jitgrad.codegen.fusion.lower import LoopInstr
+from jitgrad.codegen.schedule.kernel_ir import EFFECTS
 from jitgrad.dtypes import DType
 
-__all__ = ["ACCESSES", "Body", "Item", "Store", "contracted", "items_of", "live", "merged", "renumbered", "sided",
-           "visits", "with_expr"]  # fmt: skip
-
-ACCESSES = frozenset({"load", "gather", "store", "store_add"})
-_EFFECTS = frozenset({"store", "store_add", "check"})
+__all__ = ["LoopBody", "Store", "contracted", "live", "merged", "renumbered", "sided", "visits", "with_stores"]
 
 
 class Store(NamedTuple):
@@ -34,7 +31,7 @@ class Store(NamedTuple):
 
 
 @dataclass(slots=True)
-class Body:
+class LoopBody:
     """What a kernel does, before its loops have an order.
 
     Attributes:
@@ -49,70 +46,51 @@ class Body:
 
     extents: tuple[int, ...]
     reduced: frozenset[int]
-    instrs: list[Instruction]
+    instrs: list[LoopInstr]
     stores: list[Store]
     buffer_of: Any
     chunks: int = 1
     sequential: frozenset[int] = frozenset()
 
 
-class Item(NamedTuple):
-    """An instruction with its address (if it has one) apart."""
-
-    op: str
-    dtype: DType
-    srcs: tuple[int, ...]
-    extra: Any
-    expr: Expr | None
-    chunk_stride: int = 0
+def with_stores(body: LoopBody) -> list[LoopInstr]:
+    """The body's instructions, its stores last."""
+    stores = [LoopInstr("store", s.dtype, (s.reg,), (s.buffer,), s.address, s.chunk_stride) for s in body.stores]
+    return [*body.instrs, *stores]
 
 
-def items_of(body: Body) -> list[Item]:
-    items = []
-    for op, dtype, srcs, extra in body.instrs:
-        expr = extra if op == "iota" else extra[1] if op in ("load", "gather", "store_add") else None
-        items.append(Item(op, dtype, srcs, extra, expr))
-    for s in body.stores:
-        items.append(Item("store", s.dtype, (s.reg,), (s.buffer,), s.address, s.chunk_stride))
-    return items
-
-
-def with_expr(i: Item, expr: Expr | None) -> Item:
-    return i._replace(expr=expr)
-
-
-def _uses(items: Sequence[Item]) -> list[int]:
-    uses = [0] * len(items)
-    for n in range(len(items) - 1, -1, -1):
-        if uses[n] or items[n].op in _EFFECTS:
-            for s in items[n].srcs:
+def _uses(instrs: Sequence[LoopInstr]) -> list[int]:
+    uses = [0] * len(instrs)
+    for n in range(len(instrs) - 1, -1, -1):
+        if uses[n] or instrs[n].op in EFFECTS:
+            for s in instrs[n].srcs:
                 uses[s] += 1
     return uses
 
 
-def contracted(items: list[Item], has_fma: bool) -> list[Item]:
+def contracted(instrs: list[LoopInstr], has_fma: bool) -> list[LoopInstr]:
     """a * b + c in one instruction, where nobody else needs a * b."""
     if not has_fma:
-        return items
-    uses = _uses(items)
-    out = list(items)
-    for n, i in enumerate(items):
-        if i.op == "reduce_sum" and i.dtype.category == 2 and items[i.srcs[0]].op == "mul" and uses[i.srcs[0]] == 1:
+        return instrs
+    uses = _uses(instrs)
+    out = list(instrs)
+    for n, i in enumerate(instrs):
+        if i.op == "reduce_sum" and i.dtype.category == 2 and instrs[i.srcs[0]].op == "mul" and uses[i.srcs[0]] == 1:
             out[n] = i._replace(srcs=out[i.srcs[0]].srcs)
         if i.op not in ("add", "sub") or i.dtype.category != 2 or not uses[n]:
             continue
         x, y = i.srcs
-        if items[y].op == "mul" and uses[y] == 1:
+        if instrs[y].op == "mul" and uses[y] == 1:
             out[n] = i._replace(op="fma", srcs=(*out[y].srcs, x), extra=(i.op == "sub", False))
-        elif items[x].op == "mul" and uses[x] == 1:
+        elif instrs[x].op == "mul" and uses[x] == 1:
             out[n] = i._replace(op="fma", srcs=(*out[x].srcs, y), extra=(False, i.op == "sub"))
     return out
 
 
-def sided(items: list[Item], extents: tuple[int, ...]) -> list[Item]:
+def sided(instrs: list[LoopInstr], extents: tuple[int, ...]) -> list[LoopInstr]:
     """Masks with the bounds that the loop itself does not guarantee."""
     out = []
-    for i in items:
+    for i in instrs:
         if i.op == "mask":
             sides = [("l" if r.lo > 0 else "") + ("h" if r.hi < extents[r.dim] else "") for r in i.extra]
             ranges = zip(i.extra, sides, strict=True)
@@ -130,22 +108,22 @@ class _Bound(NamedTuple):
     sides: str
 
 
-def live(items: list[Item]) -> list[Item]:
+def live(instrs: list[LoopInstr]) -> list[LoopInstr]:
     """Without instructions that nothing needs, renumbered."""
-    uses = _uses(items)
+    uses = _uses(instrs)
     new: dict[int, int] = {}
-    out: list[Item] = []
-    for n, i in enumerate(items):
-        if uses[n] or i.op in _EFFECTS:
+    out: list[LoopInstr] = []
+    for n, i in enumerate(instrs):
+        if uses[n] or i.op in EFFECTS:
             new[n] = len(out)
             out.append(i._replace(srcs=tuple([new[s] for s in i.srcs])))
     return out
 
 
-def merged(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item]) -> list[tuple[int, ...]]:
+def merged(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr]) -> list[tuple[int, ...]]:
     """Runs of neighbouring loops that every access walks through as one."""
-    apart = {r.dim for i in items if i.op == "mask" for r in i.extra}
-    exprs = {i.expr for i in items if i.expr is not None}
+    apart = {r.dim for i in instrs if i.op == "mask" for r in i.extra}
+    exprs = {i.address for i in instrs if i.address is not None}
     groups = [[0]]
     for d in range(1, len(extents)):
         joint = (
@@ -161,26 +139,26 @@ def merged(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[It
     return [tuple(g) for g in groups]
 
 
-def renumbered(i: Item, groups: list[tuple[int, ...]]) -> Item:
+def renumbered(i: LoopInstr, groups: list[tuple[int, ...]]) -> LoopInstr:
     if i.op == "mask":
         number = {g[0]: n for n, g in enumerate(groups)}
         return i._replace(extra=tuple(r._replace(dim=number[r.dim]) for r in i.extra))
-    if i.expr is None:
+    if i.address is None:
         return i
-    return i._replace(expr=(i.expr[0], *(i.expr[g[-1] + 1] for g in groups)))
+    return i._replace(address=(i.address[0], *(i.address[g[-1] + 1] for g in groups)))
 
 
-def visits(extents: tuple[int, ...], reduced: frozenset[int], items: Sequence[Item], vec: int) -> list[int]:
+def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], vec: int) -> list[int]:
     """How often each instruction is done when lanes run along ``vec``: what depends on a loop inside a unit at every
     turn of those loops, what depends on other dims only once a unit, what depends on nothing once."""
-    reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in items)
+    reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in instrs)
     inner = reduced if reduces else {vec}
     every = math.prod(extents)
     unit = math.prod(n for d, n in enumerate(extents) if d not in inner)
     deps: list[frozenset[int]] = []
     counts = []
-    for i in items:
-        own = {d for d, c in enumerate((i.expr or ())[1:]) if c}
+    for i in instrs:
+        own = {d for d, c in enumerate((i.address or ())[1:]) if c}
         if i.op == "mask":
             own = {r.dim for r in i.extra}
         elif i.op == "acc":
