@@ -62,7 +62,7 @@ class CompiledFunction:
     def __init__(self, fn: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
-        self._trie = Trie(config.max_trie_nodes)
+        self._trie = Trie(config.max_trie_nodes, config.max_new_values)
         self._last: Any = None
         self._streak = 0
         self._skip = 0
@@ -97,6 +97,8 @@ class CompiledFunction:
             recorder.flush()
             raise
         finally:
+            if recorder.has_stopped:
+                state.eager_depth -= 1
             state.handler = None
             native_cell.activate(None)
             if state.grad_enabled is not grad_mode:
@@ -113,9 +115,9 @@ class CompiledFunction:
         self._trie.end_of_call(node)
         bump_call(node.depth, recorder.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
-        if recorder.misses:
+        if recorder.misses and not recorder.has_stopped:
             self._count_new_graph()
-        else:
+        elif not recorder.misses:
             self._streak = 0
             self._trie.defers = False
         if recorder.rest():

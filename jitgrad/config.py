@@ -35,6 +35,7 @@ class Config:
         cache_dir: where object code is kept (``JITGRAD_CACHE_DIR``); None turns the disk cache off (empty variable).
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
         max_trie_nodes: per compiled function; the least recently used paths go first.
+        max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].
         max_segment_ops: a recorded segment is run when it reaches this many operations.
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         vcpus: how many virtual devices ``vcpu:0`` ... there are (``JITGRAD_VCPUS``; default 2).
@@ -47,6 +48,7 @@ class Config:
     cache_dir: Path | None
     cache_limit_nbytes: int = 256 << 20
     max_trie_nodes: int = 200_000
+    max_new_values: int = 2048
     max_segment_ops: int = 20_000
     native_hits: bool = True
     vcpus: int = 2

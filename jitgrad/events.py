@@ -26,6 +26,7 @@ COUNTERS: dict[str, str] = {
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations of a compiled step that ran eagerly",
     "engine_runs": "backwards of a compiled step that the engine ran node by node (hooks, custom Functions, ...)",
+    "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
     "promotions": "Python numbers promoted to run-time scalars",
     "evictions": "trie paths, programs or kernels dropped to stay within bounds",

@@ -131,6 +131,11 @@ def test_wrap_defaults_to_nothing() -> None:
     assert Wrap().step(main) is main
 
 
+def test_first_calls_of_long_steps_are_measured() -> None:
+    recording = importlib.import_module("benchmarks.recording")
+    assert 0.5 < recording.first_call_ratio(4000, size=10) < 1000
+
+
 def test_recording_is_measured() -> None:
     recording = importlib.import_module("benchmarks.recording")
     body = recording.KINDS["operators on tensors (x * y + y)"]

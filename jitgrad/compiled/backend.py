@@ -24,6 +24,7 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
 from jitgrad.runtime.eager.overlap import check_no_overlap
 from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
+from jitgrad.runtime.engine.graph.current import current_graph_task
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
 from jitgrad.runtime.storage.storage import Storage, root_of
@@ -74,6 +75,11 @@ class _Backend:
     def defer_end(segment: Segment) -> LoadedProgram:
         """A stand-in that runs the segment operation by operation."""
         return LoadedProgram(_interpreted(segment, "not compiled yet: every recent graph was new"), segment)
+
+    @staticmethod
+    def may_stop() -> bool:
+        """Whether no backward of this thread holds on to the recorder."""
+        return current_graph_task() is None
 
     @staticmethod
     def cast_after(instr: Instr, dtype: DType) -> tuple[tuple[Instr, ...], Instr]:

@@ -30,7 +30,7 @@ def build_end(
     assign = assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
     roots = [h._vid for h in alive if h._requires_grad and has_node(h)]
-    here = {vid for instr in history.instrs[history.start :] for vid in instr.outputs}
+    here = history.here
     saved = backend.saved_vids(history, roots) if roots else set()
     in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW} | history.aliases
     held = {vid for vid, t in inputs.items() if t._vid == vid} | {h._vid for h in alive}

@@ -281,8 +281,10 @@ class EndEvent:
         history.moved.update((owner, vid) for vid, owner in self.written)
         history.moved.update((owner, vid) for owner, vid in self.named if owner != vid)
         history.start = len(history.instrs)
+        history.here.clear()
         history.writes.clear()
         history.write_log.clear()
+        history.end = self
 
 
 @dataclass(slots=True, eq=False)
@@ -292,6 +294,7 @@ class History:
     Attributes:
         tip: how far down the path this state is.
         instrs: all of the path; those from ``start`` on belong to the open segment.
+        here: the values that the open segment computes.
         defs: value id -> (instruction, which output).
         leaves: value id -> the input id of the leaf that holds the value.
         avals: of inputs and materialised values, with their layouts.
@@ -306,13 +309,16 @@ class History:
         detached: see ``DetachEvent``.
         homes: value id -> the first value of its storage, for views and for what was written in place.
         parts: value id -> the one that it was written into, as a window.
+        shares: value id -> (instruction number, value id): views of it, and what was written into it as a window.
         nodes_from: see ``OpEvent.node_rebinds``.
         write_log: every (value id, owner id) of the open segment, in order.
+        end: of the segment that ended last.
     """
 
     tip: TrieNode | None = None
     instrs: list[Instr] = field(default_factory=list)
     start: int = 0
+    here: set[int] = field(default_factory=set)
     defs: dict[int, tuple[Instr, int]] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
     avals: dict[int, Aval] = field(default_factory=dict)
@@ -321,6 +327,7 @@ class History:
     released: set[int] = field(default_factory=set)
     writes: dict[int, int] = field(default_factory=dict)
     write_log: list[tuple[int, int]] = field(default_factory=list)
+    end: EndEvent | None = None
     nodes_from: dict[int, int] = field(default_factory=dict)
     looked_at: set[int] = field(default_factory=set)
     moved: dict[int, int] = field(default_factory=dict)
@@ -328,6 +335,7 @@ class History:
     detached: set[int] = field(default_factory=set)
     homes: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
+    shares: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     aliases: set[int] = field(default_factory=set)
 
     def node_source(self, vid: int) -> int:
@@ -342,20 +350,22 @@ class History:
         """The storages of these values hold something else now."""
         if not vids:
             return
-        gone = set(vids)
-        for instr in self.instrs:
-            if instr.op.is_view and instr.inputs[0] in gone:
-                gone.update(instr.outputs)
-            elif instr.op is COPY_SLICES and instr.outputs[0] in gone:
-                gone.add(instr.inputs[1])  # what was written is a part of it
-        self.overwritten |= gone
+        gone = dict.fromkeys(vids, -1)  # value id -> from which instruction on
+        waiting = list(vids)
+        while waiting:
+            vid = waiting.pop()
+            for nr, part in self.shares.get(vid, ()):
+                if nr > gone[vid] and nr < gone.get(part, len(self.instrs)):
+                    gone[part] = nr
+                    waiting.append(part)
+        self.overwritten |= gone.keys()
         if name:
             for vid in gone:
                 self.writers.setdefault(vid, (name, where))
 
     def is_open(self, vid: int) -> bool:
         """Whether a value is computed in the open segment."""
-        return any(vid in instr.outputs for instr in self.instrs[self.start :])
+        return vid in self.here
 
     def whole(self, vid: int) -> int:
         """The value that a window is a part of; ``vid`` itself if it is none."""
@@ -388,10 +398,13 @@ class History:
             self.instrs.append(instr)
             for nr, vid in enumerate(instr.outputs):
                 self.defs[vid] = (instr, nr)
+                self.here.add(vid)
                 if instr.op.is_view:
                     self.homes[vid] = self.home(instr.inputs[0])
+                    self.shares.setdefault(instr.inputs[0], []).append((len(self.instrs), vid))
             if instr.op is COPY_SLICES:
                 self.parts[instr.inputs[1]] = instr.outputs[0]
+                self.shares.setdefault(instr.outputs[0], []).append((len(self.instrs), instr.inputs[1]))
 
     @staticmethod
     def replay(tip: TrieNode) -> History:

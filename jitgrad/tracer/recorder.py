@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.devices import CPU, Device
+from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
@@ -22,6 +23,7 @@ from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.picks import Picks
 from jitgrad.tracer.shape_rules import name_line
@@ -217,6 +219,9 @@ class Recorder(Picks):
 
     def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
+        if is_too_long(self):
+            stop_recording(self)
+            return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
         if Device in map(type, params):  # its result is not on the CPU
             return self.backend.apply_elsewhere(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
         self._live()
@@ -386,6 +391,6 @@ class Recorder(Picks):
 
     def _grow_end(self, key: Any, alive: list[Any]) -> TrieNode:
         history = self._live()
-        event = build_end(history, self.backend, alive, self._slots, self.inputs, self.trie.defers)
+        event = build_end(history, self.backend, alive, self._slots, self.inputs, self.trie.defers or self.has_stopped)
         node = self.trie.grow(self.node, key, event)
         return self._publish(node, event)

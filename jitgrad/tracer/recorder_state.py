@@ -34,6 +34,7 @@ class Backend(Protocol):
 
     def compile_end(self, segment: Any) -> Any: ...
     def defer_end(self, segment: Any) -> Any: ...
+    def may_stop(self) -> bool: ...
     def run(self, recorder: Any, event: EndEvent, alive: list[Any], is_last: bool) -> None: ...
     def pending_storage(self) -> Any: ...
     def root_of(self, storage: Any) -> Any: ...
@@ -75,6 +76,8 @@ class RecorderState:
         scalars: run-time scalars so far.
         history: what the path has recorded, or None while every event was a hit.
         graph: what escaping results hold on to.
+        new_values: how many values this call has recorded that no call had before.
+        must_record: the call may not stop recording, and has_stopped: it did, see Note [Long calls].
     """
 
     __slots__ = (
@@ -94,10 +97,13 @@ class RecorderState:
         "buffers",
         "graph",
         "handles",
+        "has_stopped",
         "history",
         "inputs",
         "launches",
         "misses",
+        "must_record",
+        "new_values",
         "node",
         "outer",
         "picks",
@@ -120,7 +126,8 @@ class RecorderState:
         self.buffers: dict[int, Any] = {}
         self.scalars: list[int | float] = []
         self.history: History | None = None
-        self.misses = self.segments = self.launches = 0
+        self.misses = self.segments = self.launches = self.new_values = 0
+        self.must_record = self.has_stopped = False
         self.segment_limit = segment_limit
         self._slots: dict[int, Slot] = {}
         self._dirty: set[int] = set()
@@ -161,6 +168,7 @@ class RecorderState:
         self._unlinked.clear()
         self._stubs.clear()
         self.history = None
+        self.must_record = False
         self.segments = self.launches = 0
         return True
 
@@ -186,6 +194,8 @@ class RecorderState:
             event.replay(history)
         history.tip = node
         self.misses += 1
+        assert node.parent is not None
+        self.new_values += node.next_vid - node.parent.next_vid
         self._numbers.follow(node, mark)
         log("record", "miss: %s", node.key)
         return Trie.publish(node)

@@ -91,16 +91,18 @@ class Trie:
         size: number of nodes.
         defers: segments that are new are not compiled yet, see Note [New graphs].
         clock: calls so far; stamps the ends of paths for the LRU.
+        new_limit: how many new values one call may record, Note [Long calls].
     """
 
-    __slots__ = ("clock", "defers", "limit", "roots", "size")
+    __slots__ = ("clock", "defers", "limit", "new_limit", "roots", "size")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, new_limit: int) -> None:
         self.roots: dict[Any, TrieNode] = {}
         self.size = 0
         self.clock = 0
         self.defers = False
         self.limit = limit
+        self.new_limit = new_limit
 
     def root(self, start: Any) -> TrieNode:
         """The root for calls that start in the given state."""

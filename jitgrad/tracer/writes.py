@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.devices import CPU
+from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
 from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
@@ -20,6 +21,7 @@ from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, fresh_handle, has_node, looks_refused
 from jitgrad.tracer.trie import TrieNode
@@ -54,6 +56,9 @@ class Writes(VersionCounters):
         if node is None and numeric:
             node = self._numbers.promoted_hit(self, op, inputs, params, (WRITE, target_ids))
         if node is None:
+            if is_too_long(self):
+                stop_recording(self)
+                return door.apply_inplace(op, targets, *args)
             node = self._grow_inplace(op, targets, inputs, params, ids, key)
         if node.event.demands and not self._meets(node.event, inputs):
             return self._write_unmet(op, node.event, targets, args)

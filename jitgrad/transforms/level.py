@@ -49,6 +49,8 @@ class Level:
         while isinstance(bottom, Level):
             bottom = bottom.below
         self.bottom = bottom
+        if bottom is not None:
+            bottom.must_record = True
         self.base_tid = -1 if bottom is None else bottom.tid
         self.tid = -1 if self.below is None else self.below.tid
 

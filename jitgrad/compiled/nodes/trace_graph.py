@@ -130,13 +130,21 @@ class TraceGraph:
         tensor._grad_fn, tensor._output_nr = self.nodes[vid]
         return tensor._grad_fn
 
+    def make_all_nodes(self) -> None:
+        """Make the Nodes of everything that the last segment left, all at once: each look would walk the whole path."""
+        recorder = self.recorder
+        history = recorder._live()
+        vids = (vid for vid, _ in history.end.avals) if history.end is not None else ()
+        roots = [v for v in vids if v in history.defs and history.defs[v][0].requires_grad and v not in self.nodes]
+        if roots:
+            self.build(roots[0], make_recipe(history, roots, self.nodes))
+
     def recipe(self, vid: int) -> Recipe:
         """How ``build`` will make the Node of a value, at this point of the path. Only while the call runs."""
         recorder = self.recorder
         history = recorder._live()
         recipe = make_recipe(history, (vid,), self.nodes)
-        made_here = {v for instr in history.instrs[history.start :] for v in instr.outputs}
-        lost = {v for v in recipe.vids if v in history.defs and v not in made_here and v not in recorder.buffers}
+        lost = {v for v in recipe.vids if v in history.defs and v not in history.here and v not in recorder.buffers}
         recipe.gone |= lost
         return recipe
 

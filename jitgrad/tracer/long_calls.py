@@ -1,0 +1,43 @@
+"""Calls that record very much that is new.
+
+Owns: ``is_too_long`` and ``stop_recording``.
+Must not know: operations, programs, the engine.
+
+# Note [Long calls]
+# ~~~~~~~~~~~~~~~~~
+# To record an operation for the first time costs ten times what a small operation costs eagerly, and to compile it as
+# much again. A call that has recorded ``Trie.new_limit`` values that were new (``config.max_new_values`` at first)
+# therefore stops: its segment ends and runs operation by operation (it would be compiled for nothing: the next call
+# does not end there), and the rest of the call runs eagerly. Each such call doubles the limit, so the next one takes
+# the path that is there and records as much again and more: a step of n operations is recorded whole after about
+# log2(n / 2048) calls, and compiled once. Example: of 8,000 new operations the first call records 2,048, the second
+# 4,096 more, the third the rest.
+# A call does not stop inside a backward, nor under a level (``jvp``, ``vmap``): these hold on to the recorder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.events import bump
+from jitgrad.state import state, switch_handler
+
+__all__ = ["is_too_long", "stop_recording"]
+
+
+def is_too_long(recorder: Any) -> bool:
+    """Whether a call should record nothing more. Asked before an operation is recorded for the first time."""
+    if recorder.new_values < recorder.trie.new_limit or recorder.must_record:
+        return False
+    return state.handler is recorder and recorder.backend.may_stop()
+
+
+def stop_recording(recorder: Any) -> None:
+    """End the segment without compiling it; the thread runs eagerly until the call returns."""
+    bump("long_calls")
+    recorder.has_stopped = True
+    recorder.leave()
+    recorder.graph.make_all_nodes()
+    recorder.trie.new_limit *= 2
+    state.eager_depth += 1  # ``CompiledFunction`` takes it back
+    switch_handler(None)
