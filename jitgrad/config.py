@@ -38,6 +38,8 @@ class Config:
         max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].
         max_segment_ops: a recorded segment is run when it reaches this many operations.
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
+        reference_counts: ask reference counts what is still held (``JITGRAD_LIVENESS=weak``: ask weak references, as on
+            interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.
         vcpus: how many virtual devices ``vcpu:0`` ... there are (``JITGRAD_VCPUS``; default 2).
         shutdown_wait_s: at exit, wait this long for each of the engine's threads (``JITGRAD_SHUTDOWN_WAIT``, seconds).
         cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
@@ -51,6 +53,7 @@ class Config:
     max_new_values: int = 2048
     max_segment_ops: int = 20_000
     native_hits: bool = True
+    reference_counts: bool = True
     vcpus: int = 2
     shutdown_wait_s: float = 10.0
     cpu: str = ""
@@ -70,6 +73,7 @@ def _from_environment() -> Config:
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
         cache_dir=_default_cache_dir() if cache is None else (Path(cache) if cache else None),
         native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
+        reference_counts=env.get("JITGRAD_LIVENESS", "") != "weak",
         vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),
         shutdown_wait_s=float(env.get("JITGRAD_SHUTDOWN_WAIT", 10)),
         cpu=env.get("JITGRAD_CPU", ""),

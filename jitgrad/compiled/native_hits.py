@@ -6,7 +6,6 @@ Owns: the words they read, the method tables, and the check that this interprete
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any
 
 from jitgrad import dispatch
@@ -14,6 +13,8 @@ from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.codegen.python_api import API, BINARY, REFLECTED, WORDS
 from jitgrad.codegen.python_hits import ENTRY_POINTS, module_text
 from jitgrad.config import config
+from jitgrad.cpython.build import is_known_interpreter
+from jitgrad.cpython.liveness import counts_references
 from jitgrad.door import door
 from jitgrad.events import log
 from jitgrad.locks import process_lock
@@ -28,7 +29,7 @@ from jitgrad.tracer.slots import LEAF, PLAIN, Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.writes import WRITE
 
-__all__ = ["install", "is_known_interpreter", "slot_offset"]
+__all__ = ["install", "slot_offset"]
 
 _METH_FASTCALL, _METH_O = 0x0080, 0x0008
 _DUNDERS = {
@@ -57,13 +58,6 @@ _keep: list[Any] = []
 """What the native hits point at, or are."""
 
 
-def is_known_interpreter() -> bool:
-    """CPython 3.11 to 3.13 with the GIL, 64 bits: object heads and method tables are as the native code expects."""
-    free_threaded = bool(getattr(sys, "_is_gil_enabled", lambda: True)() is False)
-    known = sys.implementation.name == "cpython" and (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return known and not free_threaded and ctypes.sizeof(ctypes.c_void_p) == 8
-
-
 def slot_offset(cls: type, name: str) -> int:
     """Where a ``__slots__`` member lies in its objects (``PyMemberDescrObject.d_member->offset``)."""
     if name == "__weakref__":
@@ -87,7 +81,7 @@ def install() -> None:
 
 
 def _install() -> None:
-    if not is_known_interpreter() or not _slots_are_where_expected():
+    if not is_known_interpreter() or not counts_references or not _slots_are_where_expected():
         return
     kernel = compile_kernels([KernelSource("native_hits", "native_hits", module_text, is_glue=True)])[0]
     find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(kernel.address)

@@ -6,8 +6,9 @@ Must not know: how operations run. A trace is told: memory changes hands outside
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from jitgrad.devices import META
 from jitgrad.door import door
@@ -115,25 +116,38 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if shape == self._aval.shape:
         return self
     self._sync()
-    old, storage = self._aval, self._storage
+    old = self._aval
     if old.device.is_virtual:
-        storage.wait()  # work that is queued holds it
+        self._storage.wait()  # work that is queued holds it
     aval = make_aval(shape, old.dtype, None, old.offset).on(old.device)
-    if (old.offset + numel(shape)) * old.dtype.itemsize > storage.nbytes:
-        if self._base is not None or sys.getrefcount(storage) > _ALONE + (self._array is not None):
-            raise RuntimeError("resize_: memory that other tensors look at cannot grow; clone() the tensor first")
-        storage = _grown(self, aval)
+    if (old.offset + numel(shape)) * old.dtype.itemsize > self._storage.nbytes:
         aval = make_aval(shape, old.dtype).on(old.device)
+        larger = _grown(self, aval)
+        _release_memory(self)
+        self._storage = larger
     recorder = state.handler
     if recorder is not None:
         recorder.forget(self)
-    self._aval, self._storage, self._array = aval, storage, None
+    self._aval, self._array = aval, None
     self._vc[0] += 1
     return self
 
 
-_ALONE = 3
-"""References to a storage that one tensor has: the tensor's, a local variable's, ``getrefcount``'s own."""
+def _release_memory(self: Any) -> None:
+    """Let go of the storage; RuntimeError, and nothing has changed, if others look at its memory, NumPy included."""
+    owner: Any = self._storage.owner
+    if self._base is None and not isinstance(owner, Storage):
+        find_storage, find_owner = ref(self._storage), _finder(owner)
+        self._storage = self._array = owner = None
+        storage, owner = find_storage(), find_owner()
+        if storage is None and owner is None:
+            return
+        self._storage = Storage.from_array(owner) if storage is None else storage
+    raise RuntimeError("resize_: memory that other tensors look at cannot grow; clone() the tensor first")
+
+
+def _finder(obj: Any) -> Callable[[], Any]:
+    return ref(obj) if obj is not None else lambda: None
 
 
 def _grown(self: Any, aval: Any) -> Storage:

@@ -6,22 +6,16 @@ Must not know: the native ones, which ``compiled/native_hits.py`` puts here.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-__all__ = ["FRESH", "HOT", "PENDING", "VIEW", "assignments"]
+from jitgrad.cpython.liveness import held_elsewhere
 
-_getrefcount = sys.getrefcount
+__all__ = ["FRESH", "HOT", "PENDING", "VIEW", "assignments"]
 
 # how a surviving handle gets its storage
 FRESH = 0  # a new one
 PENDING = 1  # views hold a storage without memory already: give that one memory
 VIEW = 2  # shares one that has memory, or gets it from another survivor
-
-
-def _alive(handles: list[Any]) -> list[Any]:
-    """The handles that somebody outside the list holds: list, loop variable and argument make three references."""
-    return [h for h in handles if _getrefcount(h) > 3]
 
 
 def assignments(alive: list[Any]) -> tuple[int, ...]:
@@ -63,7 +57,7 @@ def _move(recorder: Any, targets: list[Any], vids: tuple[int, ...]) -> None:
 class Hot:
     """The functions in use."""
 
-    alive = staticmethod(_alive)
+    alive = staticmethod(held_elsewhere)
     assignments = staticmethod(assignments)
     unwatched = staticmethod(_unwatched)
     move = staticmethod(_move)

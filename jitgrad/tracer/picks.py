@@ -14,16 +14,14 @@ Must not know: indexing. Who picks says how to read the part, and how to write i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.tracer.window_writes import WindowWrites
 
 __all__ = ["Picks"]
-
-_getrefcount = sys.getrefcount
 
 
 class _Pick(NamedTuple):
@@ -64,8 +62,8 @@ class Picks(WindowWrites):
             part, whole = pick.part(), pick.whole()
             if part is None or whole is None:
                 continue
-            own = 2 + sum(handle is part for handle in self.handles)  # ``part`` and the argument
-            if _getrefcount(part) > own:
+            own = ONE_LOCAL + sum(handle is part for handle in self.handles)
+            if references(part) > own:
                 kept.append(pick)
         self.picks[:] = kept
 

@@ -8,10 +8,10 @@ In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the b
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 from weakref import ref
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.devices import CPU, Device
 from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
@@ -33,7 +33,6 @@ from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
 __all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
 
 _DETACHED, _STUB = "<detached>", "<stub>"
-_getrefcount = sys.getrefcount
 _END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
 DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
@@ -268,7 +267,7 @@ class Recorder(Picks):
         ours = set(map(id, self.handles))
         for reference in views:
             view = reference()
-            if view is None or (id(view) in ours and _getrefcount(view) <= 3):
+            if view is None or (id(view) in ours and references(view) <= ONE_LOCAL + 1):
                 continue  # nobody but ``handles`` holds it
             if view._tid == self.tid and not view._requires_grad and view.requires_grad:
                 self._mark((_STUB, view._vid))

@@ -5,11 +5,11 @@ Owns: ``Writes``, the part of a recorder that records writes, or sends them outs
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
@@ -32,7 +32,6 @@ __all__ = ["WRITE", "Writes"]
 
 WRITE = "<write>"
 _UPDATE, _OUTSIDE, _DATA = "<update>", "<outside>", "<data>"
-_getrefcount = sys.getrefcount
 
 
 class Writes(VersionCounters):
@@ -124,9 +123,8 @@ class Writes(VersionCounters):
             other = reference()
             if other is None or other is target:
                 continue
-            # self.handles, ``other`` and the argument: if these are all, nobody looks, but ``enter`` must not take it
-            # for the new value
-            (stale if _getrefcount(other) <= 3 else looking).append(other)
+            # ``other`` and self.handles: if these are all, nobody looks; ``enter`` must not take it for the new value
+            (stale if references(other) <= ONE_LOCAL + 1 else looking).append(other)
         for other in looking:
             is_window = other._base is target and other._aval is not target._aval
             if is_window and not joins and other._vid not in self.inputs:

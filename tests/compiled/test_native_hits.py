@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import jitgrad
+from jitgrad.config import config
+from jitgrad.cpython.build import is_known_interpreter
+from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import native_cell
 
 HERE = Path(__file__).parent
@@ -16,7 +19,7 @@ FILES = [HERE / "test_tracing.py", HERE / "test_storage.py", HERE / "test_decora
 
 def test_native_hits_are_in_place() -> None:
     jitgrad.compile(lambda x: x + 1)(jitgrad.ones(2))
-    assert native_cell.is_installed == (sys.implementation.name == "cpython" and sys.version_info < (3, 14))
+    assert native_cell.is_installed == (config.native_hits and is_known_interpreter() and counts_references)
 
 
 def test_everything_holds_without_them() -> None:

@@ -8,16 +8,16 @@ Must not know: operations, the queue.
 # The first gradient becomes ``.grad`` itself when nobody else can see it, and a copy otherwise: later gradients are
 # added into ``.grad`` in place, and the user may write to it. PyTorch asks for the reference count of the tensor alone;
 # a gradient whose *storage* is shared (a view of what another leaf received) would then be corrupted, so here both
-# counts.
+# counts, see Note [Reference counts].
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from typing import Any
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import devices_in_use
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
@@ -71,7 +71,7 @@ class AccumulateGrad(Node):
         with self._lock:
             old = variable._grad
             if old is None:
-                is_ours = sys.getrefcount(new_grad) == _LOCAL_ONLY and _owns_storage(new_grad)
+                is_ours = references(new_grad) == ONE_LOCAL and _owns_storage(new_grad)
                 variable._grad = new_grad if is_ours and not state.grad_enabled else new_grad.clone()
             elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
                 variable._grad = old + new_grad
@@ -95,15 +95,6 @@ def _run_post_accumulate_hooks(hooks: HookDict, variable: Any) -> None:
         raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
-def _references_of_a_local() -> int:
-    alone = object()
-    return sys.getrefcount(alone)
-
-
-_LOCAL_ONLY = _references_of_a_local()
-"""What ``getrefcount`` says of an object that one local variable holds; differs between Python versions."""
-
-
 def _owns_storage(grad: TensorBase) -> bool:
     """Whether the tensor is laid out row-major in a storage that nothing else refers to, NumPy included."""
     if grad.is_sparse:
@@ -112,15 +103,15 @@ def _owns_storage(grad: TensorBase) -> bool:
     if not aval.is_contiguous or aval.offset or grad._base is not None:
         return False
     array = grad._array
-    if array is not None and array.base is None and sys.getrefcount(array) == _LOCAL_ONLY + 1:
+    if array is not None and array.base is None and references(array) == ONE_LOCAL + 1:
         return True  # there is no storage yet: Note [Storage on demand]
     storage = grad._storage
     if storage is None:
         return False
-    if sys.getrefcount(storage) != _LOCAL_ONLY + 1:
+    if references(storage) != ONE_LOCAL + 1:
         return False
     owner = storage.owner
-    return owner is None or sys.getrefcount(owner) == _LOCAL_ONLY + 1 + 2 * (array is owner)
+    return owner is None or references(owner) == ONE_LOCAL + 1 + 2 * (array is owner)
 
 
 def accumulator_of(tensor: Any) -> AccumulateGrad:
