@@ -26,6 +26,7 @@ from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, 
 from jitgrad.devices import CPU
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
+from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, switch_handler
 from jitgrad.tracer.history import BackwardEvent, History
@@ -72,8 +73,8 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
 
 def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     """(why the engine must run at every call, or nothing, the results if it need not)."""
-    if _is_watched():
-        return "somebody watches the engine", None
+    if anomaly.enabled:
+        return "anomaly mode looks at every node", None
     reach = _reach(recorder, request)
     if reach.refusal:
         return reach.refusal, None
@@ -95,7 +96,7 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
     """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
     node = recorder.node.children.get(("<backward>", root._vid, keep_graph, create_graph))
-    if node is None or node.event.refusal or _is_watched():
+    if node is None or node.event.refusal or anomaly.enabled:
         return False
     reach, inputs = node.event, recorder.inputs
     for vid in reach.leaves:
@@ -107,11 +108,6 @@ def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bo
     recorder.node = node
     _repeat(recorder, node.event)
     return True
-
-
-def _is_watched() -> bool:
-    """Whether every run of a Node is to be seen: by anomaly mode, or by ``engine.trace()``."""
-    return anomaly.enabled or is_traced()
 
 
 def _simple_key(request: BackwardRequest) -> Any:
@@ -216,7 +212,9 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
     active = switch_handler(inner)
     try:
-        results = execute_request(request)
+        with Provisional() as attempt:  # what an attempt that fails did is told by the run that takes its place
+            results = execute_request(request)
+            attempt.keep()
     except Exception as error:
         # whatever it was, eager execution will meet it too, and leave the leaves as eager execution does
         log("record", "backward not recorded: %r", error)
@@ -301,6 +299,9 @@ def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before], results: 
 def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
     """A hit: what the engine did, without the engine."""
     inputs = recorder.inputs
+    if is_traced():
+        leaves = tuple([inputs[change[0]] for change in (*event.sets, *event.adds)])
+        emit("recorded", count=len(leaves) or len(event.results), leaves=leaves, detail="no node ran")
     for vid, tensor in event.consts:
         inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
     handle = recorder._handle

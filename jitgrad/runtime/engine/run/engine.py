@@ -141,7 +141,7 @@ class Engine:
         uses_devices = _uses_devices(graph_task, graph_root)
         # the handles of some interpreters of operations (``transforms.level``) mean nothing to another thread
         stays_here = uses_devices and getattr(recorder, "stays_on_thread", False)
-        graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or trace.is_observed())
+        graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or trace.is_profiled())
         graph_task.root = graph_root
         graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer
         try:
@@ -201,7 +201,9 @@ class Engine:
                 run_alone(task, self._run_entry)
             except BaseException as error:
                 self.thread_on_exception(task, current.node, error)
-                task.outstanding_tasks = 0
+                task.outstanding_tasks = task.outstanding_tasks - 1 if task.exit_on_error else 0
+                if trace.is_active() and not task.exit_on_error:
+                    _tell_dropped(task)
             current.node = outer[1]
             task.mark_as_completed_and_run_post_processing()
         finally:
@@ -405,6 +407,13 @@ def _graph_root(roots: tuple[Edge, ...], seeds: tuple[Any, ...]) -> tuple[Node, 
 def _uses_devices(task: GraphTask, root: Node) -> bool:
     """Whether some node of the graph is on a virtual device."""
     return bool(devices_in_use) and any(device_of(node).is_virtual for node in (root, *task.dependencies))
+
+
+def _tell_dropped(task: GraphTask) -> None:
+    """Tell which nodes an error has left in the queue of a graph that stays on one thread."""
+    for entry in sorted(task.cpu_ready_queue.heap):
+        if entry[3] is task.base:
+            trace.emit("skip", entry[4], depth=task.reentrant_depth, detail="after an error")
 
 
 def _device_name(index: int) -> str:

@@ -21,7 +21,7 @@ from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
 from jitgrad.state import anomaly as anomaly_mode
 
-__all__ = ["capture", "evaluate_function"]
+__all__ = ["capture", "evaluate_function", "tell_arrival", "tell_useless"]
 
 FindQueue = Callable[[ReadyQueue, Device], ReadyQueue]
 
@@ -56,10 +56,7 @@ def evaluate_function(task: GraphTask, node: Node, inputs: InputBuffer, find_que
         with task.mutex:
             ready = _send(task, node, outputs, stream)
     for target, buffer in ready:
-        device = buffer.device()
-        if trace.is_active():
-            trace.emit("ready", target, device=device, depth=task.reentrant_depth)
-        find_queue(task.cpu_ready_queue, device).push(NodeTask(task.base, target, buffer))
+        find_queue(task.cpu_ready_queue, buffer.device()).push(NodeTask(task.base, target, buffer))
 
 
 def capture(task: GraphTask, node: Node, inputs: list[Any]) -> bool:
@@ -129,13 +126,13 @@ def _send(task: GraphTask, node: Node, grads: list[Any], stream: Stream | None) 
             dependencies[target] = missing
         if not task.should_execute(target):
             if trace.is_active() and not missing:
-                trace.emit("skip", target, depth=task.reentrant_depth, detail="it leads to no input")
+                tell_useless(task, target)
             continue
         buffer = not_ready.pop(target, None)
+        if trace.is_active():
+            tell_arrival(task, target, buffer, input_nr, grad, missing)
         if buffer is None:
             buffer = InputBuffer([None] * len(target.input_metadata))
-        if trace.is_active():
-            _emit_arrival(task, target, buffer, input_nr, grad, missing)
         if task.arrivals is None:
             buffer.add(input_nr, grad, stream, stream_of(target))
         else:
@@ -148,10 +145,20 @@ def _send(task: GraphTask, node: Node, grads: list[Any], stream: Stream | None) 
     return ready
 
 
-def _emit_arrival(
-    task: GraphTask, target: Node, buffer: InputBuffer, input_nr: int, grad: Any, missing: int
+def tell_arrival(
+    task: GraphTask, target: Node, buffer: InputBuffer | None, input_nr: int, grad: Any, missing: int
 ) -> None:
-    if grad is not None and buffer[input_nr] is not None:
-        trace.emit("accumulate", target, count=input_nr, depth=task.reentrant_depth)
+    """Tell that a gradient has come to a node, which has what is in ``buffer`` and waits for ``missing`` more."""
+    depth = task.reentrant_depth
+    if grad is not None and buffer is not None and buffer[input_nr] is not None:
+        trace.emit("accumulate", target, count=input_nr, depth=depth)
     if missing:
-        trace.emit("not_ready", target, count=missing, depth=task.reentrant_depth)
+        trace.emit("not_ready", target, count=missing, depth=depth)
+    else:
+        device = InputBuffer([*(buffer or ()), grad]).device()
+        trace.emit("ready", target, device=device, depth=depth)
+
+
+def tell_useless(task: GraphTask, target: Node) -> None:
+    """Tell that a node does not run, because ``grad()`` asks for nothing that it leads to."""
+    trace.emit("skip", target, depth=task.reentrant_depth, detail="it leads to no input")

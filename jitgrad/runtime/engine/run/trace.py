@@ -4,8 +4,8 @@ Owns: ``Trace``, ``TraceEvent``, and which traces are active.
 Must not know: how the engine runs; it tells.
 In: ``emit(...)`` from the engine, its threads, input buffers and streams. Out: a list of events that prints well.
 
-A trace is of the process: it sees every thread. While one is active, graphs run by the engine's full loop, which looks
-here; without one, the fast loop is not slowed by a single look.
+A trace is of the process: it sees every thread. What is traced runs as it runs without a trace: the loop for one thread
+asks once per backward whether anybody watches, and a backward that a compiled step has recorded stays recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from jitgrad.locks import process_lock
 
-__all__ = ["KINDS", "Trace", "TraceEvent", "count_profilers", "emit", "is_active", "is_observed"]
+__all__ = ["KINDS", "Provisional", "Trace", "TraceEvent", "count_profilers", "emit", "is_active", "is_profiled"]
 
 KINDS = {
     "deps": "before anything runs: ``count`` gradients will arrive at the node",
@@ -31,6 +31,7 @@ KINDS = {
     "wake": "a thread that sleeps on the queue of ``device`` was woken, because its graph task is done",
     "thread": "a thread of the engine started",
     "error": "the node raised; no other node of this graph task runs after it",
+    "recorded": "a compiled step repeated a backward that it had recorded: no node ran; ``count`` gradients were made",
 }
 """Every kind of event, with a sentence."""
 
@@ -48,6 +49,7 @@ class TraceEvent:
         count: a number; ``KINDS`` says of what.
         depth: reentrant depth of the graph task.
         detail: anything else, in words.
+        leaves: of a recorded backward: what it accumulated into.
     """
 
     kind: str
@@ -58,6 +60,7 @@ class TraceEvent:
     count: int
     depth: int
     detail: str
+    leaves: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         words = [self.kind, self.name, f"on {self.device}" if self.device else "", str(self.count or ""), self.detail]
@@ -159,9 +162,9 @@ def is_active() -> bool:
     return bool(_active)
 
 
-def is_observed() -> bool:
-    """Whether graphs are to run by the engine's full loop: for a trace, or for a profiler that times its nodes."""
-    return bool(_active or _num_profilers)
+def is_profiled() -> bool:
+    """Whether graphs are to run by the engine's full loop, for a profiler that times its nodes."""
+    return bool(_num_profilers)
 
 
 def count_profilers(change: int) -> None:
@@ -171,8 +174,53 @@ def count_profilers(change: int) -> None:
         _num_profilers += change
 
 
+class _Held(threading.local):
+    """Events of this thread that nobody has been told yet; None: tell at once."""
+
+    events: list[TraceEvent] | None = None
+
+
+_held = _Held()
+
+
+class Provisional:
+    """``with Provisional() as attempt:`` holds back what this thread emits; it is told after ``attempt.keep()``."""
+
+    def __init__(self) -> None:
+        self._is_kept = False
+
+    def keep(self) -> None:
+        """The attempt was a success: its events have happened."""
+        self._is_kept = True
+
+    def __enter__(self) -> Provisional:
+        self._before, _held.events = _held.events, []
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        events, _held.events = _held.events, self._before
+        if self._is_kept:
+            for event in events or ():
+                _tell(event)
+
+
+def _tell(event: TraceEvent) -> None:
+    if _held.events is not None:
+        _held.events.append(event)
+        return
+    for trace in _active:
+        trace.add(event)
+
+
 def emit(
-    kind: str, node: Any = None, *, device: Any = "", count: int = 0, depth: int = 0, detail: str = "", name: str = ""
+    kind: str,
+    node: Any = None,
+    *,
+    device: Any = "",
+    count: int = 0,
+    depth: int = 0,
+    detail: str = "",
+    leaves: tuple[Any, ...] = (),
 ) -> None:
     """Tell every active trace; nothing happens without one.
 
@@ -183,12 +231,10 @@ def emit(
         count: a number; ``KINDS`` says of what.
         depth: reentrant depth of the graph task.
         detail: in words.
-        name: where there is no node.
+        leaves: that a recorded backward accumulated into.
     """
-    active = _active
-    if not active:
+    if not _active:
         return
-    label = node.name() if node is not None else name
-    event = TraceEvent(kind, node, label, str(device), threading.current_thread().name, count, depth, detail)
-    for trace in active:
-        trace.add(event)
+    name = node.name() if node is not None else ""
+    thread = threading.current_thread().name
+    _tell(TraceEvent(kind, node, name, str(device), thread, count, depth, detail, leaves))

@@ -1,0 +1,107 @@
+"""The engine has two loops: for a graph on one thread, and for all others. They are to do the same, event by event."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import jitgrad
+from jitgrad.autograd import engine
+from jitgrad.runtime.engine.run import engine as engine_module
+from jitgrad.runtime.engine.run.trace import count_profilers
+
+
+@contextmanager
+def _full_loop() -> Iterator[None]:
+    """Graphs run by the loop that profilers watch."""
+    count_profilers(1)
+    try:
+        yield
+    finally:
+        count_profilers(-1)
+
+
+def _fail(grad: Any) -> None:
+    raise LookupError("as it should")
+
+
+class _Graph:
+    """A random graph on the CPU: several outputs, undefined gradients, hooks, sums of many gradients."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.leaves = [jitgrad.tensor([rng.uniform(0.5, 1.5), 1.0], requires_grad=True) for _ in range(3)]
+        values: list[Any] = list(self.leaves)
+        for _ in range(rng.randint(4, 16)):
+            a, b = rng.choice(values), rng.choice(values)
+            if rng.random() < 0.2:
+                values.append(rng.choice(jitgrad.cat([a, b]).chunk(2)))
+            else:
+                values.append(rng.choice([lambda a, b: a * b, lambda a, b: a + b, lambda a, b: a.sin() - b])(a, b))
+            if rng.random() < 0.2:
+                values[-1].register_hook(lambda grad: grad * 2)
+            if rng.random() < 0.1:
+                values[-1].retain_grad()
+            if seed % 4 == 0 and rng.random() < 0.1:
+                values[-1].register_hook(_fail)
+        self.values = values
+        self.loss = values[-1].sum() + values[-2].sum()
+        self.inner = rng.choice(values[3:])
+        self.calls = rng.choice(["backward", "grad", "inputs", "twice"])
+
+    def run(self) -> Any:
+        try:
+            if self.calls == "grad":
+                grads = jitgrad.autograd.grad(self.loss, [self.inner, self.leaves[0]], allow_unused=True)
+                return [g if g is None else g.tolist() for g in grads]
+            if self.calls == "inputs":
+                self.loss.backward(inputs=[self.inner, self.leaves[1]])
+            elif self.calls == "twice":
+                self.loss.backward(retain_graph=True)
+                self.loss.backward()
+            else:
+                self.loss.backward()
+        except LookupError as error:
+            return str(error)
+        return [leaf.grad if leaf.grad is None else leaf.grad.tolist() for leaf in self.leaves]
+
+
+def _traced(seed: int) -> Any:
+    graph = _Graph(seed)
+    with engine.trace() as trace:
+        result = graph.run()
+    numbers: dict[int, int] = {}
+    return result, [
+        (e.kind, numbers.setdefault(id(e.node), len(numbers)), e.name, e.count, e.device, e.thread, e.depth, e.detail)
+        for e in trace
+    ]
+
+
+@pytest.mark.parametrize("first", range(0, 80, 10))
+def test_both_loops_do_the_same(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = []
+    evaluate = engine_module.evaluate_function
+    monkeypatch.setattr(engine_module, "evaluate_function", lambda *args: (full.append(1), evaluate(*args))[1])
+    for seed in range(first, first + 10):
+        alone = _traced(seed)
+        assert not full, "the loop for one thread did not run it"
+        with _full_loop():
+            assert _traced(seed) == alone, f"seed {seed}"
+        ran_full, _ = bool(full), full.clear()
+        assert ran_full or not any(event[0] == "exec" for event in alone[1]), "the full loop did not run it"
+
+
+def test_the_graphs_have_every_kind_of_event() -> None:
+    found = {kind for seed in range(40) for kind, *_ in _traced(seed)[1]}
+    assert found == {"deps", "ready", "not_ready", "accumulate", "exec", "skip", "capture", "error"}
+
+
+def test_what_is_not_traced_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(engine_module.trace, "emit", lambda *args, **options: looks.append(args))
+    _Graph(1).run()
+    assert looks == []
