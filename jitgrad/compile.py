@@ -17,7 +17,6 @@ from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.events import bump, bump_call
-from jitgrad.grad_mode import set_grad_mode
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
@@ -84,7 +83,6 @@ class CompiledFunction:
             recorder.begin()
         except IndexError:
             recorder = Recorder(self._trie, backend, config.max_segment_ops)
-        grad_mode = state.grad_enabled
         state.handler = recorder
         native_cell.activate(recorder)
         if state.saved_tensor_hooks:
@@ -101,8 +99,6 @@ class CompiledFunction:
                 state.eager_depth -= 1
             state.handler = None
             native_cell.activate(None)
-            if state.grad_enabled is not grad_mode:
-                set_grad_mode(grad_mode)
             self._finish(recorder)
             if swapped:
                 self._batches.settle(swapped)

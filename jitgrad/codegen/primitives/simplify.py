@@ -124,8 +124,8 @@ def _fold_div(b: Builder, v: Value) -> Value | None:
 
 def _fold_cast(b: Builder, v: Value) -> Value | None:
     number = const_of(v.srcs[0])
-    if number is None or (v.dtype.category < 2 and not math.isfinite(number)):
-        return None
+    if number is None or (v.dtype.category == 1 and not abs(number) < 2 ** (8 * v.dtype.itemsize - 1)):
+        return None  # a kernel knows what becomes of a number that does not fit
     with np.errstate(all="ignore"):
         folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
     return b.const(folded.item(), v.dtype, v.shape)

@@ -156,18 +156,18 @@ def int_pow(x: Lanes, y: Lanes) -> Lanes:
 
 
 def cast(x: Lanes, to: str) -> Lanes:
-    """To bool: != 0, so NaN is true. Float to integer: truncated and saturated, NaN to 0."""
+    """To bool: != 0, so NaN is true. Float to integer: truncated; what does not fit, NaN too, is the least integer."""
     if to == x.scalar:
         return x
     if to == "i1":
         return x.ne(0)
     if x.is_float and to.startswith("i"):
-        return _saturated(x, to)
+        return _truncated(x, to)
     return x.convert(to)
 
 
-def _saturated(x: Lanes, to: str) -> Lanes:
-    prefix = "" if x.width == 1 else f"v{x.width}"
-    result = x.const(0, to)
-    name = f"llvm.fptosi.sat.{prefix}{to}.{prefix}{x.fmt.suffix}"
-    return Lanes(x.b, to, x.width, x.b.call(result.type, name, x.typed))
+def _truncated(x: Lanes, to: str) -> Lanes:
+    """As x86's conversions, and so NumPy's and PyTorch's there; LLVM's is undefined for what does not fit."""
+    bound = 2.0 ** (int(to[1:]) - 1)
+    fits = (x >= -bound) & (x < bound)
+    return select(fits, x.convert(to, "fptosi"), x.const(-int(bound), to))
