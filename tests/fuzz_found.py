@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from fuzz_found_later import FOUND_LATER
 from fuzz_programs import Call, Program
 
 __all__ = ["FOUND"]
@@ -582,4 +583,5 @@ FOUND: dict[int, Program] = {
         "s.p1.data = s.p1.data * 2",
         "(v1 * v1).sum().backward()",
     ), (Call(),), 510678),
+    **FOUND_LATER,
 }

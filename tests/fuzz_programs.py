@@ -127,16 +127,16 @@ _OPTIMIZERS = {
 }
 
 
-def _literal(rng: Any, *shape: int) -> str:
-    array = (rng.normal(size=shape) * 0.5).round(3)
+def _literal(rng: Any, nudge: float, *shape: int) -> str:
+    array = (rng.normal(size=shape) * 0.5).round(3) * (1 + nudge)
     text = str(array.tolist())
     return text if array.size else f"np.zeros({shape})"
 
 
-def _prepare_p1(call: Call, rng: Any) -> list[str]:
+def _prepare_p1(call: Call, rng: Any, nudge: float) -> list[str]:
     """The parameter of the call before, or a new one."""
     length = {"short": 1, "window": 6}.get(call.p1, 4)
-    text = _literal(rng, length)
+    text = _literal(rng, nudge, length)
     made = {
         "keep": [],
         "new": [f"s.p1 = lib.tensor({text}, dtype=lib.float64)", _WINDOWS],
@@ -157,38 +157,39 @@ def _prepare_grads(call: Call) -> list[str]:
     return lines[call.grads]
 
 
-def _prepare(call: Call, nr: int, seed: int) -> list[str]:
+def _prepare(call: Call, nr: int, seed: int, nudge: float) -> list[str]:
     """What a call needs; its numbers do not depend on what was called before."""
     rng = np.random.default_rng(seed + 100 * nr)
     (more, columns), view = _LAYOUTS[call.layout]
     rows = {"transposed": 4, "expanded": 1}.get(call.layout, call.batch + more)
     columns = call.batch if call.layout == "transposed" else columns
-    text = f"lib.tensor({_literal(rng, rows, columns)}, dtype=lib.{call.dtype})" + view.format(rows=call.batch)
+    text = f"lib.tensor({_literal(rng, nudge, rows, columns)}, dtype=lib.{call.dtype})" + view.format(rows=call.batch)
     lines = [
         f"s.a0, s.a1, s.n0, s.keep = {call.a0!r}, {call.a1!r}, {call.n0!r}, {call.keep!r}",
         f"s.x0 = {text}",
     ]
     if call.x0_grad and call.layout == "plain":
         lines.append("s.x0.requires_grad_()")
-    lines += _prepare_p1(call, rng)
+    lines += _prepare_p1(call, rng, nudge)
     is_plain = call.alias == "none" or (call.alias == "row" and not call.batch)
     lines.append(
-        f"s.x1 = lib.tensor({_literal(rng, 4)}, dtype=lib.{call.dtype})" if is_plain else _ALIASES[call.alias]
+        f"s.x1 = lib.tensor({_literal(rng, nudge, 4)}, dtype=lib.{call.dtype})" if is_plain else _ALIASES[call.alias]
     )
     lines.append(f"s.i0 = lib.tensor({rng.integers(0, max(call.batch, 1), size=3).tolist()}, dtype=lib.int64)")
     lines += _prepare_grads(call)
     lines += _HOOKS[call.hooks]
-    lines.append(_OUTER[call.outer].format(y=_literal(rng, 4)))
+    lines.append(_OUTER[call.outer].format(y=_literal(rng, nudge, 4)))
     return lines
 
 
 @dataclass(frozen=True)
 class Program:
-    """Statements and calls; ``seed`` fixes the numbers in the inputs."""
+    """Statements and calls; ``seed`` fixes the numbers in the inputs, ``nudge`` changes each by that part of it."""
 
     statements: tuple[str, ...]
     calls: tuple[Call, ...]
     seed: int = 0
+    nudge: float = 0.0
 
     @property
     def source(self) -> str:
@@ -204,8 +205,8 @@ class Program:
         rng = np.random.default_rng(self.seed)
         lines = [
             "s.log, s.handles = [], []",
-            f"s.p0 = lib.tensor({_literal(rng, 4, 4)}, dtype=lib.float64).requires_grad_()",
-            f"s.p1 = lib.tensor({_literal(rng, 4)}, dtype=lib.float64).requires_grad_()",
+            f"s.p0 = lib.tensor({_literal(rng, self.nudge, 4, 4)}, dtype=lib.float64).requires_grad_()",
+            f"s.p1 = lib.tensor({_literal(rng, self.nudge, 4)}, dtype=lib.float64).requires_grad_()",
             _WINDOWS,
         ]
         lines += [line for name, line in _OPTIMIZERS.items() if name in self.source]
@@ -213,7 +214,7 @@ class Program:
 
     def prepare(self, nr: int) -> str:
         """Python that makes the inputs of a call."""
-        return "\n".join(_prepare(self.calls[nr], nr, self.seed))
+        return "\n".join(_prepare(self.calls[nr], nr, self.seed, self.nudge))
 
     def call(self, nr: int) -> str:
         """Python that calls ``step`` and uses the results."""

@@ -197,7 +197,8 @@ class Generator:
     def differentiate(self) -> str:
         v, w, p, p2 = self.any(), self.any(), self.parameter(), self.pick("s.p0", "s.p1", "s.x0", self.temporary())
         g = self.fresh()
-        # the gradient of an expanded tensor may be expanded itself: writes to that are not compared
+        # the gradient of an expanded tensor may be expanded itself: writes to that are not compared. A gradient that is
+        # given to backward() is a clone: torch makes what it is given ``.grad``, though it be the leaf's own memory
         zero = f"{g} = {g}.contiguous() if {g} is not None else lib.zeros(1)"
         return self.pick(
             f"{v}.sum().backward()", f"({v} * {v}).sum().backward()", f"{v}.sum().backward(retain_graph=True)",
@@ -208,7 +209,7 @@ class Generator:
             f"if {v}.requires_grad: {v}.sum().backward()", f"{v}.backward(lib.ones_like({v}), retain_graph=True)",
             f"({v} * {v}).sum().backward(inputs=[{p}])", f"{v}.sum().backward(inputs=[{p}, {w}], retain_graph=True)",
             f"lib.autograd.backward([{v}.sum(), ({w} * {w}).sum()])",
-            f"lib.autograd.backward([{v}, {w}], [{v}.detach(), lib.ones_like({w})], retain_graph=True)",
+            f"lib.autograd.backward([{v}, {w}], [{v}.detach().clone(), lib.ones_like({w})], retain_graph=True)",
             f"{g} = lib.autograd.grad([{v}.sum(), {w}.cos().sum()], [{p}], allow_unused=True, retain_graph=True)[0]\n"
             f"{zero}",
         )  # fmt: skip

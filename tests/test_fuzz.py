@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fuzz import Call, Program, check, find_failure, generate, interpreted, shrink
 from fuzz_found import FOUND
+from fuzz_run import Twin, compiled_rounds
 
 import jitgrad
 
@@ -68,6 +69,35 @@ def test_a_failure_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure.kind == "first round against eager, values"
     small = shrink(program, failure.kind)
     assert (small.statements, small.calls) == ((), (Call(n0=3),))
+
+
+def test_a_process_without_native_hits_shows_and_counts_the_same() -> None:
+    twin = Twin()
+    try:
+        for seed in range(200, 204):
+            check(generate(seed), with_torch=False, twin=twin)
+        twin.start(generate(204))
+        shown = twin.result()
+        assert [dict(counted)["hits"] for _, counted in shown] == [
+            dict(counted)["hits"] for _, counted in compiled_rounds(generate(204))
+        ]
+    finally:
+        twin.close()
+
+
+def test_a_program_that_rounding_decides_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``sin`` of large numbers: a relative change of 1e-14 shows in the second digit."""
+    grown = ("v1 = s.p1 * 1e6", "v2 = (v1 * v1 * 3).sin()", "v3 = v1 * 1e-6")
+    monkeypatch.setattr(jitgrad, "compile", lambda step: lambda lib, s: [x * 1.01 for x in step(lib, s)])
+    assert find_failure(Program(grown, (Call(keep=("v2",)),)), with_torch=False) is None
+    assert find_failure(Program(grown, (Call(keep=("v3",)),)), with_torch=False) is not None
+
+
+def test_what_torch_leaves_undefined_is_no_reference() -> None:
+    """An operand that overlaps with what is written: torch's kernel may read what it has written."""
+    pytest.importorskip("torch")
+    overlapping = Program(("v1 = s.p0 * 1\nv2 = v1.diagonal()\nv1.addcmul_(v2, v2)",), (Call(keep=("v1",)),), 3002859)
+    assert find_failure(overlapping) is None
 
 
 @pytest.mark.parametrize("seed", FOUND)

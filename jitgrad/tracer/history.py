@@ -153,6 +153,8 @@ class DataEvent:
 
     def replay(self, history: History) -> None:
         history.replaced.add(self.vid)
+        users = (i.outputs[0] for i in history.instrs if self.vid in i.inputs)
+        history.replaced_in.update((user, self.vid) for user in users)
 
 
 @dataclass(slots=True, eq=False)
@@ -306,6 +308,8 @@ class History:
         moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
         replaced: see ``DataEvent``.
+        replaced_in: (first output of an operation, value id): the operation used the tensor before its data was
+            replaced. Later operations with that id use another handle on the old value.
         detached: see ``DetachEvent``.
         homes: value id -> the first value of its storage, for views and for what was written in place.
         parts: value id -> the one that it was written into, as a window.
@@ -332,6 +336,7 @@ class History:
     looked_at: set[int] = field(default_factory=set)
     moved: dict[int, int] = field(default_factory=dict)
     replaced: set[int] = field(default_factory=set)
+    replaced_in: set[tuple[int, int]] = field(default_factory=set)
     detached: set[int] = field(default_factory=set)
     homes: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)

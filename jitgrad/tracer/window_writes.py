@@ -191,6 +191,8 @@ class WindowWrites(Writes):
             nodes.append((written, now))
         elif base._requires_grad and has_node(base):
             nodes.append((whole.outputs[0], base._vid))
+        if target._requires_grad and not joins:
+            nodes.append((written, target._vid))  # who may have no new Node keeps the old one, to be named in a refusal
         leaf = history.leaves.get(base._vid) if base._requires_grad else None
         storage = base._storage
         event = OpEvent(final, tuple(made))

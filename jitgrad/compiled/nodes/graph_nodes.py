@@ -127,11 +127,12 @@ class _Target(NamedTuple):
 
 
 class _SavedInput(NamedTuple):
-    """A value that a Node saves of an operand."""
+    """A value that a Node saves of an operand. is_replaced: the operand is a tensor whose data was replaced since."""
 
     vid: int
     aval: Aval
     history: _Target | None
+    is_replaced: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +145,6 @@ class Recipe:
         gone: values that are no longer in their storage.
         vids: every value that a Node saves.
         writers: of values that are gone: who wrote over them first, and at which line.
-        replaced: values of tensors whose data was replaced: what a Node saves of its inputs is the tensor.
         wholes: saved windows -> the value that they are a part of, whose tensor has the version counter.
     """
 
@@ -153,7 +153,6 @@ class Recipe:
     gone: frozenset[int]
     vids: frozenset[int]
     writers: dict[int, tuple[str, str]]
-    replaced: frozenset[int]
     wholes: dict[int, int]
 
 
@@ -168,7 +167,7 @@ def make_recipe(history: History, roots: Iterable[int], known: Container[int] = 
     gone = frozenset(vids & history.overwritten)
     writers = {vid: history.writers[vid] for vid in gone if vid in history.writers}
     wholes = {vid: whole for vid in vids - gone if (whole := history.whole(vid)) != vid}
-    return Recipe(steps, sources, gone, frozenset(vids), writers, frozenset(vids & history.replaced), wholes)
+    return Recipe(steps, sources, gone, frozenset(vids), writers, wholes)
 
 
 def _make_step(history: History, instr: Instr) -> _Step:
@@ -185,7 +184,9 @@ def _make_step(history: History, instr: Instr) -> _Step:
         RuleContext(avals, instr.avals, instr.params, needs),
         tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
         tuple(
-            _SavedInput(x, history.aval_of(x), targets[i]) if isinstance(x, int) else x
+            _SavedInput(x, history.aval_of(x), targets[i], (instr.outputs[0], x) in history.replaced_in)
+            if isinstance(x, int)
+            else x
             for i, x in zip(plan.inputs, inputs, strict=True)
         ),
         tuple((nr, instr.outputs[nr], history.aval_of(instr.outputs[nr])) for nr in plan.outputs),
@@ -308,7 +309,7 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
         elif (leaf := _leaf_itself(x, sources)) is not None:
             saved.append(SavedVariable(leaf))
         else:
-            if x.vid in recipe.replaced and x.vid not in recipe.gone:
+            if x.is_replaced and x.vid not in recipe.gone:
                 handle, is_there = twin_of(sources.leaf(x.vid)), True
             else:
                 handle, is_there = _handle(recipe, x.vid, x.aval, sources)
