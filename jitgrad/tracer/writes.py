@@ -399,6 +399,11 @@ class Writes(VersionCounters):
                 self.graph.forget(handle._storage)
             self.forget(handle)
 
+    def lookers(self, tensor: Any) -> list[Any]:
+        """The handles of this call that look at a tensor's storage."""
+        slot = self._slots.get(id(tensor._storage))
+        return [] if slot is None else slot.live()
+
     def _seen_values(self, tensor: Any) -> list[int]:
         """The values in a tensor's storage that a write to the tensor makes stale: those under its version counter.
 

@@ -5,7 +5,9 @@ Must not know: the rules (``ops.jvps``), the public functions.
 In: operations. Out: the same operations one level down, and the tangents of their results.
 
 A tangent belongs to a value, and a value may have several handles: besides the tensor itself, what a Node saved of it.
-A saved output is found by its Node and output number, a value of a trace by its value id.
+A saved output is found by its Node and output number, a value of a trace by its value id. A handle that shares memory
+with a tensor and is no view of it (``detach()``) shares the value id once either was written, but not the tangent: it
+is noted without one.
 
 A backward of a batch runs over the graph of the whole batch (``transforms.backward``), so it is whole batches that must
 have tangents, with everything that a batching rule makes on the way. An operation on a handle of a ``vmap`` that began
@@ -20,6 +22,8 @@ from weakref import ref
 
 from jitgrad import dispatch
 from jitgrad.grad_mode import enable_grad
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.dispatch_hook import filled
 from jitgrad.ops.jvps import JVPS, Use, add, fitted
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.eager import split_args
@@ -76,6 +80,11 @@ def _pulled(use: Use, probe: Any) -> list[tuple[Any, Any, Any]]:
     return [(rule(probe), x, t) for rule, x, t in rules if rule is not None]
 
 
+def _steps(aval: Any) -> list[int]:
+    """The strides that matter."""
+    return [s for n, s in zip(aval.shape, aval.stride, strict=True) if n != 1]
+
+
 class _TensorRef(ref):  # type: ignore[type-arg]
     """A tensor that has a tangent; forgotten with it."""
 
@@ -107,12 +116,14 @@ class DualLevel(Level):
             whole = self.tangent(x._physical)
             return None if whole is None else x._level.lift(whole)
         entry = self._handles.get(id(x))
-        if entry is not None:
+        if entry is not None and entry.tangent is not None:
             return entry.tangent
         if x._base is not None:
             whole = self._handles.get(id(x._base))
-            if whole is not None:
+            if whole is not None and whole.tangent is not None:
                 return self._part(x, whole.tangent)
+        if entry is not None:  # noted without one
+            return None
         if x._grad_fn is not None:
             saved = self._by_node.get((id(x._grad_fn), x._output_nr))
             if saved is not None:
@@ -121,9 +132,10 @@ class DualLevel(Level):
 
     def _part(self, view: Any, whole: Any) -> Any:
         """The tangent of a view that is older than its base's tangent: the same window, on that."""
-        aval, base = view._aval, view._base._aval
-        if whole._aval is base:
-            args: tuple[Any, ...] = (_AS_STRIDED, whole, aval.shape, aval.stride, aval.offset)
+        aval, base, have = view._aval, view._base._aval, whole._aval
+        if have.shape == base.shape and _steps(have) == _steps(base):
+            offset = aval.offset - base.offset + have.offset
+            args: tuple[Any, ...] = (_AS_STRIDED, whole, aval.shape, aval.stride, offset)
         else:
             args = (_SELECT, whole, base, aval)
         part = self.beneath(dispatch.apply, *args) if state.handler is self else dispatch.apply(*args)
@@ -160,7 +172,7 @@ class DualLevel(Level):
 
     def is_idle(self) -> bool:
         """Whether no tensor has a tangent."""
-        return not self._handles
+        return all(handle.tangent is None for handle in self._handles.values())
 
     def _batch_of(self, inputs: tuple[Any, ...]) -> Any:
         """The innermost ``vmap`` that one of the tensors belongs to, or None."""
@@ -212,6 +224,7 @@ class DualLevel(Level):
         return targets
 
     def _apply_inplace(self, op: Op, targets: Any, args: Any, inputs: Any, params: Any, tangents: Any) -> None:
+        aliases = [x for target in targets for x in self._aliases(target)]
         if tangents is None:
             dispatch.apply_inplace(op, targets, *args)
             moved: tuple[Any, ...] = (None,) * len(targets)
@@ -222,6 +235,16 @@ class DualLevel(Level):
             moved = jvp_rule(op)(Use(op, before, params, targets, tangents))
         for target, t in zip(targets, moved, strict=True):
             self._write(target, t)
+        for alias in aliases:
+            if id(alias) not in self._handles:
+                self._note(alias, None)
+
+    def _aliases(self, target: Any) -> list[Any]:
+        """Handles of a compiled step that share memory with a target and are no relatives of it."""
+        if self.bottom is None:
+            return []
+        root = target if target._base is None else target._base
+        return [x for x in self.bottom.lookers(target) if (x if x._base is None else x._base) is not root]
 
     @staticmethod
     def _before(x: Any, targets: tuple[Any, ...]) -> Any:
@@ -238,11 +261,20 @@ class DualLevel(Level):
             if base is None:
                 self.attach(target, dispatch.apply(_CLONE, fitted(t, target._aval)))
                 return
-            self.attach(base, dispatch.apply(_ZEROS, base))
+            self.attach(base, self._zeros_like(base))
             have = self.tangent(target)
         new = dispatch.apply(_ZEROS, have) if t is None else fitted(t, target._aval)
         dispatch.apply_inplace(_COPY, (have,), have, new)
         self.attach(target, have)
+
+    @staticmethod
+    def _zeros_like(base: Any) -> Any:
+        """Zeros that are laid out as ``base`` is: what is written to a window on them must arrive there."""
+        aval = base._aval
+        if aval.is_contiguous:
+            return dispatch.apply(_ZEROS, base)
+        extent = 1 + sum((n - 1) * s for n, s in zip(aval.shape, aval.stride, strict=True))
+        return dispatch.apply(_AS_STRIDED, filled(0, make_aval((extent,), aval.dtype)), aval.shape, aval.stride, 0)
 
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
         tangent = None if isinstance(tensor, BatchedTensor) else self.tangent(tensor)
