@@ -91,5 +91,6 @@ define(
     numpy=_np_solve,
     vjps=[Vjp(_solve_a_rule, (0, "out")), Vjp(_solve_b_rule, (0,))],
     num_inputs=2,
+    checks_reals=True,
 )
-define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))])
+define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))], checks_reals=True)

@@ -66,7 +66,14 @@ def _spread_loss_grad(c: RuleContext, g: Any) -> Any:
     return g / count if count else g
 
 
-def _define_loss(name: str, np_formula: Any, lower_formula: Any, slope: Any, target_vjp: Any = "negative") -> None:
+def _define_loss(
+    name: str,
+    np_formula: Any,
+    lower_formula: Any,
+    slope: Any,
+    target_vjp: Any = "negative",
+    checks_reals: bool = False,
+) -> None:
     """``slope(x, y, *params)`` is the derivative with respect to x; that for y is its negative unless given."""
 
     def numpy(x: Any, y: Any, reduction: str, *params: Any) -> Any:
@@ -90,6 +97,7 @@ def _define_loss(name: str, np_formula: Any, lower_formula: Any, slope: Any, tar
         lower=lower,
         vjps=[Vjp(rule_x, (0, 1)), Vjp(rule_y, (0, 1)) if target_vjp == "negative" else target_vjp],
         num_inputs=2,
+        checks_reals=checks_reals,
     )
 
 
@@ -168,7 +176,7 @@ def _bce_target_rule(c: RuleContext, g: Any, x: Any) -> Any:
     return ((1 - x).log().clamp(-100.0) - x.log().clamp(-100.0)) * _spread_loss_grad(c, g)
 
 
-_define_loss("binary_cross_entropy", _np_bce, _lower_bce, _bce_slope, Vjp(_bce_target_rule, (0,)))
+_define_loss("binary_cross_entropy", _np_bce, _lower_bce, _bce_slope, Vjp(_bce_target_rule, (0,)), checks_reals=True)
 
 
 def _np_bce_logits(x: Any, y: Any) -> Any:

@@ -73,6 +73,7 @@ class Op:
         node_names: where PyTorch has other names for forms with a Python number: by the number's position.
         checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
             uses what it computes.
+        checks_reals: floating inputs may make it raise (a singular matrix): the same holds.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Op:
     checks_values: bool = False
     node_names: Mapping[int, str] = field(default_factory=dict)
     lowers: Callable[..., bool] | None = None
+    checks_reals: bool = False
 
     @property
     def is_differentiable(self) -> bool:
@@ -118,13 +120,25 @@ def define(
     checks_values: bool = False,
     node_names: Mapping[int, str] | None = None,
     lowers: Callable[..., bool] | None = None,
+    checks_reals: bool = False,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
         raise ValueError(f"operation {name!r} is defined twice")
     node_name = node_name or f"{_camel(name)}Backward0"
     op = Op(
-        name, aval, numpy, lower, tuple(vjps), num_inputs, is_view, node_name, checks_values, node_names or {}, lowers
+        name,
+        aval,
+        numpy,
+        lower,
+        tuple(vjps),
+        num_inputs,
+        is_view,
+        node_name,
+        checks_values,
+        node_names or {},
+        lowers,
+        checks_reals,
     )
     OPS[name] = op
     return op

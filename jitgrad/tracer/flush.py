@@ -109,16 +109,40 @@ def _stored_aval(aval: Aval, how: int) -> Aval:
 
 
 def _unused_checks(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """Results that nobody uses, of the user's operations that may raise: eager execution raises there, used or not."""
+    """Results that nobody uses, of the user's operations that may raise: eager execution raises there, used or not.
+
+    A result of which only a part is read counts as unused: kernels compute, and so check, no more than that part.
+    """
+    instrs = history.instrs[history.start :]
     wanted = set(outputs) | {vid for vid, _ in writes}
     unused = []
-    for instr in reversed(history.instrs[history.start :]):
-        if wanted.isdisjoint(instr.outputs):
-            if not (instr.op.checks_values and instr.where and _has_integers(instr)):
-                continue
+    for nr in range(len(instrs) - 1, -1, -1):
+        instr = instrs[nr]
+        is_unused = wanted.isdisjoint(instr.outputs)
+        may_raise = instr.where and (instr.op.checks_reals or (instr.op.checks_values and _has_integers(instr)))
+        if may_raise and (is_unused or _is_read_in_part(instr, instrs[nr + 1 :])):
             unused.append(instr.outputs[0])
+        elif is_unused:
+            continue
         wanted.update(v for v in instr.inputs if isinstance(v, int))
-    return tuple(reversed(unused))
+    return tuple(reversed([vid for vid in unused if vid not in outputs]))
+
+
+_PICKING = ("index", "gather", "take", "masked_select", "embedding")
+
+
+def _is_read_in_part(instr: Instr, later: list[Instr]) -> bool:
+    """Whether an operation may use some elements only of what a floating check guards."""
+    if not instr.op.checks_reals or instr.avals[0].numel == 1:
+        return False  # what is asked of integers was looked at when the operation was called: Note [Early checks]
+    reached = set(instr.outputs)
+    for reader in later:
+        if reached.isdisjoint(v for v in reader.inputs if isinstance(v, int)):
+            continue
+        if reader.op.is_view or reader.op.name.startswith(_PICKING):
+            return True
+        reached.update(vid for vid, aval in zip(reader.outputs, reader.avals, strict=True) if aval.numel > 1)
+    return False
 
 
 def _has_integers(instr: Instr) -> bool:
