@@ -16,7 +16,6 @@ from jitgrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anoma
 from jitgrad.autograd.dot import to_dot
 from jitgrad.autograd.why_none import why_none
 from jitgrad.compile import CompiledFunction, compile, eager
-from jitgrad.compiled.explain import Explanation, explain
 from jitgrad.config import config
 from jitgrad.devices import Device as device
 from jitgrad.dtypes import (
@@ -63,6 +62,7 @@ from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
     from jitgrad import func, linalg, profiler, utils
+    from jitgrad.compiled.explain import Explanation, explain
     from jitgrad.func import vmap
     from jitgrad.serialization import load, save
 
@@ -157,6 +157,8 @@ __all__ = [
 
 
 _LATE = {
+    "Explanation": "jitgrad.compiled.explain",
+    "explain": "jitgrad.compiled.explain",
     "func": "jitgrad.func",
     "linalg": "jitgrad.linalg",
     "load": "jitgrad.serialization",

@@ -34,8 +34,9 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from jitgrad.structs import field, struct
 
 __all__ = [
     "MAX_PARTIES",
@@ -93,7 +94,7 @@ POOL_WORDS = POOL_PARTY + POOL_LINE * MAX_PARTIES
 PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE = 0, 1, 2, 3, 4, 5
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Launch:
     """One kernel over one range of work units.
 
@@ -114,7 +115,7 @@ class Launch:
     name: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class NativeStep:
     """A run of stages, done by one native call.
 
@@ -138,7 +139,7 @@ class NativeStep:
     keep_alive: Any = None
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class EagerStep:
     """One recorded operation that has no lowering: run by its NumPy rule. ``instr`` is a ``tracer.graph.Instr``."""
 
@@ -146,7 +147,7 @@ class EagerStep:
     reason: str
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Program:
     """A compiled segment.
 

@@ -5,10 +5,10 @@ Owns: the settings and the names of the log artifacts.
 
 from __future__ import annotations
 
-import logging
 import os
-from dataclasses import dataclass
-from pathlib import Path
+
+from jitgrad.lazy import LazyModule
+from jitgrad.structs import struct
 
 __all__ = ["LOGS", "Config", "config"]
 
@@ -20,12 +20,15 @@ LOGS = {
 }
 
 
-def _default_cache_dir() -> Path:
+_logging = LazyModule("logging")
+
+
+def _default_cache_dir() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "jitgrad"
+    return os.path.join(base, "jitgrad")
 
 
-@dataclass(slots=True)
+@struct
 class Config:
     """What can be set.
 
@@ -47,7 +50,7 @@ class Config:
 
     eager: bool
     num_threads: int
-    cache_dir: Path | None
+    cache_dir: str | os.PathLike[str] | None
     cache_limit_nbytes: int = 256 << 20
     max_trie_nodes: int = 200_000
     max_new_values: int = 2048
@@ -66,12 +69,12 @@ def _from_environment() -> Config:
     for artifact in filter(None, env.get("JITGRAD_LOG", "").split(",")):
         if artifact not in LOGS:
             raise ValueError(f"JITGRAD_LOG: unknown artifact {artifact!r}; known: {', '.join(LOGS)}")
-        logging.basicConfig(format="[%(name)s] %(message)s")
-        logging.getLogger(f"jitgrad.{artifact}").setLevel(logging.DEBUG)
+        _logging.basicConfig(format="[%(name)s] %(message)s")
+        _logging.getLogger(f"jitgrad.{artifact}").setLevel(_logging.DEBUG)
     return Config(
         eager=env.get("JITGRAD_EAGER", "0") not in ("", "0"),
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
-        cache_dir=_default_cache_dir() if cache is None else (Path(cache) if cache else None),
+        cache_dir=_default_cache_dir() if cache is None else (cache or None),
         native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
         reference_counts=env.get("JITGRAD_LIVENESS", "") != "weak",
         vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),

@@ -17,7 +17,7 @@ Wrong arguments raise what PyTorch raises: ``RuntimeError``, ``TypeError``, ``Va
 
 from __future__ import annotations
 
-import difflib
+from jitgrad.lazy import LazyModule
 
 __all__ = [
     "CompileError",
@@ -28,6 +28,8 @@ __all__ = [
     "SparseOperandError",
     "UnknownNameError",
 ]
+
+_difflib = LazyModule("difflib")
 
 
 class JitgradError(RuntimeError):
@@ -67,5 +69,5 @@ class UnknownNameError(AttributeError):
     def __str__(self) -> str:
         # here, and not before: ``hasattr`` fails often, and nobody reads what it would have said
         what, name = self.args
-        close = difflib.get_close_matches(name, [n for n in dir(self._owner) if not n.startswith("_")], 1)
+        close = _difflib.get_close_matches(name, [n for n in dir(self._owner) if not n.startswith("_")], 1)
         return f"{what} has no attribute '{name}'" + (f". Did you mean: '{close[0]}'?" if close else "")

@@ -6,13 +6,15 @@ Must not know: anything above level 0.
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 
-__all__ = ["COUNTERS", "bump", "bump_call", "count", "log", "reset_stats", "stats"]
+__all__ = ["COUNTERS", "bump", "bump_call", "count", "log", "logger", "reset_stats", "stats"]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -36,7 +38,7 @@ _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 _lock = process_lock()
 _calls: list[tuple[int, int, int, int]] = []
 _MAX_CALLS = 1000
-logger = logging.getLogger("jitgrad")
+_logging = LazyModule("logging")
 
 
 def bump(name: str, by: int = 1) -> None:
@@ -93,4 +95,10 @@ def count(name: str) -> Iterator[Callable[[], int]]:
 
 def log(artifact: str, message: str, *args: object) -> None:
     """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts)."""
-    logger.getChild(artifact).debug(message, *args)
+    if "logging" in sys.modules:  # else nobody can have asked for it
+        logger().getChild(artifact).debug(message, *args)
+
+
+def logger() -> Any:
+    """The ``logging.Logger`` of jitgrad: what concerns users who asked for no artifact, as warnings."""
+    return _logging.getLogger("jitgrad")

@@ -13,15 +13,23 @@ from typing import Any
 import pytest
 
 IMPORT_LIMIT_SECONDS = 0.2
+IMPORT_LIMIT_MODULES = 210
+"""Each module of jitgrad costs 0.15 ms of every start: what few scripts need is imported late, Note [Lazy modules]."""
+
+LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy", "numpy.random"}}
+LATE["what the first compile needs"] = {"jitgrad.codegen"}
+LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
+LATE["what few models need"] = {"jitgrad.nn.attention", "jitgrad.nn.recurrent", "jitgrad.optim.lr_scheduler"}
+LATE["what few trainings need"] = {f"jitgrad.optim.{name}" for name in ("adagrad", "lbfgs", "rmsprop", "sparse_adam")}
 
 _IMPORT = """
 import json, sys, time
 start = time.process_time()
 import numpy
-numpy_seconds = time.process_time() - start
+numpy_seconds, before = time.process_time() - start, set(sys.modules)
 import jitgrad
 seconds = time.process_time() - start
-print(json.dumps({"seconds": seconds, "numpy_seconds": numpy_seconds, "modules": list(sys.modules)}))
+print(json.dumps({"seconds": seconds, "numpy_seconds": numpy_seconds, "modules": list(sys.modules.keys() - before)}))
 """
 
 _FIRST_LOSS = """
@@ -68,11 +76,27 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     return run
 
 
-def test_import_is_light(start: Start) -> None:
-    modules = start(_IMPORT)["modules"]
-    # LLVM and codegen come with the first compile, NumPy's generators with the first random number
-    heavy = {"llvmlite", "numba", "torch", "jax", "scipy", "jitgrad.codegen", "numpy.random"}
-    assert heavy.isdisjoint(modules)
+@pytest.mark.parametrize("kind", LATE)
+def test_import_is_light(kind: str, start: Start) -> None:
+    assert LATE[kind].isdisjoint(start(_IMPORT)["modules"])
+
+
+def test_the_number_of_modules_is_bounded(start: Start) -> None:
+    modules = [name for name in start(_IMPORT)["modules"] if name.split(".")[0] == "jitgrad"]
+    assert len(modules) <= IMPORT_LIMIT_MODULES
+
+
+@pytest.mark.parametrize("name", ["jitgrad.nn", "jitgrad.optim", "jitgrad.autograd", "jitgrad"])
+def test_names_that_come_late_are_there(name: str, start: Start) -> None:
+    """Each by itself and all by ``import *``, in a process that has not imported them."""
+    program = f"""
+import json, {name} as package
+shown, public = dir(package), list(package.__all__)
+missing = [n for n in [*public, *package._LATE] if n not in shown or not hasattr(package, n)]
+exec("from {name} import *")
+print(json.dumps({{"missing": missing + [n for n in public if n not in globals()]}}))
+"""
+    assert start(program)["missing"] == []
 
 
 def test_import_is_fast(start: Start) -> None:

@@ -145,7 +145,7 @@ class _Backend:
 
 def _without_kernels(segment: Segment, error: CompileError) -> Program:
     """What cannot be compiled runs slowly, and says so; it is never the user's error."""
-    logger.warning("%d operations run without kernels; please report this: %s", len(segment.instrs), error)
+    logger().warning("%d operations run without kernels; please report this: %s", len(segment.instrs), error)
     return _interpreted(segment, f"runs without kernels: {error}")
 
 

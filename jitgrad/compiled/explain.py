@@ -5,17 +5,17 @@ Owns: ``Explanation`` and how it reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.events import stats
+from jitgrad.structs import struct
 from jitgrad.tracer.graph import Segment
 from jitgrad.tracer.history import EndEvent
 
 __all__ = ["Explanation", "explain"]
 
 
-@dataclass(slots=True)
+@struct
 class SegmentReport:
     """One native call.
 
@@ -37,7 +37,7 @@ class SegmentReport:
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
+@struct
 class Explanation:
     """What ``explain`` returns: values whose ``str()`` is readable.
 

@@ -37,7 +37,7 @@ __all__ = ["MANY", "ONE_LOCAL", "counts_references", "held_elsewhere", "referenc
 MANY = 1 << 30
 """What ``references`` answers where there are no counts."""
 
-_WARM_UP = 100
+_WARM_UP = 30
 """How often a probe runs: CPython rewrites instructions that ran often, which must not change the counts."""
 
 _getrefcount: Callable[[object], int] = sys.getrefcount

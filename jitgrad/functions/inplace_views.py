@@ -10,7 +10,6 @@ value. A trace ends its segment: memory is windowed afresh.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.engine.graph.op_node import OpNode
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import state, write_checks
+from jitgrad.structs import replaced
 
 __all__ = ["INPLACE_VIEWS", "take_own_view"]
 
@@ -65,7 +65,7 @@ _NODE_NAMES = {
 @functools.cache
 def _with_own_name(op: Op) -> Op:
     """The operation under the name that PyTorch gives the node of its in-place form."""
-    return dataclasses.replace(op, node_name=_NODE_NAMES.get(op.name, op.node_name))
+    return replaced(op, node_name=_NODE_NAMES.get(op.name, op.node_name))
 
 
 def _in_place(self: Any, make: Callable[[Any], Any], name: str) -> Any:

@@ -1,5 +1,8 @@
 """Modules, losses and starting values, under PyTorch's names."""
 
+from typing import TYPE_CHECKING, Any
+
+from jitgrad.lazy import late_names
 from jitgrad.nn import functional, init, utils
 from jitgrad.nn.activation import (
     CELU,
@@ -25,7 +28,6 @@ from jitgrad.nn.activation import (
     Tanh,
     Tanhshrink,
 )
-from jitgrad.nn.attention import MultiheadAttention
 from jitgrad.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from jitgrad.nn.conv import AvgPool2d, Conv2d, MaxPool2d
 from jitgrad.nn.linear import Embedding, Identity, Linear
@@ -44,7 +46,10 @@ from jitgrad.nn.misc import Dropout, Flatten, Unflatten
 from jitgrad.nn.module import Module
 from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from jitgrad.nn.parameter import Parameter
-from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+
+if TYPE_CHECKING:
+    from jitgrad.nn.attention import MultiheadAttention
+    from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "CELU",
@@ -108,3 +113,18 @@ __all__ = [
     "init",
     "utils",
 ]
+
+_RECURRENT = ("GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell")
+_LATE = {"MultiheadAttention": "jitgrad.nn.attention", **dict.fromkeys(_RECURRENT, "jitgrad.nn.recurrent")}
+_find_late = late_names(globals(), _LATE)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are imported at their first use, Note [Lazy modules]."""
+    if name in _LATE:
+        return _find_late(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

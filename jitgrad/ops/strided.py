@@ -10,7 +10,6 @@ if they lay in that storage: select reads what the view sees, scatter replaces i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import Vjp, define
 from jitgrad.ops.windows import lower_add, lower_scatter, lower_select, window_of
+from jitgrad.structs import replaced
 
 __all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW"]
 
@@ -102,7 +102,7 @@ _SCATTER = define(
     num_inputs=2,
 )
 
-COPY_SLICES = replace(_SCATTER, name="copy_slices", node_name="CopySlices")
+COPY_SLICES = replaced(_SCATTER, name="copy_slices", node_name="CopySlices")
 """Only traces apply it: its Node is made of that of the operation that computed its second operand."""
 
 define(

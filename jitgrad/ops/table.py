@@ -7,15 +7,15 @@ Must not know: Tensor, the tracer, LLVM, devices. Rules are written over whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from jitgrad.ops.aval import Aval
+from jitgrad.structs import field, struct
 
 __all__ = ["OPS", "Op", "RuleContext", "Vjp", "define"]
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class RuleContext:
     """What a derivative rule may know without saving a value.
 
@@ -32,7 +32,7 @@ class RuleContext:
     needs: tuple[bool, ...]
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Vjp:
     """The derivative with respect to one input.
 
@@ -48,7 +48,7 @@ class Vjp:
     saves: tuple[int | str, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Op:
     """One operation.
 

@@ -8,7 +8,6 @@ is too strict costs time, one that is too weak moves an error away from its stat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ import numpy as np
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import Op
+from jitgrad.structs import value
 
 __all__ = ["AtMost", "Demand", "NonZero", "Within", "demands"]
 
 
-@dataclass(slots=True, frozen=True)
+@value
 class Within:
     """Every value lies in ``range(low, high)``, or is ``allowed``."""
 
@@ -40,7 +40,7 @@ class Within:
         return Within(self.low, self.high)(values[values != self.allowed])
 
 
-@dataclass(slots=True, frozen=True)
+@value
 class NonZero:
     """No value is zero."""
 
@@ -48,7 +48,7 @@ class NonZero:
         return bool(np.all(values))
 
 
-@dataclass(slots=True, frozen=True)
+@value
 class AtMost:
     """No more than ``count`` values are true."""
 

@@ -6,16 +6,16 @@ Must not know: LLVM, buffers, Tensor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
+from jitgrad.structs import struct, value
 
 __all__ = ["Const", "Instr", "RuntimeScalar", "Segment"]
 
 
-@dataclass(slots=True, frozen=True)
+@value
 class RuntimeScalar:
     """A Python number that changed between calls: an argument of the program, not a constant of it.
 
@@ -28,7 +28,7 @@ class RuntimeScalar:
     is_float: bool
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Instr:
     """One recorded operation.
 
@@ -55,14 +55,14 @@ class Instr:
     where: str = ""
 
 
-@dataclass(slots=True, frozen=True)
+@value
 class Const:
     """A Python number that is part of the program."""
 
     value: bool | int | float
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Segment:
     """A stretch of a trace between two reads: everything one native call computes.
 

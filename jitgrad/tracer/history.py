@@ -8,11 +8,11 @@ In: trie nodes. Out: the instructions, and who is leaf, overwritten, released.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.structs import field, struct
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.trie import TrieNode
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class InputEvent:
     """A tensor from outside was used for the first time. kind: see ``recorder.input_kind``."""
 
@@ -48,7 +48,7 @@ class InputEvent:
             history.leaves[self.vid] = self.vid
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class OpEvent:
     """An operation of the user's code.
 
@@ -108,7 +108,7 @@ class PauseEvent:
         raise AssertionError("no path goes through an operation that was not recorded")
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class UpdateEvent:
     """An optimizer's step over many parameters.
 
@@ -127,7 +127,7 @@ class UpdateEvent:
             event.replay(history)
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class OutsideEvent:
     """A write that was done eagerly.
 
@@ -145,7 +145,7 @@ class OutsideEvent:
         history.overwrite(self.overwritten, self.name, self.where)
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class DataEvent:
     """A tensor looks at other memory from here on. vid: the value that it held."""
 
@@ -157,7 +157,7 @@ class DataEvent:
         history.replaced_in.update((user, self.vid) for user in users)
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class DetachEvent:
     """``detach_()``: operations that saved the tensor will refuse to use it. vid: the value, as it was in the graph."""
 
@@ -167,7 +167,7 @@ class DetachEvent:
         history.detached.add(self.vid)
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class SaversEvent:
     """A storage is to be written, Note [Several version counters]. vids: results whose Nodes save what is in it."""
 
@@ -177,7 +177,7 @@ class SaversEvent:
         """Nothing was written yet."""
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class LookEvent:
     """Python hooked a value, or took its Node: gradients that pass there concern Python.
 
@@ -193,7 +193,7 @@ class LookEvent:
         history.looked_at.add(self.vid)
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class ReleaseEvent:
     """The engine has run over Nodes of the trace. released: outputs of instructions whose saved values are gone."""
 
@@ -203,7 +203,7 @@ class ReleaseEvent:
         history.released |= self.released
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class LeafEvent:
     """``requires_grad_()`` on a value of this trace: from here on it is a leaf."""
 
@@ -213,7 +213,7 @@ class LeafEvent:
         history.leaves[self.vid] = self.vid
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class BackwardEvent:
     """A whole backward.
 
@@ -246,7 +246,7 @@ class BackwardEvent:
         history.succeed(zip(self.overwritten, (vid for _, vid in self.adds), strict=False))
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class EndEvent:
     """The end of a segment.
 
@@ -289,7 +289,7 @@ class EndEvent:
         history.end = self
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class History:
     """The state that a path's events add up to.
 

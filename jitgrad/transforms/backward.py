@@ -14,13 +14,13 @@ request goes to the bottom, where a compiled step records it as one event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, fill_grads, output_edge
 from jitgrad.state import switch_handler
+from jitgrad.structs import replaced
 from jitgrad.transforms.batched import Batching, nests
 from jitgrad.transforms.level import Level, active_levels
 
@@ -37,7 +37,7 @@ def record_under_levels(top: Level, request: BackwardRequest) -> tuple[Any, ...]
             "functorch.vjp instead or call backward() outside of functorch transforms."
         )
     if batches:
-        request = replace(request, grads=fill_grads(request.roots, request.grads))
+        request = replaced(request, grads=fill_grads(request.roots, request.grads))
     for batch in batches:
         request = _lowered(batch, request)
     if _is_plain(levels, request):
@@ -65,7 +65,7 @@ def _lowered(batch: Batching, request: BackwardRequest) -> BackwardRequest:
     def lower(x: Any) -> Any:
         return x if x is None or isinstance(x, Edge) else batch.lower(x)
 
-    return replace(
+    return replaced(
         request,
         roots=tuple(map(lower, request.roots)),
         grads=tuple(map(lower, request.grads)),
@@ -107,4 +107,4 @@ def _by_edges(top: Level, request: BackwardRequest) -> BackwardRequest:
         inputs = tuple([output_edge(x, request.accumulate) for x in request.inputs])
     finally:
         switch_handler(before)
-    return replace(request, roots=roots, grads=grads, inputs=inputs)
+    return replaced(request, roots=roots, grads=grads, inputs=inputs)

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -167,7 +168,7 @@ def _compile_one(source: KernelSource) -> CompiledKernel:
 
 def _build(source: KernelSource, digest: bytes) -> CompiledKernel:
     """From the disk cache, else by LLVM. An object that does not load is as good as none."""
-    cache = open_cache(config.cache_dir, config.cache_limit_nbytes)
+    cache = open_cache(None if config.cache_dir is None else os.fspath(config.cache_dir), config.cache_limit_nbytes)
     session = _session()
     cached = cache.load(digest) if cache else None
     if cached is not None:

@@ -75,13 +75,13 @@ class ObjectCache:
                 return True
             fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
         except OSError as error:
-            logger.info("no object cache: %s", error)
+            logger().info("no object cache: %s", error)
             return False
         info = os.fstat(fd)
         why = _why_untrusted(info, stat.S_ISDIR(info.st_mode))
         if why:
             os.close(fd)
-            logger.warning("no object cache: the directory %s %s", self._path, why)
+            logger().warning("no object cache: the directory %s %s", self._path, why)
             return False
         self._fd = fd
         return True
@@ -101,7 +101,7 @@ class ObjectCache:
             info = os.fstat(fd)
             why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
             if why:
-                logger.warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
+                logger().warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
                 return None
             try:
                 payload = _verified(digest, file.read())
@@ -125,7 +125,7 @@ class ObjectCache:
             os.replace(temporary, self._at(digest.hex() + _SUFFIX), **fds)
         except OSError as error:
             self.writable = False  # a full or read-only disk stays so: do not try again for every kernel
-            logger.info("object cache not written: %s", error)
+            logger().info("object cache not written: %s", error)
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=self._fd)
             return False
@@ -178,6 +178,6 @@ def _verified(digest: bytes, data: bytes) -> bytes | None:
 
 
 @functools.cache
-def open_cache(directory: Path | None, limit_nbytes: int) -> ObjectCache | None:
+def open_cache(directory: str | None, limit_nbytes: int) -> ObjectCache | None:
     """The process's cache for a directory; None where the disk cache is off."""
-    return None if directory is None else ObjectCache(directory, limit_nbytes)
+    return None if directory is None else ObjectCache(Path(directory), limit_nbytes)

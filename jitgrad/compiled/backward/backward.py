@@ -18,7 +18,6 @@ Must not know: LLVM, the trie's insides.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
@@ -29,13 +28,14 @@ from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, switch_handler
+from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
 
 __all__ = ["record_backward", "repeat_backward"]
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class _Reach:
     """First half of the event: the leaves that the backward reaches; or why it cannot be recorded.
 

@@ -7,11 +7,11 @@ Must not know: levels, the engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.compiled.nodes.graph_nodes import ancestors
 from jitgrad.devices import CPU
+from jitgrad.structs import struct
 from jitgrad.tracer.history import History
 
 __all__ = ["reached_leaves"]
@@ -19,7 +19,7 @@ __all__ = ["reached_leaves"]
 _LEAVES = "<leaves>"
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class _Leaves:
     """What was found.
 

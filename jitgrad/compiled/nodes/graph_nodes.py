@@ -8,7 +8,6 @@ In: a ``History`` and value ids. Out: a ``Recipe``, and Nodes: exactly those tha
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import Aval, make_aval
@@ -21,6 +20,7 @@ from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
 from jitgrad.state import anomaly
+from jitgrad.structs import struct
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
@@ -135,7 +135,7 @@ class _SavedInput(NamedTuple):
     is_replaced: bool
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class Recipe:
     """The Nodes behind some values: all that making them again needs to know. A call that hits makes them from this.
 

@@ -15,12 +15,12 @@ In: nodes as they are made, and as they run. Out: entries of ``node.metadata``, 
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitgrad.grad_mode import no_grad
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.state import anomaly
 from jitgrad.user_line import PACKAGE
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check_nan", "report", "store_line", "store_stack"]
 
+_traceback = LazyModule("traceback")
 _PARENT, _TRACEBACK = "parent_", "traceback_"
 
 
 def store_stack(node: Node, parent: Node | None) -> None:
     """Keep where ``node`` is made: the stack down to the user's last line; ``parent``: the node whose run makes it."""
-    frames = traceback.extract_stack()
+    frames = _traceback.extract_stack()
     while frames and frames[-1].filename.startswith(PACKAGE):
         frames.pop()
-    node.metadata[_TRACEBACK] = traceback.format_list(frames)
+    node.metadata[_TRACEBACK] = _traceback.format_list(frames)
     if parent is not None:
         node.metadata[_PARENT] = parent
 
@@ -47,7 +48,7 @@ def store_line(node: Node, where: str) -> None:
     """``store_stack`` for a node whose operation was recorded: all that is known is ``file:line``."""
     if where:
         name, _, line = where.rpartition(":")
-        node.metadata[_TRACEBACK] = traceback.format_list([traceback.FrameSummary(name, int(line), "compiled step")])
+        node.metadata[_TRACEBACK] = _traceback.format_list([_traceback.FrameSummary(name, int(line), "compiled step")])
 
 
 def check_nan(node: Node, outputs: Sequence[Any]) -> None:

@@ -18,7 +18,6 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jitgrad.runtime.engine.graph import anomaly
@@ -32,6 +31,7 @@ from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
 from jitgrad.runtime.engine.run.thread_locals import ThreadLocalState, ThreadLocalStateGuard
 from jitgrad.state import anomaly as anomaly_mode
+from jitgrad.structs import field, struct
 
 __all__ = [
     "Capture",
@@ -62,7 +62,7 @@ class Capture(NamedTuple):
     hooks: list[GradCaptureHook]
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class ExecInfo:
     """What to do at a node; see Note [Exec info]."""
 

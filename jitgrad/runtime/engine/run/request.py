@@ -7,7 +7,6 @@ Must not know: how the graph is run, the recorder (which may keep a request and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from jitgrad.runtime.engine.graph.hooks import retain_grad
 from jitgrad.runtime.engine.graph.node import Identity
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import modes_in_use, state
+from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase, new_result
 
 __all__ = ["ONES", "BackwardRequest", "execute_request", "fill_grads", "input_tuple", "make_grads", "output_edge"]
@@ -36,7 +36,7 @@ class _Ones:
 ONES = _Ones()
 
 
-@dataclass(slots=True, eq=False)
+@struct
 class BackwardRequest:
     """One call of ``backward()`` or ``grad()``, its arguments checked.
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.locks import process_lock
+from jitgrad.structs import value
 
 __all__ = ["KINDS", "Provisional", "Trace", "TraceEvent", "count_profilers", "emit", "is_active", "is_profiled"]
 
@@ -36,7 +36,7 @@ KINDS = {
 """Every kind of event, with a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TraceEvent:
     """One thing that happened.
 
