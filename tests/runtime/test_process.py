@@ -170,7 +170,7 @@ print("ok")
 @posix_only
 def test_long_steps_of_two_threads_run_side_by_side() -> None:
     body = """
-from jitgrad.runtime import executor
+from jitgrad.runtime.native import executor
 kernel = spin()
 both = threading.Barrier(2)
 inside = []
