@@ -15,6 +15,7 @@ __all__ = ["LOGS", "Config", "config"]
 LOGS = {
     "record": "each trie miss, with the event that was new",
     "fusion": "kernel groups, and why steps were not fused",
+    "pipeline": "each segment after every pass of codegen's pipeline, and how often each rewrite rule applied",
     "llvm": "the LLVM IR of each kernel compiled",
     "recompiles": "why a call that could have hit had to compile",
 }
@@ -45,6 +46,7 @@ class Config:
             interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.
         vcpus: how many virtual devices ``vcpu:0`` ... there are (``JITGRAD_VCPUS``; default 2).
         shutdown_wait_s: at exit, wait this long for each of the engine's threads (``JITGRAD_SHUTDOWN_WAIT``, seconds).
+        verify: check what codegen made after each of its passes, Note [Verification] (``JITGRAD_VERIFY=1``).
         cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
     """
 
@@ -60,6 +62,7 @@ class Config:
     vcpus: int = 2
     shutdown_wait_s: float = 10.0
     cpu: str = ""
+    verify: bool = False
 
 
 def _from_environment() -> Config:
@@ -80,6 +83,7 @@ def _from_environment() -> Config:
         vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),
         shutdown_wait_s=float(env.get("JITGRAD_SHUTDOWN_WAIT", 10)),
         cpu=env.get("JITGRAD_CPU", ""),
+        verify=env.get("JITGRAD_VERIFY", "0") not in ("", "0"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 
-__all__ = ["COUNTERS", "bump", "bump_call", "count", "log", "logger", "reset_stats", "stats"]
+__all__ = ["COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -93,9 +93,14 @@ def count(name: str) -> Iterator[Callable[[], int]]:
         end.append(stats()[name])
 
 
+def is_logged(artifact: str) -> bool:
+    """Whether anybody reads the artifact: asked before a text is made that costs more than the work it describes."""
+    return "logging" in sys.modules and bool(logger().getChild(artifact).isEnabledFor(_logging.DEBUG))
+
+
 def log(artifact: str, message: str, *args: object) -> None:
     """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts)."""
-    if "logging" in sys.modules:  # else nobody can have asked for it
+    if "logging" in sys.modules:  # without it, no handler can exist
         logger().getChild(artifact).debug(message, *args)
 
 

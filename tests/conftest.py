@@ -19,6 +19,8 @@ import pytest
 # before jitgrad is imported: tests must not read or fill the user's own cache
 _CACHE_DIR = tempfile.mkdtemp(prefix="jitgrad-tests-")
 os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
+# and every pass of codegen is checked: Note [Verification]
+os.environ.setdefault("JITGRAD_VERIFY", "1")
 
 from modes import MODES, Mode  # noqa: E402
 from threads import wait_for_devices  # noqa: E402

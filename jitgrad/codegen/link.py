@@ -21,6 +21,8 @@ from jitgrad.codegen.loops.emit_loops import print_kernel
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
+from jitgrad.codegen.verify import verify_step
+from jitgrad.config import config
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
 __all__ = ["link"]
@@ -137,7 +139,7 @@ class _Linker:
         if not self.stages and not self.piece.out_buffers:
             return None
         stages = tuple(tuple(self._launch(j, codes[self.job_names[j]]) for j in stage) for stage in self.stages)
-        return NativeStep(
+        step = NativeStep(
             self.inputs,
             tuple((b.vid, b.nbytes) for b in self.piece.out_buffers),
             self.plan.arena_nbytes,
@@ -145,6 +147,9 @@ class _Linker:
             stages,
             [codes[name] for name in self.sources],
         )
+        if config.verify:
+            verify_step(self.piece, step, self.stages)
+        return step
 
     def _launch(self, job: Job, code: CompiledKernel) -> Launch:
         kernel = job.kernel

@@ -12,6 +12,7 @@ In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ class Piece:
         out_buffers: of outputs, in order.
         plan: launches by stage.
         notes: for ``explain``.
+        applied: how often each rewrite rule applied in the current pass.
     """
 
     instrs: list[tuple[int, Instr]]
@@ -65,6 +67,7 @@ class Piece:
     out_buffers: list[Buffer] = field(default_factory=list)
     plan: Plan | None = None
     notes: list[str] = field(default_factory=list)
+    applied: Counter[str] = field(default_factory=Counter)
 
     @staticmethod
     def nbytes(v: Value) -> int:

@@ -25,11 +25,14 @@ from jitgrad.codegen.plan import Buffer, make_plan
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
 from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
-from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, windows_of_write
+from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
+from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
+from jitgrad.codegen.verify import verify_piece, verify_segment
+from jitgrad.config import config
 from jitgrad.errors import CompileError
-from jitgrad.events import log
+from jitgrad.events import is_logged, log
 from jitgrad.ops.aval import contiguous_strides
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.graph import Segment, segment_text
 
 __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
 
@@ -39,11 +42,19 @@ _MOVES = frozenset({"reshape", "permute", "slice", "pad"})
 
 
 class Pass(NamedTuple):
-    """A step of the pipeline. It fills in what comes next in the piece."""
+    """A step of the pipeline: it fills in what comes next in the piece.
+
+    Attributes:
+        name: for logs and for the messages of ``verify``.
+        about: what it does, in one phrase, for logs.
+        run: does it.
+        show: the part of the piece that it fills in, as text (``JITGRAD_LOG=pipeline``).
+    """
 
     name: str
-    run: Callable[[Piece], None]
     about: str
+    run: Callable[[Piece], None]
+    show: Callable[[Piece], str]
 
 
 def compile_segment(segment: Segment) -> Program:
@@ -63,37 +74,67 @@ def compile_segment(segment: Segment) -> Program:
 
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
-    """All passes but LLVM's."""
-    parts: list[Piece | EagerStep] = []
-    for part in cut(segment, host_target()):
+    """All passes but LLVM's. Each shows what it made (``JITGRAD_LOG=pipeline``) and is checked (``config.verify``)."""
+    if config.verify:
+        verify_segment(segment)
+    if is_logged("pipeline"):
+        log("pipeline", "segment\n%s", segment_text(segment))
+    parts = cut(segment, host_target())
+    for number, part in enumerate(parts):
         if isinstance(part, EagerStep):
-            parts.append(part)
+            log("pipeline", "part %d runs eagerly: %s", number, part.reason)
             continue
-        for stage in PIPELINE:
-            stage.run(part)
-        parts.append(part)
+        shown = ""
+        for step in PIPELINE:
+            shown = _run_pass(step, part, number, shown)
     return parts
 
 
+def _run_pass(step: Pass, piece: Piece, number: int, shown: str) -> str:
+    """Run a pass on part ``number``. ``shown``: how the piece looked before; returns how it looks now."""
+    piece.applied.clear()
+    step.run(piece)
+    if config.verify:
+        verify_piece(piece, step.name)
+    if not is_logged("pipeline"):
+        return ""
+    text = step.show(piece)
+    rules = "".join(f"  rule {name}: {count}\n" for name, count in piece.applied.items())
+    now = "  (as before)" if text == shown else text
+    log("pipeline", "part %d, pass %s: %s\n%s%s", number, step.name, step.about, rules, now)
+    return text
+
+
+def _rewrite(piece: Piece, rules: dict[str, tuple[Rule, ...]]) -> None:
+    piece.results = rewrite(piece.results, rules, piece.builder, piece.applied)
+
+
 def _simplify(piece: Piece) -> None:
-    rules: dict[str, tuple[Rule, ...]] = SIMPLIFY
-    piece.results = rewrite(piece.results, rules, piece.builder)
+    _rewrite(piece, SIMPLIFY)
     if any(v.op == "update" for v in topological(piece.results)):
-        piece.results = rewrite(piece.results, READ_THROUGH, piece.builder)
+        _rewrite(piece, READ_THROUGH)
+
+
+def _place_updates(piece: Piece) -> None:
+    """What is left of updates: regions of storages, parts of a ``cat``, or a choice per element; Note [Updates]."""
     _split_writes(piece)
-    piece.results = rewrite(chains_to_cats(piece.results, piece.builder), SPREAD, piece.builder)
-    for table in (DECOMPOSE, DECOMPOSE, rules):
-        piece.results = rewrite(piece.results, table, piece.builder)
+    piece.results = chains_to_cats(piece.results, piece.builder)
+    _rewrite(piece, SPREAD)
+
+
+def _decompose(piece: Piece) -> None:
+    for rules in (DECOMPOSE, DECOMPOSE, SIMPLIFY):
+        _rewrite(piece, rules)
     piece.results = [_storable(piece, v) for v in piece.results]
 
 
 def _split_writes(piece: Piece) -> None:
-    """Where a write leaves most of a storage as it is, its windows are what is stored; see Note [Updates]."""
+    """Where a write leaves most of a storage as it is, its regions are what is stored; see Note [Updates]."""
     count = len(piece.outputs)
     results = piece.results[:count]
     for (_, into), v in zip(piece.writes, piece.results[count:], strict=True):
         aval = piece.inputs[into]
-        for value, strides, offset in windows_of_write(v, into, aval) or [(v, aval.stride, aval.offset)]:
+        for value, strides, offset in regions_of_write(v, into, aval) or [(v, aval.stride, aval.offset)]:
             results.append(value)
             piece.stores.append((into, strides, offset))
     piece.results = results
@@ -156,9 +197,12 @@ def _plan(piece: Piece) -> None:
 
 
 PIPELINE = (
-    Pass("build", build, "recorded operations to primitives"),
-    Pass("simplify", _simplify, "fold constants and identities, choose algorithms"),
-    Pass("group", _group, "which values are computed together, lowered to instructions over one domain"),
-    Pass("place", _place, "where results go"),
-    Pass("plan", _plan, "memory, order of kernels, their loops"),
-)
+    Pass("build", "recorded operations become primitives", build, show_values),
+    Pass("simplify", "constants and identities are folded, reads of updates go through to what was written", _simplify,
+         show_values),
+    Pass("updates", "writes to parts of a storage become stores of these parts", _place_updates, show_values),
+    Pass("decompose", "algorithms are chosen: thin products as loops, long sums in chunks", _decompose, show_values),
+    Pass("group", "values that share a kernel are lowered to instructions over one domain", _group, show_groups),
+    Pass("place", "results get their buffers", _place, show_destinations),
+    Pass("plan", "kernels get their order, their temporaries and their loops", _plan, show_plan),
+)  # fmt: skip

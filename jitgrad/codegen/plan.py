@@ -28,7 +28,7 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.schedule.kernel_ir import LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
-from jitgrad.codegen.schedule.memory import Interval, plan_arena
+from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
@@ -274,14 +274,14 @@ class _Planner:
 
     # memory and kernels
     def _arena(self, stages: list[list[Job]]) -> int:
-        intervals: list[tuple[Buffer, Interval]] = []
+        lifetimes: list[tuple[Buffer, Lifetime]] = []
         for buffer in self._all_buffers():
             if buffer.kind == "arena":
                 touched = [j.stage for j in (*buffer.writers, *buffer.readers)]
-                intervals.append((buffer, Interval(buffer.nbytes, min(touched), max(touched))))
-        size = plan_arena(i for _, i in intervals)
-        for buffer, interval in intervals:
-            buffer.offset = interval.offset
+                lifetimes.append((buffer, Lifetime(buffer.nbytes, min(touched), max(touched))))
+        size = plan_arena(i for _, i in lifetimes)
+        for buffer, lifetime in lifetimes:
+            buffer.offset = lifetime.offset
         return size
 
     def _kernel(self, job: Job) -> LoopKernel | MatmulKernel:

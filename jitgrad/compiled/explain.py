@@ -9,7 +9,7 @@ from typing import Any
 
 from jitgrad.events import stats
 from jitgrad.structs import struct
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.graph import Segment, segment_text
 from jitgrad.tracer.history import EndEvent
 
 __all__ = ["Explanation", "explain"]
@@ -30,8 +30,7 @@ class SegmentReport:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"  {instr_text(i)}" for i in self.segment.instrs]
-        lines.append(f"  outputs {list(self.segment.outputs)}, writes {list(self.segment.writes)}")
+        lines = [segment_text(self.segment)]
         lines += [f"  kernel {name}" for name in self.kernels]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
@@ -55,15 +54,6 @@ class Explanation:
         parts = [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
         parts.append("counters " + ", ".join(f"{k}={v}" for k, v in self.counters.items() if v))
         return "\n".join(parts)
-
-
-def instr_text(instr: Any) -> str:
-    """One line of SSA."""
-    outs = ", ".join(f"%{v}:{a!r}" for v, a in zip(instr.outputs, instr.avals, strict=True))
-    ins = ", ".join(f"%{v}" if isinstance(v, int) else repr(v) for v in instr.inputs)
-    params = f" {instr.params}" if instr.params else ""
-    where = f"  # {instr.where}" if instr.where else ""
-    return f"{outs} = {instr.op.name}({ins}){params}{where}"
 
 
 def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:

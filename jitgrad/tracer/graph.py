@@ -12,7 +12,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.structs import struct, value
 
-__all__ = ["Const", "Instr", "RuntimeScalar", "Segment"]
+__all__ = ["Const", "Instr", "RuntimeScalar", "Segment", "segment_text"]
 
 
 @value
@@ -80,3 +80,17 @@ class Segment:
     outputs: tuple[int, ...]
     writes: tuple[tuple[int, int], ...] = ()
     write_log: tuple[tuple[int, int], ...] = ()
+
+
+def segment_text(segment: Segment) -> str:
+    """The segment as SSA, a line per instruction: ``%5:float32[3] = mul(%1, %2)  # step.py:12``."""
+    lines = [f"  {_instr_text(i)}" for i in segment.instrs]
+    return "\n".join([*lines, f"  outputs {list(segment.outputs)}, writes {list(segment.writes)}"])
+
+
+def _instr_text(instr: Instr) -> str:
+    outs = ", ".join(f"%{v}:{a!r}" for v, a in zip(instr.outputs, instr.avals, strict=True))
+    ins = ", ".join(f"%{v}" if isinstance(v, int) else repr(v) for v in instr.inputs)
+    params = f" {instr.params}" if instr.params else ""
+    where = f"  # {instr.where}" if instr.where else ""
+    return f"{outs} = {instr.op.name}({ins}){params}{where}"

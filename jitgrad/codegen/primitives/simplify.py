@@ -9,6 +9,7 @@ A rule may not change a rounding, a NaN or a signed zero that eager mode would g
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,10 @@ __all__ = ["SIMPLIFY", "Rule", "const_of", "rewrite", "topological"]
 
 
 class Rule(NamedTuple):
-    """``apply(b, v)`` gives the value that replaces ``v``, or None where the rule does not apply."""
+    """``apply(b, v)`` gives the value that replaces ``v``, or None where the rule does not apply.
+
+    The name is what ``JITGRAD_LOG=pipeline`` counts it under.
+    """
 
     name: str
     apply: Callable[[Builder, Value], Value | None]
@@ -47,12 +51,22 @@ def topological(results: Iterable[Value]) -> list[Value]:
     return order
 
 
-def rewrite(results: Sequence[Value], rules: dict[str, tuple[Rule, ...]], builder: Builder) -> list[Value]:
-    """The results with ``rules`` applied everywhere; new values are made by ``builder``."""
+def rewrite(
+    results: Sequence[Value], rules: dict[str, tuple[Rule, ...]], builder: Builder, applied: Counter[str] | None = None
+) -> list[Value]:
+    """The results with ``rules`` applied everywhere.
+
+    Args:
+        results: values; everything that they need is rewritten.
+        rules: primitive -> the rules to try on it, in order.
+        builder: makes the new values.
+        applied: counts how often each rule applied, by its name.
+    """
+    applied = Counter() if applied is None else applied
     new: dict[int, Value] = {}
     for v in topological(results):
         builder.instr = v.instr
-        new[id(v)] = _settle(builder, _rebuilt(builder, v, new), rules)
+        new[id(v)] = _settle(builder, _rebuilt(builder, v, new), rules, applied)
     return [new[id(r)] for r in results]
 
 
@@ -60,7 +74,7 @@ def _rebuilt(b: Builder, v: Value, new: dict[int, Value]) -> Value:
     return b.make(v.op, tuple([new[id(s)] for s in v.srcs]), v.params, v.shape, v.dtype)
 
 
-def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]]) -> Value:
+def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: Counter[str]) -> Value:
     """Apply rules to ``v`` until none applies. A rule's new operands are settled by the rule's own choice of parts."""
     changed = True
     while changed:
@@ -69,6 +83,7 @@ def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]]) -> Value:
             found = rule.apply(b, v)
             if found is not None and found is not v:
                 v, changed = found, True
+                applied[rule.name] += 1
                 break
     return v
 

@@ -28,7 +28,7 @@ from jitgrad.codegen.primitives.simplify import Rule, topological
 from jitgrad.dtypes import bool_
 from jitgrad.ops.aval import Aval, contiguous_strides
 
-__all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "windows_of_write"]
+__all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "regions_of_write"]
 
 _MANY = 4  # narrow windows, from which on a chain is put together from parts
 _NARROW = 4  # a window is, if the whole is so many times as large
@@ -158,7 +158,7 @@ SPREAD: dict[str, tuple[Rule, ...]] = {"update": (Rule("window with gaps", _spre
 # --- writes to existing storages ---
 
 
-def windows_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple[int, ...], int]] | None:
+def regions_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple[int, ...], int]] | None:
     """(value, strides, offset) of each window to be stored, where ``v`` is the storage's own value with these replaced.
 
     None: ``v`` is something else, or the windows overlap.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Interval", "plan_arena"]
+__all__ = ["Lifetime", "plan_arena"]
 
 _ALIGN = 64
 _PAGE = 4096
@@ -18,7 +18,7 @@ _STAGGER = 13 * _ALIGN
 
 
 @dataclass(slots=True)
-class Interval:
+class Lifetime:
     """A temporary that lives from stage ``first`` to stage ``last``, both included. ``offset`` is the answer."""
 
     nbytes: int
@@ -27,23 +27,23 @@ class Interval:
     offset: int = 0
 
 
-def plan_arena(intervals: Iterable[Interval]) -> int:
-    """Set every ``offset`` (multiples of 64) so that intervals alive together never overlap; returns the arena's size.
+def plan_arena(lifetimes: Iterable[Lifetime]) -> int:
+    """Set every ``offset`` (multiples of 64) so that lifetimes alive together never overlap; returns the arena's size.
 
     Best fit over the holes, by order of birth: linear in practice, and within a few per cent of optimal for the
     stack-like lifetimes of a forward and a backward pass.
     """
     holes: list[tuple[int, int]] = []  # (offset, size), sorted by offset, never adjacent
-    alive: dict[int, list[Interval]] = {}
+    alive: dict[int, list[Lifetime]] = {}
     top = 0
-    pending = sorted(intervals, key=lambda x: (x.first, -x.nbytes))
+    pending = sorted(lifetimes, key=lambda x: (x.first, -x.nbytes))
     expired = -1
-    for interval in pending:
-        while expired < interval.first - 1:
+    for lifetime in pending:
+        while expired < lifetime.first - 1:
             expired += 1
             for dead in alive.pop(expired, ()):
                 _free(holes, dead.offset, _rounded(dead))
-        size = _rounded(interval)
+        size = _rounded(lifetime)
         fits = [(hole_size, offset) for offset, hole_size in holes if hole_size >= size]
         if fits:
             hole_size, offset = min(fits)
@@ -52,15 +52,15 @@ def plan_arena(intervals: Iterable[Interval]) -> int:
                 _free(holes, offset + size, hole_size - size)
         else:
             offset, top = top, top + size
-        interval.offset = offset
-        alive.setdefault(interval.last, []).append(interval)
+        lifetime.offset = offset
+        alive.setdefault(lifetime.last, []).append(lifetime)
     return top
 
 
-def _rounded(interval: Interval) -> int:
+def _rounded(lifetime: Lifetime) -> int:
     """With room behind large ones, or sizes of whole pages would put all of them at the same place of a page, where
     they compete for the same few lines of the first cache."""
-    size = max(_ALIGN, -(-interval.nbytes // _ALIGN) * _ALIGN)
+    size = max(_ALIGN, -(-lifetime.nbytes // _ALIGN) * _ALIGN)
     return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
 
 
