@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -46,3 +48,41 @@ def test_the_files_that_the_page_names_exist() -> None:
     named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", ARCHITECTURE))
     anywhere = {path.name for path in TEXTS}
     assert [n for n in sorted(named) if not ((ROOT / n).exists() or (PACKAGE / n).exists() or n in anywhere)] == []
+
+
+_FOREIGN = re.compile(
+    r"(torch|numpy|llvmlite|pickle)\b|Py[A-Z]|\w+Backward\d?$|_raw_saved|.*_saved_|[a-z]+[A-Z]\w+$|__\w+__$|v16f32$"
+)
+"""Names of PyTorch, CPython and LLVM, and of graph nodes, whose attributes are made from ``derivatives.yaml``."""
+
+_FOREIGN_WORDS = frozenset(
+    "auto_linear auto_element_wise scatter_reduce_backward combine_categories dispatch_index s_erf.c Exp index_put2 "
+    "_will_engine_execute_node _wrap_outputs Tensor.cuda handler.Handler BackwardHook".split()
+)
+
+
+def _names_of(text: str) -> tuple[set[str], set[str]]:
+    """What a file's code names, and what its comments and docstrings put into double backticks."""
+    code: set[str] = set()
+    quoted: set[str] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        prose = token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string[:5])
+        if prose:
+            quoted.update(re.findall(r"``(\w[\w.]*\w)``", token.string))
+        elif token.type in (tokenize.NAME, tokenize.STRING):
+            code.update(re.findall(r"\w+", token.string))
+    return code, quoted
+
+
+def test_docs_name_what_exists() -> None:
+    """A name in double backticks is a name of the code, a module, or one of somebody else's."""
+    names = {path: _names_of(text) for path, text in TEXTS.items() if path.is_relative_to(PACKAGE)}
+    known = {path.stem for path in names} | {path.parent.name for path in names} | {"py"}
+    known = known.union(*(code for code, _ in names.values()))
+    gone = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, (_, quoted) in names.items()
+        for name in quoted
+        if not known.issuperset(name.split(".")) and not _FOREIGN.match(name) and name not in _FOREIGN_WORDS
+    }
+    assert gone == set()

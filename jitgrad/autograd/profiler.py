@@ -286,7 +286,7 @@ _lock = process_lock()
 
 
 def _callers_of_eager() -> Iterator[Any]:
-    """Every module that may have the functions of ``runtime.eager`` and ``eager_direct`` among its names.
+    """Every module that may have the functions of ``runtime.eager`` and ``runtime.eager.direct`` among its names.
 
     They come from ``sys.modules``, because a package's attribute need not be its module: ``jitgrad.tensor`` is a
     function. What is imported while a profiler is active takes the functions from where they are defined, unchanged.

@@ -50,7 +50,7 @@ def build(piece: Piece) -> None:
 
 
 def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Value:
-    """The value with the aval's dtype and shape, which a lowering may leave to be broadcast."""
+    """``value`` with the dtype and shape that were recorded: a lowering may return one that still broadcasts."""
     value = b.cast(value, dtype)
     if value.shape == shape:
         return value

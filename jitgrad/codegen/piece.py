@@ -8,6 +8,8 @@ In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 # ~~~~~~~~~~~~~~~~~~~~
 # Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece.
 # Writes to existing storages are all in the last piece.
+# Example: ``linalg.solve`` has no lowering, so ``(solve(a, b * 2) + 1).sum()`` is a piece for ``b * 2``, an eager
+# step, and a piece for the rest.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerSt
 
 
 def _wanted_after(runs: list[list[tuple[int, Instr]] | EagerStep], segment: Segment) -> list[set[int]]:
-    """Per run, the values that somebody after it needs."""
+    """Per run, the values that later runs, outputs or writes need."""
     wanted = set(segment.outputs)
     found: list[set[int]] = []
     for number in range(len(runs) - 1, -1, -1):

@@ -1,6 +1,6 @@
 """Planning: groups to the launches of a native step.
 
-Owns: which values get memory and where, the order of launches (read after write, write after read), stages.
+Owns: which values get memory and where; the order of launches (readers after writers, writers after readers); stages.
 Must not know: how a kernel's text is printed, the operations' table.
 In: groups, destinations. Out: a ``Plan``: jobs by stage, the arena's size.
 
@@ -11,6 +11,8 @@ In: groups, destinations. Out: a ``Plan``: jobs by stage, the arena's size.
 # or the edges would close a cycle, the value goes to the arena and a copy, ordered after all readers, writes it.
 # A kernel that checks indices may report an error, after which the driver starts no further stage; the caller then runs
 # the whole segment again from its inputs, which must be as they were: so writes also come after all checks.
+# Example: ``w -= lr * g`` reads each element where it writes it, so one kernel does both. ``w.copy_(w.flip(0))`` reads
+# other elements than it writes: the flipped values go to the arena, and a copy writes them to ``w``.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ class Job:
     Attributes:
         group: what it computes; None for a copy that ends an in-place write.
         after: jobs that must have ended.
-        stage: its place.
-        kernel: how.
+        stage: the number of its stage.
+        kernel: its text, units and argument words.
         stores: what it writes.
         sources: what a copy reads.
     """
@@ -117,7 +119,7 @@ class _Planner:
 
     # where values are
     def _reads(self, group: Group) -> dict[Value, list[Expr]]:
-        """The values that a group reads from memory, with the addresses."""
+        """The values that a group reads from memory, each with the addresses it is read at."""
         found: dict[Value, list[Expr]] = {}
         for i in group.lowerer.instrs:
             if i.op in ("load", "gather", "store_add"):

@@ -1,6 +1,6 @@
 """Arguments that are views at changing offsets.
 
-Owns: ``rebased``: the tensors that a call gets instead of such arguments, and what becomes of them afterwards.
+Owns: ``Batches``: the tensors that a call gets instead of such arguments, and what becomes of them afterwards.
 
 # Note [Batches of a data set]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -59,9 +59,9 @@ define(
 
 
 def _define_slope(name: str, np_rule: Any, lower: Any) -> None:
-    """``name(g, x | *params)``: g times a piecewise constant of x. Its derivative in x is 0, but not undefined.
+    """``name(g, x | *params)``: g times a piecewise constant of x. Its derivative in x is zero.
 
-    Second derivatives of piecewise linear functions are zeros in PyTorch, not errors, so there must be an edge.
+    PyTorch has zeros for the second derivative of relu and its like, not an error, so the graph must have an edge.
     """
     define(
         name,
@@ -270,7 +270,7 @@ def _lower_hardsigmoid(b: Any, x: Any) -> Any:
     return b.div(b.min(b.max(b.add(x, three), _zero(b, x)), six), six)
 
 
-# PyTorch has no derivative of this; here it is that of any slope
+# PyTorch has no derivative of this operation; here it is the same as for every slope
 _define_slope(
     "hardsigmoid_backward",
     lambda g, x: np.where((x > -3) & (x < 3), g * g.dtype.type(SIXTH), g.dtype.type(0)),

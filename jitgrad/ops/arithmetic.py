@@ -62,7 +62,7 @@ def np_promoted(function: Any, dtype_rule: Any = result_dtype) -> Any:
         dtype = dtype_rule(*inputs)
         return function(*(np_operand(x, dtype) for x in inputs))
 
-    # for callers that know the inputs to be of the result dtype
+    # for callers whose inputs have the result dtype already
     rule.direct = function  # type: ignore[attr-defined]
     return rule
 
@@ -213,7 +213,7 @@ def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
     if x.dtype.category == 2:
         return b.trunc(b.div(x, y))
     y = _checked_divisor(b, y)
-    return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend less its remainder divides exactly
+    return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend minus its remainder divides exactly
 
 
 def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
@@ -221,7 +221,7 @@ def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
 
 
 def _checked_divisor(b: Any, y: Any) -> Any:
-    """An integer divisor; the program reports an error where it is 0 (the check itself adds 0)."""
+    """An integer divisor plus a check, whose value is 0, and which reports an error where the divisor is 0."""
     if y.dtype.category == 2 or (y.op == "const" and y.params[0] not in ("0", "False")):
         return y
     is_zero = b.cast(b.eq(y, b.const(0, y.dtype)), int64)

@@ -1,6 +1,6 @@
 """Comparisons, predicates, logical and bitwise operations.
 
-Owns: their table entries. None is differentiable; a comparison in place has zeros for gradients.
+Owns: their table entries. None is differentiable; a comparison in place (``x.gt_(y)``) passes zeros on.
 Must not know: Tensor, kernels.
 """
 

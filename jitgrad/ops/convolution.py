@@ -27,7 +27,7 @@ Pair = tuple[int, int]
 
 
 class Geometry(NamedTuple):
-    """Sizes of one convolution."""
+    """The sizes of one convolution."""
 
     n: int
     c: int
@@ -46,7 +46,7 @@ class Geometry(NamedTuple):
 
 
 def out_extent(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Number of positions of a window."""
+    """How many positions a window has along one dimension."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 

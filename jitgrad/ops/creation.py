@@ -93,7 +93,7 @@ define(
 
 
 def _np_linspace(start: float, end: float, steps: int, dtype: DType) -> Any:
-    """From both ends towards the middle, so that it is symmetric, as in PyTorch."""
+    """Counted from both ends towards the middle, as in PyTorch, so that the numbers are symmetric."""
     if steps == 1:
         return np.full(1, start, dtype.np)
     number = dtype.np.type

@@ -29,7 +29,7 @@ def call(name: str, *args: Any) -> Any:
 
 
 def beside(aval: Aval) -> tuple[Device, ...]:
-    """The last param of an operation without tensor operands, so that it makes its result where ``aval`` is."""
+    """The device param of an operation without tensor operands: its result is made where ``aval`` is."""
     return () if aval.device is CPU else (aval.device,)
 
 
@@ -52,5 +52,5 @@ def install_sparse(function: Callable[..., Any]) -> None:
 
 
 def sparse_gradient(indices: Any, values: Any, shape: tuple[int, ...]) -> Any:
-    """A gradient of ``shape`` that is zero but for some slices: (dims, nnz) indices, (nnz, ...) values."""
+    """A gradient of ``shape`` that is zero except in some slices: (dims, nnz) indices, (nnz, ...) values."""
     return _make_sparse(indices, values, shape)

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 
 def _check_not_empty(name: str, x: Aval, dim: Dim, missing: type[Exception] = RuntimeError) -> None:
-    """There is no extremum of nothing. ``missing``: what is raised if no dimension was named."""
+    """Refuse a reduction over no elements. ``missing``: the error if no dimension was named."""
     if dim is not None and dim != ():
         for d in (dim,) if isinstance(dim, int) else dim:
             if x.ndim and x.shape[d] == 0:
@@ -42,7 +42,7 @@ def _share_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
 
 
 def _share_all_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
-    """Of all elements: nothing for the others, even if none is the extremum any more; a NaN is its own extremum."""
+    """As ``_share_ties``, over all elements. A NaN counts as its own extremum."""
     same_nan = call("logical_and", call("isnan", x), call("isnan", out))
     hits = call("logical_or", call("eq", x, out), same_nan)
     return call("where", hits, g / hits.sum(), 0.0)

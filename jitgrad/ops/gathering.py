@@ -77,7 +77,8 @@ def _np_gather(x: Any, index: Any, dim: int) -> Any:
 
 
 def no_wrap(b: Any, index: Any, extent: int) -> Any:
-    """Positions for a primitive that would count negative ones from the end: make those too large, which it refuses."""
+    """Positions with the negative ones made too large: the primitive would count them from the end, and torch.gather
+    refuses them."""
     wide = b.cast(index, int64)
     return b.where(b.lt(wide, b.const(0, int64)), b.const(extent, int64), wide)
 

@@ -6,8 +6,8 @@ In: an operation's inputs, outputs and tangents. Out: the outputs' tangents.
 
 A linear operation applies itself to tangents. A symmetric Jacobian - every pointwise operation has one - is its own
 transpose, so the rule for gradients is the rule for tangents. A reduction has as gradient, for a gradient of ones, the
-weights that its tangent sums with. These are ``auto_linear`` and ``auto_element_wise`` of PyTorch's
-``derivatives.yaml``, and one more. What no row names is transposed by the double backward trick: ``transforms.dual``.
+weights of the sum that is its tangent. These are ``auto_linear`` and ``auto_element_wise`` of PyTorch's
+``derivatives.yaml``, and one more. For operations without a row ``transforms.dual`` uses the double backward trick.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Use:
     """One use of an operation, as a tangent rule sees it.
 
     Attributes:
-        op, params: what was applied.
+        op, params: the operation and its params.
         inputs: Tensors and numbers, as they were before the operation.
         outs: all outputs.
         tangents: one per input; None = the input does not move.
@@ -45,7 +45,7 @@ class Use:
         self.tangents = tangents
 
     def context(self) -> RuleContext:
-        """What the derivative rules for gradients are handed first."""
+        """The ``RuleContext`` that gradient rules take as their first argument."""
         return RuleContext(
             tuple(getattr(x, "_aval", None) for x in self.inputs),
             tuple(y._aval for y in self.outs),
@@ -85,12 +85,12 @@ def fitted(t: Any, aval: Any) -> Any:
 
 
 def _zeros(x: Any) -> Any:
-    """A standstill tangent of an input; of a number, the number zero."""
+    """The tangent of an input that does not move: zeros, or the number zero."""
     return call("zeros_like", x) if hasattr(x, "_aval") else 0.0
 
 
 def linear(*positions: int) -> Jvp:
-    """Linear in these inputs together (all, if none is named): the others stay as they are."""
+    """Linear in the inputs at these positions together (in all, if none is given); the other inputs are kept."""
 
     def rule(use: Use) -> tuple[Any, ...]:
         moving = positions or range(len(use.inputs))
@@ -175,7 +175,7 @@ def _nll(use: Use) -> tuple[Any, ...]:
 
 
 def _pad(use: Use) -> tuple[Any, ...]:
-    """What is padded with stands still."""
+    """The number that pads has no tangent."""
     lo, hi, _ = use.params
     return (call("constant_pad", use.tangents[0], lo, hi, 0.0),)
 
@@ -227,7 +227,7 @@ def _layer_norm(use: Use) -> tuple[Any, ...]:
 
 
 def _as_strided(use: Use) -> tuple[Any, ...]:
-    """A window on the tangent, if that lies in memory as the input does; else a copy of what the window sees."""
+    """A view of the tangent, if its memory has the input's layout; else a copy of those elements."""
     x, t = use.inputs[0], use.tangents[0]
     if t._aval is x._aval:
         return (use.apply((t,)),)

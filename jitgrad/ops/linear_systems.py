@@ -1,6 +1,7 @@
 """Systems of linear equations.
 
-Owns: linalg_solve_ex, linalg_inv_ex, over [*, n, n]. Without lowerings: LAPACK's work is worth leaving a compiled step.
+Owns: linalg_solve_ex, linalg_inv_ex, over [*, n, n]. They have no lowering: in a compiled step LAPACK runs between two
+native pieces.
 Must not know: Tensor, kernels.
 """
 

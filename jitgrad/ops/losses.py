@@ -160,9 +160,10 @@ def _np_bce(x: Any, y: Any) -> Any:
 
 
 def _lower_bce(b: Any, x: Any, y: Any) -> Any:
-    """Logarithms stop at -100, so that a sure and wrong answer costs much, not infinity."""
+    """Logarithms are clamped at -100, as in PyTorch, so that no loss is infinite."""
     outside = b.or_(b.lt(x, 0.0), b.gt(x, 1.0))
-    x = b.add(x, b.cast(b.check(b.cast(outside, int64), 1), x.dtype))  # adds 0, reports what lies outside [0, 1]
+    # the check adds 0 and reports inputs outside of [0, 1]
+    x = b.add(x, b.cast(b.check(b.cast(outside, int64), 1), x.dtype))
     right = b.mul(y, b.max(b.log(x), b.const(-100.0, x.dtype)))
     wrong = b.mul(b.sub(y, 1.0), b.max(b.log1p(b.neg(x)), b.const(-100.0, x.dtype)))
     return b.sub(wrong, right)
@@ -240,7 +241,7 @@ def _lower_nll(b: Any, x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     count, classes = x.shape
     target = b.cast(target, int64)
     valid = b.ne(target, b.const(ignore_index, int64))
-    # a negative target would wrap around in a gather: make it one that the gather refuses
+    # a gather would count a negative target from the end: replace it by a number that the gather refuses
     safe = b.where(b.lt(target, b.const(0, int64)), b.const(classes, int64), target)
     at = b.where(valid, safe, b.const(0, int64))
     zero = b.const(0.0, x.dtype)

@@ -68,7 +68,7 @@ def _lower_norm(b: Any, x: Any, *rest: Any) -> tuple[Any, Any, Any]:
 
 
 def _x_rule(c: RuleContext, g: tuple[Any, Any, Any], x: Any, mean: Any, rstd: Any, weight: Any = None) -> Any:
-    """The mean and the root depend on every element; both are outputs, so they may have gradients of their own."""
+    """The mean and 1/std depend on every element of the row; both are outputs too, and may get gradients."""
     aval, shape = c.avals[0], c.params[0]
     assert aval is not None
     dims = _dims(aval.ndim, len(shape))

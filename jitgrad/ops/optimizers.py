@@ -54,7 +54,7 @@ def _number(b: Algebra, value: Any, like: Any) -> Any:
 
 
 def _decayed(b: Algebra, p: Any, g: Any, weight_decay: Any, maximize: bool) -> Any:
-    """The gradient to descend, with its L2 penalty; the decay of a scheduled form is a primitive, which is true."""
+    """The gradient with its L2 penalty. In a scheduled form ``weight_decay`` is a primitive, which counts as not 0."""
     if maximize:
         g = b.mul(g, _number(b, -1.0, p))
     return b.add(g, b.mul(p, _number(b, weight_decay, p))) if weight_decay else g
@@ -163,7 +163,7 @@ def _adam_amsgrad(
 def _define_update(name: str, formula: Any, num_tensors: int, num_numbers: int, num_options: int) -> None:
     """``formula(b, p, g, *state, *numbers, *options, *params)`` returns the new parameter and states.
 
-    The options are params, in the ``.._scheduled`` form numbers.
+    The options are params; in the ``.._scheduled`` form they are numbers.
     """
     num_outputs = num_tensors - 1
 

@@ -54,7 +54,7 @@ def _offsets(kernel: Pair) -> list[Pair]:
 
 
 def _np_tap(padded: Any, at: Pair, out: Pair, stride: Pair) -> Any:
-    """A view of the elements at one offset of every window."""
+    """A view of the elements at one offset, for every window."""
     rows = slice(at[0], at[0] + (out[0] - 1) * stride[0] + 1, stride[0])
     return padded[:, :, rows, at[1] : at[1] + (out[1] - 1) * stride[1] + 1 : stride[1]]
 

@@ -22,7 +22,7 @@ __all__ = ["kept", "restore", "spread"]
 
 Dim = int | tuple[int, ...] | None
 
-_add_up: Any = np.add.reduce  # what ``np.sum`` calls in the end
+_add_up: Any = np.add.reduce  # ``np.sum`` calls this function; without its Python wrapper it starts sooner
 
 
 def kept(aval: Aval, dim: Dim) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ def kept(aval: Aval, dim: Dim) -> tuple[int, ...]:
 
 
 def restore(g: Any, aval: Aval, dim: Dim) -> Any:
-    """Put the reduced dimensions back, with extent 1."""
+    """``g`` with the reduced dimensions back, of extent 1."""
     return g.reshape(kept(aval, dim))
 
 
@@ -178,7 +178,10 @@ def _lower_prod(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None = N
 
 
 def _scan_exclusive(x: Any, dim: int, n: int) -> Any:
-    """Products of all earlier elements, in log2(n) steps of multiplications only: right at zeros, to any order."""
+    """Per element, the product of all earlier ones, in log2(n) steps of multiplications.
+
+    Nothing is divided, so the derivative is right at zeros, and so are all higher ones.
+    """
     total = call("cat", [call("ones_like", x.narrow(dim, 0, 1)), x.narrow(dim, 0, n - 1)], dim)
     step = 1
     while step < n:
@@ -189,7 +192,7 @@ def _scan_exclusive(x: Any, dim: int, n: int) -> Any:
 
 
 def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
-    """``out`` is not needed, but PyTorch saves it: writing over it is refused."""
+    """``out`` is saved but not used: PyTorch saves it, and refuses that it is overwritten before the backward."""
     aval, dim = c.avals[0], c.params[0]
     assert aval is not None
     if dim is None:
@@ -201,7 +204,7 @@ def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
 
 
 def _others(x: Any, dim: int, n: int) -> Any:
-    """Along ``dim``: the product of all other elements."""
+    """Per element, the product of all other elements along ``dim``."""
     if n <= 1:
         return call("ones_like", x)
     reverse = call("flip", _scan_exclusive(call("flip", x, (dim,)), dim, n), (dim,))

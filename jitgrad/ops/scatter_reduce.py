@@ -47,7 +47,7 @@ def _aval(x: Aval, index: Aval, src: Aval, dim: int, reduce: str, include_self: 
 
 
 def _start(dtype: Any, reduce: str) -> Any:
-    """What changes nothing that it is combined with."""
+    """The neutral element: combined with x it gives x."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
     limits: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype) if dtype.kind in "iu" else None
@@ -89,7 +89,7 @@ def _ones_added(to: Any, index: Any, dim: int) -> Any:
 
 
 def _shares(c: RuleContext, g: Any, x: Any, index: Any, src: Any, out: Any) -> tuple[Any, Any, Any]:
-    """Of ``amax`` and ``amin``: the gradient per winner, and which elements and sources are winners."""
+    """For ``amax`` and ``amin``: the gradient that each winner gets, and which elements and sources win."""
     dim, dtype = c.params[0], g._aval.dtype
     own = call("eq", x, out).to(dtype)
     others = call("eq", src, call("gather", out, index, dim)).to(dtype)
@@ -130,7 +130,7 @@ def _src_rule(c: RuleContext, g: Any, x: Any, index: Any, src: Any, out: Any) ->
 
 
 def _product_rule(c: RuleContext, g: Any, x: Any, index: Any, src: Any, out: Any) -> Any:
-    """The product of the others: by a division, but where the source is the only zero of its product."""
+    """The product of the other sources: a division, unless the source is the only zero of its product."""
     dim = c.params[0]
     is_zero = call("eq", src, 0)
     zeros = call("scatter_add", call("zeros_like", x), index, is_zero.to(x._aval.dtype), dim)

@@ -3,8 +3,8 @@
 Owns: index_add, index_copy, index_fill, scatter, masked_scatter, put, take.
 Must not know: Tensor, kernels.
 
-None that replaces has a lowering: where two positions are equal, the later one wins, so the elements cannot be written
-independently.
+The operations that replace elements have no lowering: where two positions are equal, the later write wins, so elements
+cannot be written independently.
 """
 
 from __future__ import annotations

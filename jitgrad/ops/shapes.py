@@ -3,8 +3,8 @@
 Owns: broadcasting, dimension wrapping, PyTorch's dtype promotion over tensors and numbers.
 Must not know: what an operation computes.
 
-Inputs of rules are avals, primitives (``codegen.builder.Value``), arrays or Python numbers; all of the first three have
-``shape`` and ``dtype``, which is all that is asked of them here.
+Inputs of rules are avals, primitives (``codegen.primitives.builder.Value``), arrays or Python numbers; all of the first
+three have ``shape`` and ``dtype``, and these rules need no more.
 """
 
 from __future__ import annotations

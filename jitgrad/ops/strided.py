@@ -1,4 +1,4 @@
-"""A tensor's elements through another layout of its storage: what in-place writes to views differentiate with.
+"""A tensor's elements through another layout of its storage: the derivatives of in-place writes to views need them.
 
 Owns: ``strided_select``, ``strided_scatter``, ``strided_add``, each the derivative of another; ``strided_window`` and
 ``copy_slices``, the first two as a trace records them (Note [Aliases in a trace]).
@@ -17,8 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.regions import lower_add, lower_scatter, lower_select, region_of
 from jitgrad.ops.table import Vjp, define
-from jitgrad.ops.windows import lower_add, lower_scatter, lower_select, window_of
 from jitgrad.structs import replaced
 
 __all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW"]
@@ -65,7 +65,7 @@ def _np_add(src: Any, base: Aval, view: Aval) -> Any:
 
 def _is_window(base: Aval, view: Aval) -> bool:
     """Whether kernels can tell where the view's elements are."""
-    return window_of(base, view) is not None
+    return region_of(base, view) is not None
 
 
 STRIDED_SELECT = define(

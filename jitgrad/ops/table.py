@@ -1,7 +1,7 @@
 """The operation table: one ``Op`` per operation, with every rule it needs.
 
 Owns: ``Op``, ``Vjp``, ``RuleContext`` and the registry ``OPS``.
-Must not know: Tensor, the tracer, LLVM, devices. Rules are written over whatever they are handed.
+Must not know: Tensor, the tracer, LLVM, devices. A rule computes with its arguments and knows no more of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Op:
         numpy: ``numpy(*arrays, *params) -> array or tuple of arrays``, exactly of the aval's shape and dtype
             (a wrong dtype is cast by the caller). None for views, which move no data.
         lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of
-            ``codegen.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
+            ``codegen.primitives.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
         lowers: ``lowers(*params)``: whether ``lower`` can do an operation with these params; None if it always can.
         vjps: one entry per tensor input; None = not differentiable with respect to it. Empty = never differentiable.
         num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors: rules receive

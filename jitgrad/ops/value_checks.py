@@ -1,8 +1,8 @@
-"""What operations ask of the values of their integer operands, as something that can be looked at before they run.
+"""What operations demand of the values of their integer operands, so that this can be checked before they run.
 
 Owns: ``demands``, the table behind it, and what a demand is.
-Must not know: kernels, traces. The operations' own rules still raise; this only tells whether they may. A demand that
-is too strict costs time, one that is too weak moves an error away from its statement.
+Must not know: kernels, traces. The operations' own rules raise the errors; this only says whether they could. A demand
+that is too strict costs time, one that is too weak moves an error away from its statement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Within:
     def __call__(self, values: Any) -> bool:
         if not values.size:
             return True
-        if not self.low and values.dtype == np.int64:  # negative numbers are large ones, so one look is enough
+        if not self.low and values.dtype == np.int64:  # unsigned, a negative number is large: one comparison
             is_met = int(np.maximum.reduce(values.view(np.uint64), axis=None)) < self.high
         else:
             is_met = bool(values.min() >= self.low and values.max() < self.high)
@@ -63,7 +63,7 @@ Demand = tuple[int, Within | NonZero | AtMost]
 
 
 def demands(op: Op, avals: tuple[Aval | None, ...], params: tuple[Any, ...]) -> tuple[Demand, ...]:
-    """What ``op`` asks of its operands. KeyError for an operation that checks none.
+    """What ``op`` demands of its operands. KeyError for an operation that checks none.
 
     Args:
         avals: of the operands; None for a Python number.

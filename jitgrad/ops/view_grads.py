@@ -1,6 +1,6 @@
 """Views of scattered elements, and the derivatives of views that leave elements out.
 
-Owns: diagonal, unfold, as_strided, and slice_backward, diagonal_backward, unfold_backward: zeros with gradients in.
+Owns: diagonal, unfold, as_strided, and slice_backward, diagonal_backward, unfold_backward: zeros with gradients.
 Must not know: Tensor, kernels.
 """
 
@@ -31,7 +31,7 @@ def _np_slice_backward(g: Any, shape: tuple[int, ...], dim: int, start: int, sto
 def lower_slice_backward(b: Any, g: Any, shape: tuple[int, ...], dim: int, start: int, stop: int, step: int) -> Any:
     """Zeros with ``g`` in a slice.
 
-    Spread by ``step`` with zeros between (a reshape, a pad, a reshape), then pad to the full extent.
+    ``g`` is spread by ``step`` with zeros between (a reshape, a pad, a reshape), then padded to the full extent.
     """
     count = g.shape[dim]
     if step > 1 and count:
@@ -109,7 +109,7 @@ def _np_diagonal_backward(g: Any, shape: tuple[int, ...], offset: int, dim1: int
 def lower_diagonal_backward(b: Any, g: Any, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Any:
     """Zeros with ``g`` on a diagonal.
 
-    Placed by comparing row and column numbers: pointwise, so it fuses. Row r of the diagonal is element r - down.
+    An element is on the diagonal if its row and column numbers say so: a comparison, which fuses.
     """
     first, second, length, _ = _diagonal_parts(shape, offset, dim1, dim2)
     rest = [d for d in range(len(shape)) if d not in (first, second)]

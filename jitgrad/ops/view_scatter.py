@@ -1,9 +1,9 @@
-"""A copy with the part that a view would see replaced: the out-of-place forms of writes to views.
+"""Copies in which the part that a view sees is replaced: the out-of-place forms of writes to views.
 
 Owns: select_scatter, slice_scatter, diagonal_scatter, as_strided_scatter.
 Must not know: Tensor, kernels.
 
-Each goes by its view operation: the result is the input where the view does not look, and the source where it does.
+Each uses its view operation: the result has the source's elements where the view looks, and the input's elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jitgrad.ops.views import normalize_slice
 __all__: list[str] = []
 
 Shape = tuple[int, ...]
+
 
 def _place_select(b: Any, v: Any, shape: Shape, dim: int, index: int) -> Any:
     d = wrap_dim(dim, len(shape))
@@ -80,7 +81,7 @@ def _src_rule(view: str) -> Callable[..., Any]:
 
 
 def _strided_src_rule(c: RuleContext, g: Any) -> Any:
-    """The gradient may lie anyhow in memory: read it as if it lay row by row."""
+    """The gradient may have any layout: it is read as if it were row-major."""
     whole = make_aval(c.out_avals[0].shape, c.out_avals[0].dtype)
     return call("strided_select", g, whole, OPS["as_strided"].aval(whole, *c.params))
 
@@ -95,13 +96,11 @@ def _define(view: str, text: str, src_rule: Callable[..., Any]) -> None:
         return make_aval(x.shape, x.dtype)
 
     def self_rule(c: RuleContext, g: Any) -> Any:
-        """What was replaced gets nothing."""
+        """The input's elements that were replaced get no gradient."""
         assert c.avals[1] is not None
         return call(name, g, filled(0.0, c.avals[1]), *c.params)
 
-    define(
-        name, aval=aval, numpy=_numpy(view), lower=_lower(view), vjps=[Vjp(self_rule), Vjp(src_rule)], num_inputs=2
-    )
+    define(name, aval=aval, numpy=_numpy(view), lower=_lower(view), vjps=[Vjp(self_rule), Vjp(src_rule)], num_inputs=2)
 
 
 _SIZES = "expected src to have a size equal to the slice of self. src size = {src}, slice size = {slice}"

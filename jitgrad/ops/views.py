@@ -4,7 +4,7 @@ Owns: their table entries: the layout of the result (stride and offset), and the
 Must not know: Tensor, kernels.
 
 A view has no NumPy rule, because no data moves; its lowering says which element goes where, for kernels that read
-through it.
+the view.
 """
 
 from __future__ import annotations

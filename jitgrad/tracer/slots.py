@@ -15,7 +15,7 @@ Owns: ``Slot``, the kinds of inputs, and second handles on a value.
 # codegen makes of chains of such writes, and that a window of a large storage from outside is stored by itself, is
 # Note [Updates].
 # Some writes are not worth modelling: the segment ends there and the write is done eagerly, on the real memory. These
-# are writes through a view that no slices of its base's dimensions reach (``ops/windows.py``), or whose base the call
+# are writes through a view that no slices of its base's dimensions reach (``ops/regions.py``), or whose base the call
 # has not met; through views that retain their gradient; where some other view is a leaf; to memory that a graph saves
 # under another version counter (Note [Several version counters]); and those whose gradient changes its dtype.
 """
@@ -26,7 +26,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.windows import window_of
+from jitgrad.ops.regions import region_of
 from jitgrad.tensor_base import new_tensor
 
 __all__ = [
@@ -67,7 +67,7 @@ def can_look_afresh(view: Any, base: Any) -> bool:
     if view._vc is not base._vc or view._view_version is None or view._retains_grad:
         return False
     is_leaf = view._requires_grad and not has_node(view)
-    return not is_leaf and window_of(base._aval, view._aval) is not None
+    return not is_leaf and region_of(base._aval, view._aval) is not None
 
 
 def has_node(tensor: Any) -> bool:

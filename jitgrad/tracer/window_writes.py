@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.errors import ElsewhereError
+from jitgrad.ops.regions import region_of
 from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
 from jitgrad.ops.table import Op
-from jitgrad.ops.windows import window_of
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent
@@ -97,7 +97,7 @@ class WindowWrites(Writes):
             return None
         if (joins or base._requires_grad) and (base._retains_grad or target._retains_grad):
             return None  # what retains the gradient goes along to the new Node
-        if window_of(base._aval, target._aval) is None:
+        if region_of(base._aval, target._aval) is None:
             return None
         for other in slot.live():
             if other is base or other is target:

@@ -76,7 +76,7 @@ def driver_source(target: Target) -> KernelSource:
 
 
 class NativeLoops(NamedTuple):
-    """The compiled driver and worker loop, for ``runtime.executor.install``. Keep it as long as they may run."""
+    """The compiled driver and worker loop, for ``runtime.native.executor.install``. Keep it as long as they may run."""
 
     driver: int
     worker: int

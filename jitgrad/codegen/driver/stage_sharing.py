@@ -5,8 +5,8 @@ Must not know: kernels' contents, where threads come from.
 
 # Note [Fork and join]
 # ~~~~~~~~~~~~~~~~~~~~
-# A stage's tasks are split into one range per party: the caller is party 0, worker i is party i + 1. Everybody works on
-# his own range first, so that the same core touches the same data stage after stage, then steals from the others.
+# A stage's tasks are split into one range per party: the caller is party 0, worker i is party i + 1. Each party works
+# on its own range first, so that the same core touches the same data stage after stage, then steals from the others.
 # A party's line holds its range and a copy of the stage's parameters, so that a worker fetches one line to start.
 # A range is one word: epoch << 32 | next task << 16 | end. A task is claimed by a compare-and-swap that raises "next".
 # The swap fails if anything happened since the word was read, so a thread that was descheduled for any time can never
@@ -16,6 +16,8 @@ Must not know: kernels' contents, where threads come from.
 # waits until "done" has grown by what it did not run itself. So it waits only for tasks that someone is running: a
 # worker that sleeps, or was never scheduled, is never waited for. Waking sleepers is therefore an optimisation, and a
 # wake-up that gets lost costs speed only.
+# Example: for 10 tasks and 2 workers the ranges are [0, 3), [3, 6) and [6, 10). If the second worker sleeps, the caller
+# finishes its own range and then takes tasks 6 to 9 one by one.
 # Workers spin for a while after their last task, because in a training loop the next one is a few microseconds away,
 # then sleep on a futex. The spin budget doubles when a sleep turns out to have been short, and halves after a long one.
 
@@ -25,6 +27,7 @@ Must not know: kernels' contents, where threads come from.
 # the rest of a scheduler's time slice: sharing makes things slower. It shows as a join that takes longer than the
 # caller's whole part of the stage did. The caller then runs its stages alone for 8 times as long as it waited.
 # A worker on the caller's own core would only take time from it: it claims nothing and gives the core back.
+# Example: the caller's part takes 20 us and the join 2 ms, so the next 16 ms run on the calling thread alone.
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ def _line(b: FnBuilder, pool: str, party: str) -> str:
 
 
 def claim_and_run(b: FnBuilder, pool: str, party: str, parties: str) -> str:
-    """Run tasks of the published stage until none is left, one's own range first; returns how many were run."""
+    """Run tasks of the published stage until none is left, the party's own range first; returns how many were run."""
     b.do("store i64 0, ptr %ran")
     with b.loop("0", parties) as turn:
         shifted = b.op(f"add i64 {party}, {turn}")

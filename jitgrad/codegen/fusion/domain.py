@@ -15,10 +15,11 @@ __all__ = ["Domain", "Refuse", "Resplit"]
 
 # Note [Errors and frames]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
-# An error holds the frames it came through, and each frame holds its caller's: up to the user's step, and every handle
-# in it. A frame that holds such an error is a cycle, which lives until a collection, and its handles with it: they
-# would survive their segment in one call and not in the next, and each time there is something to compile. So errors
-# that are kept, in a variable or as a result, are stripped of their frames.
+# An error holds the frames that it came through, and each frame holds its caller's, up to the user's step with all its
+# tensor handles. If a frame also holds the error, in a variable, that is a cycle: it lives until the next collection,
+# and the handles with it. They would survive their segment in one call and not in the next, and each set of survivors
+# is another program to compile. So an error that is kept or returned loses its frames (``with_traceback(None)``).
+# Example: ``except Refuse as refusal: return refusal`` in ``fuse`` would keep the user's ``loss`` alive.
 
 
 class Refuse(Exception):

@@ -9,8 +9,12 @@ In: roots in topological order. Out: groups, and the refusals.
 # A root may join a group if (1) it visits the same domain, or the kept part of the group's reductions; (2) every group
 # it also depends on is known not to depend on this one; (3) what it reads of the group is the same element, or the
 # whole of a row's reduction; (4) it reduces the same dims as the group's other reductions. Rule 3 is decided by
-# lowering it into the group's instructions: a refusal rolls back. For rule 2 each group has a level above the levels
-# of all groups it depends on: a group of a lower level cannot depend on it, nor can anyone while nobody reads it.
+# lowering it into the group's instructions; if that is refused, they are rolled back. For rule 2 each group has a level
+# above the levels of all groups that it depends on. So a group of a lower level cannot depend on it; and no group
+# depends on one whose values no other group reads.
+# Example: in ``y = x - x.mean(1, True)`` the mean's sum and the subtraction visit the same [rows, columns], and the
+# subtraction reads the whole sum of its own row: one kernel, which passes over each row twice (Note [Phases]).
+# ``y.t().sum(1)`` visits the elements in another order: a kernel of its own.
 """
 
 from __future__ import annotations
@@ -28,10 +32,10 @@ from jitgrad.codegen.primitives.decompose import chunk_count
 
 __all__ = ["Group", "WhyNot", "fuse"]
 
-_MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register pressure
+_MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register use
 _MAX_SPLITS = 4
 _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
-_TAIL_WORK = 8000  # what follows a row's reduction is done row by row, in scalars, up to this many additions
+_TAIL_WORK = 8000  # arithmetic on a row's result is done in scalars, row by row, up to this many additions
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +66,7 @@ class Group:
         reduced: the domain's dims that its reductions reduce; None before there is one.
         chunks: into how many partial results they are cut.
         level: see Note [Fusion].
-        consumed: whether another group reads one of its values.
+        consumed: whether another group reads one of its values; then it must not wait for more groups.
     """
 
     __slots__ = ("chunks", "consumed", "deps", "dims", "kind", "level", "lowerer", "reduced", "roots")
@@ -180,7 +184,10 @@ class _Fuser:
         return refusal.reason if refusal else None
 
     def _is_long_tail(self, root: Root, group: Group) -> bool:
-        """Whether ``root`` is dear arithmetic on rows' results, and no loop over the rows' elements waits for it."""
+        """Whether ``root`` is expensive arithmetic on one result per row, which a loop over the rows does in vectors.
+
+        Not so if a loop over the rows' elements reads it, as in a softmax: then it must stay with the row.
+        """
         rows = math.prod(root.domain)
         if rows * _arithmetic(root, self.roots) < _TAIL_WORK:
             return False
@@ -302,7 +309,7 @@ def _cost(lowerer: Lowerer) -> int:
 
 
 def _resplit(group: Group, root: Root, dims: tuple[int, ...], finer: Resplit) -> Refuse | None:
-    """Lower the whole group again over a finer domain. If that fails, the reshape that wanted it is to blame."""
+    """Lower the whole group again over a finer domain. If that fails, what the reshape reads must lie in memory."""
     blame = finer.store
     domain = group.lowerer.domain
     roots, all_dims = [*group.roots, root], [*group.dims, dims]

@@ -10,6 +10,8 @@ Must not know: values, kernels, LLVM.
 # of its operand, so movement costs nothing at run time; ``pad`` adds a condition, see ``Range``.
 # A reshape is affine if every index it must split is already split in the domain. If it is not, but a finer domain
 # would make it so, the answer is ``Split``: the caller starts again with that loop split in two.
+# Example: over the domain [2, 3], a row-major x[2, 3] has the map (i0, i1) and the address i0 * 3 + i1; its transpose
+# x.t() has the map (i1, i0) over the domain [3, 2]. x.reshape(6) over the domain [6] asks for ``Split(0, 3)``.
 """
 
 from __future__ import annotations

@@ -74,14 +74,14 @@ _NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_
 
 
 class Lowerer:
-    """Instructions of one kernel under construction.
+    """The instructions of one kernel while it is built.
 
     Attributes:
         domain: the loops.
         instrs: see Note [Instructions].
         local: values computed here -> (their map, their instruction).
         stored: the values that are roots.
-        partial: those of ``local`` that are only known when every unit is done.
+        partial: those of ``local`` of which a unit of work computes one part only; this kernel cannot read them.
     """
 
     def __init__(self, domain: Domain, stored: Mapping[Value, Any]) -> None:
@@ -100,7 +100,7 @@ class Lowerer:
         self._stack: list[tuple[Value, int, int]] = []
         self._current: Value | None = None
 
-    # transactions: a refused root leaves no trace
+    # transactions: a root that is refused leaves no instruction behind
     def mark(self) -> tuple[int, int]:
         return len(self.instrs), len(self._log)
 
@@ -139,7 +139,7 @@ class Lowerer:
         self._set(self.local, root.value, (own, reg))
 
     def _where_it_counts(self, x: int, kid: int, v: Value) -> int:
-        """``x`` inside the mask, what does not change the reduction ``v`` outside."""
+        """``x`` where mask ``kid`` holds; elsewhere what does not change the reduction ``v`` (0 for a sum)."""
         if not kid:
             return x
         if v.op not in _NEUTRAL:
@@ -179,7 +179,7 @@ class Lowerer:
         where, address, strides = self._table_at(zeros, self._zeros(len(indices)) + m[at:])
         return self._emit("store_add", v.dtype, (value, *checked), (where, strides[: len(indices)]), address)
 
-    # pieces
+    # parts of instructions
     def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         table[key] = value
         self._log.append((table, key))
@@ -201,7 +201,7 @@ class Lowerer:
         return found
 
     def _need(self, v: Value, mid: int, kid: int) -> int | None:
-        """The instruction of an operand, or None after asking for it."""
+        """The number of an operand's instruction; None if it must be lowered first, which this asks for."""
         found = self._memo.get((id(v), mid, kid))
         if found is None:
             self._stack.append((v, mid, kid))
@@ -244,7 +244,8 @@ class Lowerer:
             self._masks.append(mask)
         return found
 
-    # one handler per primitive: the instruction, or None after asking for an operand
+    # One handler per primitive. It returns the instruction's number; or it puts the operands that it needs on the stack
+    # and returns None, and is called again when they are there.
     def _on_input(self, v: Value, mid: int, kid: int) -> int | None:
         return self._load(v, self._address(v, mid), kid)
 
@@ -306,7 +307,7 @@ class Lowerer:
         after = tuple(n - s - m for n, s, m in zip(v.shape, starts, written.shape, strict=True))
         found = through_pad(self._map_list[mid], starts, after, written.shape, extents)
         if found is None:
-            raise Refuse("a window's border runs across two loops", x if v is self._current else v)
+            raise Refuse("an update's border runs across two loops", x if v is self._current else v)
         m, ranges, inside = found
         inner_kid = self._also(kid, ranges)
         if not inside or any(r.lo >= r.hi for r in self._masks[inner_kid]):
@@ -359,7 +360,7 @@ class Lowerer:
         return ((0,) * (len(self.domain.extents) + 1),) * count
 
     def _table_at(self, x: Value, m: IndexMap) -> tuple[Value, Expr, tuple[int, ...]]:
-        """Where ``x`` lies at ``m``, and its strides."""
+        """The table that a gather reads or a scatter adds to: the value, its address at ``m``, its strides."""
         if x not in self.stored and x.op != "input":
             raise Refuse("gathers from a value that is not in memory", x)
         if x in self.local:

@@ -1,4 +1,4 @@
-"""Roots: the values that get a place in memory, or a root of a loop, of their own.
+"""Roots: the values that are stored to memory or end a loop. All other values are computed where they are read.
 
 Owns: ``Root``, ``make_roots``: which values are computed once and which are recomputed by each reader.
 Must not know: how roots are grouped, index maps, LLVM.
@@ -72,7 +72,7 @@ def _base(v: Value) -> Value:
 
 
 def _forced(order: Sequence[Value]) -> set[Value]:
-    """Values whose readers need an address: operands of products, tables of gathers, sources of scatters."""
+    """Values whose readers need an address: operands of products and tables of gathers."""
     forced: set[Value] = set()
     for v in order:
         if v.op == "matmul":

@@ -1,8 +1,8 @@
 """Matrix multiplication kernels: C[b, m, n] = sum_k A[b, m, k] * B[b, k, n], with what follows fused in.
 
-Owns: the public names. The parts: ``gemm_spec`` (what a kernel depends on, epilogues), ``gemm_plan`` (shape to spec and
-launch), ``gemm_emit`` (the loop nest), ``gemm_tile`` (the register tile), ``gemm_dot`` (the tile for few rows),
-``gemm_pack`` (copies of B's panels), ``gemm_shuffle`` (transposes and sums in registers).
+Owns: the public names. The parts: ``spec`` (what a kernel depends on, epilogues), ``plan`` (shape to spec and launch),
+``emit`` (the loop nest), ``tile`` (the register tile), ``dot`` (the tile for few rows), ``pack`` (copies of B's
+panels), ``shuffle`` (transposes and sums in registers), ``matmul_kernel`` (from a group of values to a spec).
 Must not know: segments, programs, buffers.
 """
 

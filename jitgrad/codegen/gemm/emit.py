@@ -13,7 +13,9 @@ In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module.
 #       for tile of rows:         rows past the end are read again from the last row, and not stored
 #         for k: A's elements, one by one, times B's vectors, into rows x vectors accumulators
 #         last pass: the epilogue; earlier ones: partial sums to the stack
-# Columns past the end are masked out where the target can, else done with narrower tiles, at last one by one.
+# Columns past the end are masked out if the target has masks; else narrower tiles do them, at last one by one.
+# Example: [64, 784] x [784, 10] with 16 lanes is one panel of 10 columns under a mask; each tile of 8 rows keeps its
+# 8 sums in registers over all 784 steps of k, and the epilogue adds the bias before they are stored.
 """
 
 from __future__ import annotations

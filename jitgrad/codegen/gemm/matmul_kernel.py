@@ -1,7 +1,7 @@
-"""Matrix products: operands as strided windows, and the epilogue made of a group's other roots.
+"""Matrix products: operands as strided views of memory, and the epilogue made of a group's other roots.
 
 Owns: ``operand_views``, ``matmul_kernel``.
-Must not know: the micro-kernel (``gemm``), how roots were grouped.
+Must not know: the register tile, how roots were grouped.
 In: a matmul value and its group's body. Out: ``MatmulKernel``.
 """
 
@@ -33,7 +33,7 @@ def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
     """Per operand: the value in memory, its element offset, its three strides.
 
     Raises:
-        Refuse: an operand is not a strided window of memory; ``store`` is what must be copied.
+        Refuse: an operand is no strided view of memory; ``store`` is what must be copied.
     """
     return [_view(x, stored) for x in product.srcs]
 
@@ -43,7 +43,7 @@ def _view(x: Value, stored: Mapping[Value, Any]) -> View:
     try:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())
     except (Refuse, Resplit):
-        raise Refuse("an operand of a matrix product must be a strided window", x) from None
+        raise Refuse("an operand of a matrix product must be a strided view", x) from None
     load = lowerer.instrs[reg]
     if load.op != "load" or load.srcs or load.address is None:
         raise Refuse("an operand of a matrix product must lie in memory", x)

@@ -1,7 +1,7 @@
 """What decides the text of a matrix multiplication kernel, and what an epilogue is.
 
 Owns: ``GemmSpec``, ``Operand``, the ``Epilogue`` protocol, ``StoreEpilogue``, the layout of the argument words.
-Must not know: how the kernel is written (``gemm_emit``) or how a shape picks its spec (``gemm_plan``).
+Must not know: how the kernel is written (``emit``) or how a shape picks its spec (``plan``).
 
 # Note [GEMM arguments]
 # ~~~~~~~~~~~~~~~~~~~~~
@@ -12,6 +12,7 @@ Must not know: how the kernel is written (``gemm_emit``) or how a shape picks it
 #  13 rows per unit    14 columns per unit    15 units along M    16 units along N
 #  17 depth of one pass over K    18 row stride of the partial sums' buffer (both: kernels that copy B only)
 # Words from ``GEMM_ARGS`` on belong to the epilogue.
+# Example: A is [64, 784] and row-major, of float32: words 2 to 4 are 0, 3136 and 4; its transpose has 0, 4 and 3136.
 # Unit u is batch u // (units along M * N), then column block, then row block (fastest: neighbours share B's columns).
 """
 
@@ -41,7 +42,7 @@ _SCALARS = {"float32": ("float", 4), "float64": ("double", 8)}
 
 
 class Operand(NamedTuple):
-    """A strided window of a storage: ``slot`` of bufs, byte offset, (batch, row, column) strides in elements."""
+    """A strided view of a storage: ``slot`` of bufs, byte offset, (batch, row, column) strides in elements."""
 
     slot: int
     byte_offset: int
@@ -111,7 +112,7 @@ class Epilogue(Protocol):
 
     Attributes:
         cost: rough instructions per vector. Cheap ones are unrolled over the register tile, long ones are printed once,
-            in a loop over the tile. See ``gemm_emit.UNROLL_COST``.
+            in a loop over the tile. See ``tile.looped``.
         repeatable: applying it twice to the same element does the same as once (it does not read what it writes): then
             an unrolled one needs no branches for the rows past the end.
     """

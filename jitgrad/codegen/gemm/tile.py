@@ -8,7 +8,8 @@ In: the registers. Out: text in the function being written.
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # Every element of C is one chain of multiply-adds over k = 0, 1, ... K-1, whatever the tile, the unit, the pass over K
 # or the lane. So a result depends neither on the number of threads nor on where in the matrix it stands.
-# The dot form (``gemm_dot``) has an order of its own, with the same properties.
+# Example: row 7 of C is the same bits in a product of 8 rows, of 800 rows, and on 1 or 16 threads.
+# The dot form (``dot.py``) has an order of its own, with the same properties.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from jitgrad.codegen.gemm.dot import emit_dot
 from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, fma, load_vector, vector_masks
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
-__all__ = ["UNROLL_COST", "DepthPass", "Nest", "Panel", "emit_tiles", "looped"]
+__all__ = ["DepthPass", "Nest", "Panel", "emit_tiles", "looped"]
 
-UNROLL_COST = 4  # epilogues up to this cost are unrolled over the register tile
+_UNROLL_COST = 4  # epilogues up to this cost are unrolled over the register tile
 
 Cells = list[list[str]]  # registers of the tile, [row][vector]
 
 
 def looped(epilogue: Epilogue) -> bool:
     """Whether the epilogue is printed once, in a loop over the tile, rather than unrolled over it."""
-    return epilogue.cost > UNROLL_COST
+    return epilogue.cost > _UNROLL_COST
 
 
 @dataclass(frozen=True, slots=True)

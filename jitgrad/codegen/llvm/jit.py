@@ -9,6 +9,8 @@ In: ``KernelSource`` (a key and a thunk that prints IR). Out: ``CompiledKernel``
 # On a hit the thunk is not called, so a key describes everything that the text depends on: the emitter's own key, the
 # kernel's name, the target, LLVM's version, and a digest of the sources of this package and of the ABI (any edit of an
 # emitter changes it).
+# Example: the sums of x[64, 1000] and of x[32, 500] along rows have one key, because extents and strides are argument
+# words; the sum of a transposed x has another, because its lanes are strided.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ MAX_IDLE_KERNELS = 4096
 
 @dataclass(slots=True, frozen=True)
 class KernelSource:
-    """A kernel to be had.
+    """What a kernel is compiled from.
 
     Attributes:
         name: the function's symbol in the text.
@@ -103,7 +105,7 @@ class _LlvmSession:
         options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
         self._machine = make(opt=2, **options)
         self._glue_machine = make(opt=0, **options)
-        # JITLink lays a kernel's sections side by side. RuntimeDyld places each where there is a hole, and aborts the
+        # JITLink lays a kernel's sections side by side. RuntimeDyld places each section anywhere, and aborts the
         # process when two of them that the small code model ties together are more than 2 GiB apart.
         self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
         self._serial = itertools.count()

@@ -10,6 +10,7 @@ In: a key digest, object code. Out: the object code, or None. Nothing here raise
 # through its descriptor: it cannot be swapped later. It, and each file (also opened without following links), must be
 # owned by this user and writable by nobody else. A checksum over key and payload catches truncation and damage; files
 # appear under their name only when complete (``os.replace``), so two processes may fill the cache at once.
+# Example: a file that another user owns, or that ends early, is passed over; the kernel is compiled again.
 """
 
 from __future__ import annotations

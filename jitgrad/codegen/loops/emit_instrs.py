@@ -26,7 +26,7 @@ class InstrPrinter(MemoryPrinter):
 
         Args:
             reduced: the bits of dims that a reduction's result does not depend on.
-            kept: the bits of dims that it depends on in any case, because its accumulator does.
+            kept: the bits of dims that every reduction's result depends on: its accumulator has a lane for each index.
         """
         for instr in self.instrs:
             bits = 0

@@ -132,7 +132,7 @@ class MemoryPrinter:
         raise KeyError(dim)
 
     def _lanes_that_count(self, scope: Scope, lanes: int, mask_instr: int | None) -> str | None:
-        """The tail's mask and the instruction's own, joined; None = all lanes."""
+        """Which lanes count: those of the tail's mask and of the instruction's own mask; None = all."""
         tail = scope.mask if lanes == self.width else None
         if mask_instr is None:
             return tail

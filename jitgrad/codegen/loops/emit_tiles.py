@@ -6,10 +6,11 @@ In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 
 # Note [Tiles]
 # ~~~~~~~~~~~~
-# Where a result's rows are an operand's columns, lanes along the result's rows are strided in the operand: a cache line
-# is fetched for each lane and gone before its neighbours are wanted. A kernel of the form "tile" takes as many rows as
-# a vector has lanes: it reads the operand's own contiguous vectors, transposes them in registers, and keeps the square
-# in a buffer on the stack, from which the loop over the rows loads its lanes like any others.
+# Where a result's rows are an operand's columns, lanes along the result's rows are strided in the operand: each lane
+# fetches a cache line, which is evicted before its neighbours are read. A kernel of the form "tile" takes as many rows
+# as a vector has lanes: it reads the operand's own contiguous vectors, transposes them in registers, and keeps the
+# square in a buffer on the stack. The loop over the rows then loads its lanes from there.
+# Example: ``x.t() + y`` with 16 lanes reads squares of 16 x 16 elements of x, 16 lines in all instead of 256.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # leaf        input (vid, aval) | const (value) | scalar (RuntimeScalar) | iota (dim)
 # pointwise   see POINTWISE; all sources already have the result's shape (Builder expands)
 # movement    expand (shape) | reshape (shape) | permute (dims) | slice (starts, stops, steps) | pad (lo, hi, value)
-# update      (starts, steps): the first operand with a window replaced by the second
+# update      (starts, steps): the first operand with a region replaced by the second, see Note [Updates]
 # reduce      sum max min prod (dims), the reduced dims kept with extent 1
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
@@ -19,6 +19,10 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # check       (extent): an index, clamped; where it was outside, the program reports an error
 # scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
 # cat         (dim)
+# copy        the same value in memory of its own        partial_*  (dims, chunks): a reduction in chunks
+# Example: ``(x * 2).mean(0)`` of x[4, 3] is
+#   v0 = input x: float32[4, 3]     v1 = const 2.0: float32[]       v2 = expand v1: float32[4, 3]
+#   v3 = mul v0 v2: float32[4, 3]   v4 = reduce_sum v3 0: [1, 3]    v5 = reshape v4: [3], and a product with 0.25
 """
 
 from __future__ import annotations

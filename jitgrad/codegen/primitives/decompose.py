@@ -1,4 +1,4 @@
-"""Primitives that become other primitives: the choice of an algorithm, as rewrite rows.
+"""Primitives that become other primitives: the choice of an algorithm, as rewrite rules.
 
 Owns: ``DECOMPOSE``: argmax by two reductions, small products as loops, one-hot gathers and scatters, long reductions
 cut into chunks.
@@ -164,7 +164,7 @@ def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
 
 
 def _cat(b: Builder, v: Value) -> Value | None:
-    """The parts of a cat are stored into its windows by whoever computes them."""
+    """Each part of a cat becomes a copy: whoever computes it stores it at its place in the cat."""
     if 0 in v.shape:
         return b.const(0, v.dtype, v.shape)
     parts = [s if s.op == "copy" else copy_of(b, s) for s in v.srcs if s.shape[v.params] != 0]

@@ -1,4 +1,4 @@
-"""Algebra on primitives: rows of (name, rule), applied bottom-up until nothing changes.
+"""Algebra on primitives: a table of rewrite rules per primitive, applied from the operands up.
 
 Owns: ``rewrite`` (the engine), ``SIMPLIFY`` (rules that keep every bit of the result).
 Must not know: kernels. Rules that choose an algorithm (a matrix-vector product as a reduction) are in ``decompose``.
@@ -75,7 +75,7 @@ def _rebuilt(b: Builder, v: Value, new: dict[int, Value]) -> Value:
 
 
 def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: Counter[str]) -> Value:
-    """Apply rules to ``v`` until none applies. A rule's new operands are settled by the rule's own choice of parts."""
+    """Apply rules to ``v`` until none applies. The new operands that a rule makes are left for the next pass."""
     changed = True
     while changed:
         changed = False

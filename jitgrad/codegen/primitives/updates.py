@@ -1,18 +1,20 @@
-"""Updates: values with a window replaced, as in-place writes through views leave them.
+"""Updates: values of which a region is replaced, as in-place writes through views leave them.
 
-Owns: the algebra of windows over the primitive ``update``, and the three ways to compute one.
+Owns: the algebra of regions over the primitive ``update``, and the three ways to compute one.
 Must not know: kernels, the operations that make updates.
 
 # Note [Updates]
 # ~~~~~~~~~~~~~~
-# A loop that writes row by row makes a chain: update(update(update(x, v0), v1), v2) .... Reading a window of a chain
-# goes through to what was written there (``READ_THROUGH``), so that the chain itself is only computed where all of it
-# is wanted. Then:
-# - an existing storage that gets its own value with some windows replaced has just these windows stored, at their
-#   places (``split_writes``): a large buffer of which a row is written costs a row;
-# - a chain of many narrow windows along one dimension becomes a ``cat`` of what is left of each: every part is stored
-#   into its place by whoever computes it, and no element is looked at once per write;
-# - any other update stays: in a loop over the whole value, an element comes from the window where the window is.
+# A region is a slice of every dimension. A loop that writes row by row makes a chain of updates:
+#   update(update(update(x, v0), v1), v2) ...
+# A slice of a chain goes through to what was written there (``READ_THROUGH``), so that the chain itself is only
+# computed if all of it is needed. Then there are three cases:
+# - an existing storage gets its own value with some regions replaced: only these regions are stored, at their places
+#   (``regions_of_write``). Writing a row of a large buffer costs a row;
+# - a chain of many narrow regions along one dimension becomes a ``cat`` of what is left of each: every part is stored
+#   at its place by whoever computes it, and no element is visited once per write (``chains_to_cats``);
+# - any other update stays: a loop over the whole value takes an element from the region or from what was there.
+# Example: ``h[3] = z`` on a leaf buffer h[100, 64] is ``update(h, z, starts (3, 0))``, and stores 64 elements.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from jitgrad.ops.aval import Aval, contiguous_strides
 
 __all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "regions_of_write"]
 
-_MANY = 4  # narrow windows, from which on a chain is put together from parts
-_NARROW = 4  # a window is, if the whole is so many times as large
-_CHEAP = 4  # vector additions, up to which a narrow window is not computed on its own
-_MAX_STORES = 128  # windows of one storage that are stored one by one
+_MANY = 4  # a chain of this many narrow regions becomes a cat
+_NARROW = 4  # a region is narrow if the whole is this many times as large
+_CHEAP = 4  # a narrow region gets a kernel of its own if an element costs more vector additions
+_MAX_STORES = 128  # regions of one storage that are stored one by one
 _MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
 
 
@@ -62,14 +64,14 @@ def _inside(a: _StridedRange, b: _StridedRange) -> bool:
 
 
 def _apart(a: _StridedRange, b: _StridedRange) -> bool:
-    """Whether it is plain that the two share no element."""
+    """Whether the two surely share no element."""
     if a.hull[1] < b.hull[0] or b.hull[1] < a.hull[0]:
         return True
     return abs(a.step) == abs(b.step) and (a.start - b.start) % a.step != 0
 
 
 def _slice_of_update(b: Builder, v: Value) -> Value | None:
-    """What is read was written by this update, or not at all."""
+    """A slice that lies inside the region reads what was written; one that lies outside reads the operand."""
     u = v.srcs[0]
     if u.op != "update" or 0 in v.shape:
         return None
@@ -86,7 +88,7 @@ def _slice_of_update(b: Builder, v: Value) -> Value | None:
 
 
 def _slice_of_slice(b: Builder, v: Value) -> Value | None:
-    """One slice of an update, which may read through it."""
+    """Two slices of an update become one, which ``_slice_of_update`` may then send through."""
     x = v.srcs[0]
     if x.op != "slice" or x.srcs[0].op != "update":
         return None
@@ -97,7 +99,7 @@ def _slice_of_slice(b: Builder, v: Value) -> Value | None:
 
 
 def _update(b: Builder, v: Value) -> Value | None:
-    """Writing what is there already; writing over an earlier write."""
+    """An update that writes what is there already, or that covers an earlier one."""
     x, written = v.srcs
     if _leaf(x) is _leaf(written) and _leaf(x).op == "const":
         return x
@@ -124,7 +126,7 @@ READ_THROUGH: dict[str, tuple[Rule, ...]] = {
 
 
 def _spread(b: Builder, v: Value) -> Value | None:
-    """A window with gaps: its elements among zeros, and where they are."""
+    """A region with gaps (a step other than 1): its elements among zeros, and a mask of where they are."""
     x, written = v.srcs
     if all(step == 1 for step in v.params[1]):
         return None
@@ -134,7 +136,7 @@ def _spread(b: Builder, v: Value) -> Value | None:
 
 
 def _placed(b: Builder, src: Value, v: Value, counts: tuple[int, ...]) -> Value:
-    """``src`` at the window's elements, zeros elsewhere: spread by reshape, pad, reshape; then padded to the whole."""
+    """``src`` at the region's elements, zeros elsewhere: spread by reshape, pad, reshape; then padded to the whole."""
     src = b.expand(src, counts)
     rank = len(counts)
     for d, (start, step) in enumerate(zip(*v.params, strict=True)):
@@ -152,16 +154,16 @@ def _placed(b: Builder, src: Value, v: Value, counts: tuple[int, ...]) -> Value:
     return src
 
 
-SPREAD: dict[str, tuple[Rule, ...]] = {"update": (Rule("window with gaps", _spread),)}
+SPREAD: dict[str, tuple[Rule, ...]] = {"update": (Rule("region with gaps", _spread),)}
 
 
 # --- writes to existing storages ---
 
 
 def regions_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple[int, ...], int]] | None:
-    """(value, strides, offset) of each window to be stored, where ``v`` is the storage's own value with these replaced.
+    """(value, strides, offset) of each region to store, if ``v`` is the storage's own value with regions replaced.
 
-    None: ``v`` is something else, or the windows overlap.
+    None: ``v`` is something else, or the regions overlap.
     """
     chain: list[Value] = []
     at = v
@@ -173,14 +175,14 @@ def regions_of_write(v: Value, into: int, aval: Aval) -> list[tuple[Value, tuple
         return None
     if any(u.shape != chain[0].shape for u in chain):
         return None
-    windows = [_runs(u.params, u.srcs[1].shape) for u in chain]
-    for k, w in enumerate(windows):
-        for other in windows[:k]:
+    regions = [_runs(u.params, u.srcs[1].shape) for u in chain]
+    for k, w in enumerate(regions):
+        for other in regions[:k]:
             if not any(_apart(p, q) for p, q in zip(w, other, strict=True)):
                 return None
     whole = contiguous_strides(chain[0].shape)
     found = []
-    for u, w in zip(chain, windows, strict=True):
+    for u, w in zip(chain, regions, strict=True):
         offset = aval.offset + sum(run.start * s for run, s in zip(w, whole, strict=True))
         found.append((u.srcs[1], tuple(run.step * s for run, s in zip(w, whole, strict=True)), offset))
     return found
@@ -220,7 +222,7 @@ def chains_to_cats(results: Sequence[Value], b: Builder) -> list[Value]:
 
 
 def _chain(top: Value, readers: dict[Value, int]) -> list[Value]:
-    """Updates from ``top`` down, narrow and along one dimension, that nobody else reads."""
+    """Narrow updates along one dimension from ``top`` down, each read by the next one only."""
     d = _only_dim(top)
     found: list[Value] = []
     at = top
@@ -231,7 +233,7 @@ def _chain(top: Value, readers: dict[Value, int]) -> list[Value]:
 
 
 def _only_dim(v: Value) -> int | None:
-    """The one dimension along which the window is less than the whole; None if it has gaps, or there are several."""
+    """The one dimension in which the region is smaller than the whole; None if it has gaps, or there are several."""
     part = [d for d, (n, m) in enumerate(zip(v.srcs[1].shape, v.shape, strict=True)) if n != m]
     return part[0] if len(part) == 1 and all(step == 1 for step in v.params[1]) else None
 
@@ -241,7 +243,7 @@ def _is_narrow(v: Value) -> bool:
 
 
 def _is_cheap(v: Value) -> bool:
-    """Whether a window's values may be computed in every element's turn."""
+    """Whether a region's values cost so little that a loop over the whole may compute them for every element."""
     cost, waiting = 0, [v]
     while waiting and cost <= _CHEAP:
         at = waiting.pop()
@@ -257,7 +259,7 @@ def _cat(b: Builder, chain: list[Value], new: dict[int, Value]) -> Value:
     top, bottom = chain[0], chain[-1].srcs[0]
     d = _only_dim(top)
     assert d is not None
-    parts = [(0, top.shape[d], bottom, 0)]  # (first, end, whose, its first)
+    parts = [(0, top.shape[d], bottom, 0)]  # (first, end, the value there, the first element of it)
     for u in reversed(chain):
         lo, source = u.params[0][d], u.srcs[1]
         hi = lo + source.shape[d]

@@ -32,7 +32,7 @@ class Access(NamedTuple):
     Attributes:
         number: of the instruction; -1 for an operand of a matrix product.
         op: "load", "gather", "store" or "store_add".
-        slot: whose memory.
+        slot: number of the memory.
         bytes: which of it, at the most.
         address, extents: the same as an affine expression in bytes, before any index is added.
     """

@@ -1,4 +1,4 @@
-"""Argument words: the numbers that a kernel is told at run time, and what its text keeps of them.
+"""Argument words: the numbers that a kernel gets at run time, and what its text depends on instead.
 
 Owns: ``laid_out``.
 Must not know: how the loops were chosen, where buffers lie (``BufferArg`` stands for it).

@@ -149,8 +149,11 @@ def renumbered(i: LoopInstr, groups: list[tuple[int, ...]]) -> LoopInstr:
 
 
 def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], vec: int) -> list[int]:
-    """How often each instruction is done when lanes run along ``vec``: what depends on a loop inside a unit at every
-    turn of those loops, what depends on other dims only once a unit, what depends on nothing once."""
+    """How often each instruction is done when lanes run along ``vec``.
+
+    What depends on a loop inside a unit is done in every iteration, what depends on other dims once per unit, and what
+    depends on no dim once.
+    """
     reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in instrs)
     inner = reduced if reduces else {vec}
     every = math.prod(extents)

@@ -58,8 +58,10 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> int:
 
 
 def _rounded(lifetime: Lifetime) -> int:
-    """With room behind large ones, or sizes of whole pages would put all of them at the same place of a page, where
-    they compete for the same few lines of the first cache."""
+    """The size, in whole cache lines; large temporaries of whole pages get some room behind them.
+
+    Without it all of them would begin at the same place of a page and compete for the same few lines of the L1 cache.
+    """
     size = max(_ALIGN, -(-lifetime.nbytes // _ALIGN) * _ALIGN)
     return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
 

@@ -6,9 +6,10 @@ In: instructions with the dims that they depend on. Out: one ``Phase`` per pass.
 
 # Note [Phases]
 # ~~~~~~~~~~~~~
-# A unit passes over its row once per dependent reduction: softmax for the maximum, for the sum, for the result. A value
-# that several passes need is computed again in each, which is cheaper than memory traffic; but what is expensive
-# (exp, strided lanes) is kept in a buffer on the stack, one row long, if the row is short enough.
+# A unit passes over its row once per reduction that depends on another one, and once more for what depends on the last.
+# A value that several passes need is computed again in each, which is cheaper than memory traffic; but what is
+# expensive (exp, strided lanes) is kept in a buffer on the stack, one row long, if the row is short enough.
+# Example: softmax has three passes: the maximum, the sum of exp(x - maximum), the quotients. exp is kept.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _numbers(instrs: Sequence[KernelInstr]) -> list[int]:
         own = max((of[s] for s in instr.srcs), default=0)
         of.append(own + 1 if is_reduce(instr) else own)
     last = max(of, default=0)
-    # a store to what the kernel also reads comes when nobody can read it again
+    # a store to a buffer that the kernel also reads is done in the last pass
     is_last = [instr.op == "store" and isinstance(instr.static, tuple) for instr in instrs]
     return [last if waits else n for waits, n in zip(is_last, of, strict=True)]
 

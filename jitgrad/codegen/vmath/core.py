@@ -13,6 +13,7 @@ In: a ``FnBuilder``. Out: instructions in it.
 # ``mad`` is a*b + c, fused where that is one instruction. ``fma`` is always exact: without the instruction it is
 # emulated, float32 in float64 (the product is exact there), float64 by Dekker's product. Algorithms call ``fma`` only
 # where their error bound needs it.
+# Example: sin's argument reduction needs x - n * pi/2 exact (``fma``); its polynomial does not (``mad``).
 """
 
 from __future__ import annotations

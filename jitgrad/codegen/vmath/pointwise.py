@@ -110,6 +110,5 @@ def emit_pointwise(b: FnBuilder, op: str, dtype: DType, width: int, *regs: str) 
 
 
 def emit_cast(b: FnBuilder, src: DType, dst: DType, width: int, reg: str) -> str:
-    """Convert ``reg`` from ``src`` to ``dst``: to bool is ``!= 0`` (NaN is true); a float to an integer truncates and
-    saturates, NaN giving 0."""
+    """Convert ``reg`` from ``src`` to ``dst``; see ``basic.cast`` for NaN and for what does not fit."""
     return basic.cast(Lanes(b, register(src.name), width, reg), register(dst.name)).reg

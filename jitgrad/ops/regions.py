@@ -1,6 +1,6 @@
-"""Windows: a layout of a storage as slices of another one's dimensions.
+"""Regions: a layout of a storage as slices of another one's dimensions.
 
-Owns: ``Window``, ``window_of``, and reading, replacing and filling a window over primitives.
+Owns: ``Region``, ``region_of``, and reading, replacing and filling a region over primitives.
 Must not know: Tensor, kernels.
 
 ``base`` is row-major. If its memory, seen as some other shape, has the view as a slice per dimension, kernels reach the
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import Aval
 
-__all__ = ["Window", "lower_add", "lower_scatter", "lower_select", "window_of"]
+__all__ = ["Region", "lower_add", "lower_scatter", "lower_select", "region_of"]
 
 Shape = tuple[int, ...]
 
 
-class Window(NamedTuple):
+class Region(NamedTuple):
     """Where a view lies in its base.
 
     Attributes:
@@ -37,9 +37,8 @@ class Window(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-@functools.lru_cache(4096)
-def window_of(base: Aval, view: Aval) -> Window | None:
-    """The view as a window of ``base``; None if it is not one."""
+def region_of(base: Aval, view: Aval) -> Region | None:
+    """The view as a region of ``base``; None if it is not one."""
     first = view.offset - base.offset
     if not base.is_contiguous or not base.numel or not view.numel or first < 0:
         return None
@@ -65,7 +64,7 @@ def _shapes(base: Aval, view: Aval) -> list[Shape]:
     return shapes
 
 
-def _fit(whole: Shape, first: int, view: Aval) -> Window | None:
+def _fit(whole: Shape, first: int, view: Aval) -> Region | None:
     strides = [math.prod(whole[d + 1 :]) for d in range(len(whole))]
     starts, rest = [], first
     for n, stride in zip(whole, strides, strict=True):
@@ -85,16 +84,16 @@ def _fit(whole: Shape, first: int, view: Aval) -> Window | None:
         if starts[d] + (n - 1) * steps[d] >= whole[d]:
             return None
         order.append(d)
-    return Window(whole, tuple(starts), tuple(steps), tuple(counts), tuple(order))
+    return Region(whole, tuple(starts), tuple(steps), tuple(counts), tuple(order))
 
 
-def _stops(w: Window) -> Shape:
+def _stops(w: Region) -> Shape:
     return tuple(start + (n - 1) * step + 1 for start, step, n in zip(w.starts, w.steps, w.counts, strict=True))
 
 
 def lower_select(b: Any, x: Any, base: Aval, view: Aval) -> Any:
     """What the view sees of ``x``, a value of the base's shape."""
-    w = window_of(base, view)
+    w = region_of(base, view)
     assert w is not None
     block = b.slice(b.reshape(x, w.whole), w.starts, _stops(w), w.steps)
     kept = tuple(w.counts[d] for d in sorted(w.order))
@@ -103,15 +102,15 @@ def lower_select(b: Any, x: Any, base: Aval, view: Aval) -> Any:
     return b.reshape(moved, view.shape)
 
 
-def _block(b: Any, src: Any, w: Window, view: Aval) -> Any:
-    """A value of the view's shape, in the order of the window's dimensions."""
+def _block(b: Any, src: Any, w: Region, view: Aval) -> Any:
+    """A value of the view's shape, in the order of the region's dimensions."""
     seen = b.reshape(b.expand(src, view.shape), tuple(w.counts[d] for d in w.order))
     return b.reshape(b.permute(seen, tuple(sorted(range(len(w.order)), key=w.order.__getitem__))), w.counts)
 
 
 def lower_scatter(b: Any, x: Any, src: Any, base: Aval, view: Aval) -> Any:
     """``x`` with ``src`` where the view looks."""
-    w = window_of(base, view)
+    w = region_of(base, view)
     assert w is not None
     placed = b.update(b.reshape(x, w.whole), _block(b, b.cast(src, x.dtype), w, view), w.starts, w.steps)
     return b.reshape(placed, base.shape)
