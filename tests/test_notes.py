@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -50,9 +51,8 @@ def test_the_files_that_the_page_names_exist() -> None:
     assert [n for n in sorted(named) if not ((ROOT / n).exists() or (PACKAGE / n).exists() or n in anywhere)] == []
 
 
-_FOREIGN = re.compile(
-    r"(torch|numpy|llvmlite|pickle)\b|Py[A-Z]|\w+Backward\d?$|_raw_saved|.*_saved_|[a-z]+[A-Z]\w+$|__\w+__$|v16f32$"
-)
+_FOREIGN = re.compile(r"Py[A-Z]|\w+Backward\d?$|_raw_saved|.*_saved_|[a-z]+[A-Z]\w+$|__\w+__$|v16f32$")
+_FOREIGN_MODULES = sys.stdlib_module_names | {"torch", "numpy", "llvmlite"}
 """Names of PyTorch, CPython and LLVM, and of graph nodes, whose attributes are made from ``derivatives.yaml``."""
 
 _FOREIGN_WORDS = frozenset(
@@ -83,6 +83,7 @@ def test_docs_name_what_exists() -> None:
         f"{path.relative_to(ROOT)}: {name}"
         for path, (_, quoted) in names.items()
         for name in quoted
-        if not known.issuperset(name.split(".")) and not _FOREIGN.match(name) and name not in _FOREIGN_WORDS
+        if not known.issuperset(name.split(".")) and name.split(".")[0] not in _FOREIGN_MODULES
+        if not _FOREIGN.match(name) and name not in _FOREIGN_WORDS
     }
     assert gone == set()
