@@ -10,7 +10,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Anomaly", "State", "anomaly", "modes_in_use", "native_cell", "state", "switch_handler", "write_checks"]
+__all__ = [
+    "Anomaly",
+    "State",
+    "anomaly",
+    "modes_in_use",
+    "native_cell",
+    "override_classes",
+    "state",
+    "switch_handler",
+    "write_checks",
+]
 
 
 class Anomaly:
@@ -38,6 +48,10 @@ write_checks: list[Callable[[Any], None]] = []
 """Each is called with a tensor before it is written in place, and may raise. Empty nearly always."""
 
 
+override_classes: list[type] = []
+"""Subclasses of Tensor that override functions, Note [Overrides]. Empty nearly always: hot paths test it."""
+
+
 class State(threading.local):
     """What a thread is doing.
 
@@ -52,6 +66,7 @@ class State(threading.local):
         inference_mode: whether new tensors are inference tensors.
         pretends_grad: what ``is_grad_enabled`` says inside inference mode, where nothing joins the graph.
         multithreading_enabled: whether backward may use the threads of devices.
+        overrides_off: how many blocks the thread is in where subclasses are plain tensors, Note [Overrides].
     """
 
     handler: Any = None
@@ -64,6 +79,7 @@ class State(threading.local):
     inference_mode: bool = False
     pretends_grad: bool = False
     multithreading_enabled: bool = True
+    overrides_off: int = 0
 
     @property
     def anomaly_enabled(self) -> bool:

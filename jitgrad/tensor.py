@@ -20,13 +20,14 @@ from jitgrad.dtypes import DType, float32, float64, int32, int64
 from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions.devices import numpy_elsewhere, to
+from jitgrad.functions.torch_function import asks
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.direct import apply_two
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
-from jitgrad.state import state
+from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
 from jitgrad.tracer.numbers import is_number
 
@@ -39,7 +40,9 @@ _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 def _operand(other: Any) -> Any:
-    """A tensor or a plain Python number; NotImplemented for anything else."""
+    """A tensor or a plain Python number; NotImplemented for anything else, and for what overrides operators."""
+    if override_classes and asks(other):
+        return NotImplemented  # then Python asks ``other``, Note [Overrides]
     if isinstance(other, TensorBase) or type(other) in (int, float, bool):
         return other
     if isinstance(other, _NUMBERS):
@@ -47,22 +50,13 @@ def _operand(other: Any) -> Any:
     return NotImplemented
 
 
-def _binary(op: Any, a: Any, b: Any) -> Any:
-    """The slow half of an operator: an operand that needs a look."""
-    recorder = state.handler
-    if recorder is None:
-        return _eager(op, a, b)
-    a, b = _operand(a), _operand(b)
-    return NotImplemented if a is NotImplemented or b is NotImplemented else recorder.apply(op, (a, b))
-
-
-def _eager(op: Any, a: Any, b: Any) -> Any:
-    """An operator where nothing is recorded."""
-    if not (type(a) is type(b) is Tensor):
+def _binary(op: Any, a: Any, b: Any, recorder: Any) -> Any:
+    """An operator where nothing is recorded, or with an operand that needs a look."""
+    if recorder is not None or not (type(a) is type(b) is Tensor):
         a, b = _operand(a), _operand(b)
         if a is NotImplemented or b is NotImplemented:
             return NotImplemented
-    return apply_two(op, a, b)
+    return apply_two(op, a, b) if recorder is None else recorder.apply(op, (a, b))
 
 
 class Tensor(TensorBase):
@@ -79,37 +73,38 @@ class Tensor(TensorBase):
     # arithmetic: `x * y` on the hot path is one attribute, one test and one call
     def __add__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_ADD, self, other) if rec is not None else _eager(_ADD, self, other)
+        return _binary(_ADD, self, other, rec) if rec is None or override_classes else rec.binary(_ADD, self, other)
 
     def __sub__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_SUB, self, other) if rec is not None else _eager(_SUB, self, other)
+        return _binary(_SUB, self, other, rec) if rec is None or override_classes else rec.binary(_SUB, self, other)
 
     def __mul__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_MUL, self, other) if rec is not None else _eager(_MUL, self, other)
+        return _binary(_MUL, self, other, rec) if rec is None or override_classes else rec.binary(_MUL, self, other)
 
     def __truediv__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_DIV, self, other) if rec is not None else _eager(_DIV, self, other)
+        return _binary(_DIV, self, other, rec) if rec is None or override_classes else rec.binary(_DIV, self, other)
 
     def __pow__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_POW, self, other) if rec is not None else _eager(_POW, self, other)
+        return _binary(_POW, self, other, rec) if rec is None or override_classes else rec.binary(_POW, self, other)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other)
+        return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other, rec)
 
     def __rtruediv__(self, other: Any) -> Any:
         rec = state.handler
-        return rec.reflected(_DIV, other, self) if rec is not None and is_number(other) else _binary(_DIV, other, self)
+        is_slow = rec is None or not is_number(other)
+        return _binary(_DIV, other, self, rec) if is_slow else rec.reflected(_DIV, other, self)
 
     def __rpow__(self, other: Any) -> Any:
-        return _binary(_POW, other, self)
+        return _binary(_POW, other, self, state.handler)
 
     def __neg__(self) -> Tensor:
         return door.apply(_NEG, self)
@@ -124,47 +119,47 @@ class Tensor(TensorBase):
         return functions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
 
     def __floordiv__(self, other: Any) -> Any:
-        return _binary(OPS["floor_divide"], self, other)
+        return _binary(OPS["floor_divide"], self, other, state.handler)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _binary(OPS["floor_divide"], other, self)
+        return _binary(OPS["floor_divide"], other, self, state.handler)
 
     def __mod__(self, other: Any) -> Any:
-        return _binary(OPS["remainder"], self, other)
+        return _binary(OPS["remainder"], self, other, state.handler)
 
     def __rmod__(self, other: Any) -> Any:
-        return _binary(OPS["remainder"], other, self)
+        return _binary(OPS["remainder"], other, self, state.handler)
 
     # comparisons
     def __eq__(self, other: Any) -> Any:
-        return _binary(_EQ, self, other)
+        return _binary(_EQ, self, other, state.handler)
 
     def __ne__(self, other: Any) -> Any:
-        return _binary(_NE, self, other)
+        return _binary(_NE, self, other, state.handler)
 
     def __lt__(self, other: Any) -> Any:
-        return _binary(_LT, self, other)
+        return _binary(_LT, self, other, state.handler)
 
     def __le__(self, other: Any) -> Any:
-        return _binary(_LE, self, other)
+        return _binary(_LE, self, other, state.handler)
 
     def __gt__(self, other: Any) -> Any:
-        return _binary(_GT, self, other)
+        return _binary(_GT, self, other, state.handler)
 
     def __ge__(self, other: Any) -> Any:
-        return _binary(_GE, self, other)
+        return _binary(_GE, self, other, state.handler)
 
     def __invert__(self) -> Tensor:
         return functions.bitwise_not(self)
 
     def __and__(self, other: Any) -> Any:
-        return _binary(OPS["bitwise_and"], self, other)
+        return _binary(OPS["bitwise_and"], self, other, state.handler)
 
     def __or__(self, other: Any) -> Any:
-        return _binary(OPS["bitwise_or"], self, other)
+        return _binary(OPS["bitwise_or"], self, other, state.handler)
 
     def __xor__(self, other: Any) -> Any:
-        return _binary(OPS["bitwise_xor"], self, other)
+        return _binary(OPS["bitwise_xor"], self, other, state.handler)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
@@ -185,6 +180,8 @@ class Tensor(TensorBase):
         return self._inplace_binary(_POW, other)
 
     def _inplace_binary(self, op: Any, other: Any) -> Any:
+        if override_classes and asks(other):
+            return functions.INPLACE_METHODS[f"{op.name}_"](self, other)
         other = _operand(other)
         if other is NotImplemented:
             return NotImplemented

@@ -36,6 +36,8 @@ NEVER_TOGETHER = frozenset({"runtime", "codegen"})
 """Two halves of one level that meet in ``compile.py`` only."""
 
 FORBIDDEN = frozenset({"torch", "jax", "jaxlib", "tensorflow"})
+GENERATED = PACKAGE / "functions" / "_generated.py"
+"""Nobody reads or edits it; ``tests/test_signatures.py`` looks whether it is up to date."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 600, 80
 
 
@@ -159,7 +161,7 @@ def _folder(module: str) -> str:
 
 @every_file
 def test_sizes(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_FILE_LINES, f"{_identify(path)} is too long"
+    assert path == GENERATED or len(path.read_text().splitlines()) <= MAX_FILE_LINES, f"{_identify(path)} is too long"
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1

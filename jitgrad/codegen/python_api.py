@@ -40,7 +40,8 @@ BEYOND_A_STAMP = (
 ).split()
 _OBJECTS = (
     "recorder thread Tensor Storage Slot float int list True False None simple views in plain leaf tracked untracked "
-    "pool link_view write write_checks slow_apply slow_apply_inplace slow_enter slow_assignments fresh pending view"
+    "pool link_view write write_checks override_classes slow_apply slow_apply_inplace slow_enter slow_assignments "
+    "fresh pending view"
 ).split()
 
 WORDS: dict[str, int] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jitgrad.codegen.python_api import BEYOND_A_STAMP, MAX_POOL, CFunction
 
-__all__ = ["handle_functions"]
+__all__ = ["handle_functions", "list_words"]
 
 
 def _vid_of() -> str:
@@ -74,7 +74,7 @@ def _enter_new() -> str:
     return b.finish("ret ptr null", "ptr")
 
 
-def _list_words(b: CFunction, items: str) -> tuple[str, str]:
+def list_words(b: CFunction, items: str) -> tuple[str, str]:
     """Addresses of a list's size and of its item array (``PyListObject``)."""
     size = b.op(f"getelementptr i64, ptr {items}, i64 2")
     return size, b.op(f"load ptr, ptr {b.op(f'getelementptr i64, ptr {items}, i64 3')}")
@@ -84,7 +84,7 @@ def _blank_handle() -> str:
     """A handle from the pool, stamp and all, or a new one; the caller owns it."""
     b = CFunction("blank_handle", "")
     make = b.label("make")
-    size, items = _list_words(b, b.word("pool"))
+    size, items = list_words(b, b.word("pool"))
     count = b.op(f"load i64, ptr {size}")
     b.leave_unless(b.op(f"icmp sgt i64 {count}, 0"), make)
     last = b.op(f"sub i64 {count}, 1")
@@ -101,7 +101,7 @@ def _retire() -> str:
     b = CFunction("retire", "ptr %handle")
     no = b.label("no")
     pool = b.word("pool")
-    size, _ = _list_words(b, pool)
+    size, _ = list_words(b, pool)
     b.leave_unless(b.op(f"icmp slt i64 {b.op(f'load i64, ptr {size}')}, {MAX_POOL}"), no)
     b.leave_unless(b.same(b.type_of("%handle"), b.word("Tensor")), no)
     for slot in BEYOND_A_STAMP:

@@ -19,7 +19,7 @@ In: a block of words, see ``python_api.WORDS``, filled by ``compiled/native_hits
 from __future__ import annotations
 
 from jitgrad.codegen.python_api import BINARY, REFLECTED, WORDS, CFunction, argument, number_key
-from jitgrad.codegen.python_handles import handle_functions
+from jitgrad.codegen.python_handles import handle_functions, list_words
 from jitgrad.codegen.python_writes import write_functions
 
 __all__ = ["ENTRY_POINTS", "module_text"]
@@ -47,6 +47,10 @@ def _binary(name: str) -> str:
     rec = b.active_recorder(slow)
     a = b.vid(rec, "%self", slow)
     b.leave_unless(b.is_tensor("%other"), number)
+    # a class that overrides operators is asked in Python
+    num_overrides = b.op(f"load i64, ptr {list_words(b, b.word('override_classes'))[0]}")
+    is_plain = b.same(b.type_of("%other"), b.word("Tensor"))
+    b.leave_unless(b.op(f"or i1 {is_plain}, {b.op(f'icmp eq i64 {num_overrides}, 0')}"), slow)
     _finish_simple(b, rec, b.pack(b.word(f"op {name}"), a, b.vid(rec, "%other", slow)), slow)
     b.start(number)
     value = number_key(b, "%other", slow)

@@ -20,7 +20,7 @@ from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.state import native_cell, state, switch_handler, write_checks
+from jitgrad.state import native_cell, override_classes, state, switch_handler, write_checks
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hot import FRESH, HOT, PENDING, VIEW, assignments
 from jitgrad.tracer.inputs import IN
@@ -124,6 +124,7 @@ def _fill(words: Any) -> None:
         "pool": [],
         "write": WRITE,
         "write_checks": write_checks,
+        "override_classes": override_classes,
         "slow_apply": dispatch.apply,
         "slow_apply_inplace": dispatch.apply_inplace,
         "slow_enter": Recorder.enter,

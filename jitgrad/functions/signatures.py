@@ -1,14 +1,15 @@
 """What the public functions accept: PyTorch's signatures, in its notation.
 
-Owns: ``SIGNATURES``: per function, its overloads (`` | `` between them). ``*size`` may also be several ints.
+Owns: ``SIGNATURES``: per function, its overloads (`` | `` between them). ``*size`` may also be several ints;
+``...``: the function tells its forms apart itself.
 Must not know: what the functions do. How calls are matched is in ``_parse``; Note [Argument parsing].
 
-The first parameter of a method is the tensor itself. A function that is missing here takes tensors only.
+The first parameter of a method is the tensor itself. After a change here run ``python -m tools.signatures``.
 """
 
 from __future__ import annotations
 
-__all__ = ["SIGNATURES"]
+__all__ = ["NOT_PARSED", "SIGNATURES"]
 
 
 def _rows(table: dict[str, str]) -> dict[str, str]:
@@ -16,10 +17,20 @@ def _rows(table: dict[str, str]) -> dict[str, str]:
     return {name: text for names, text in table.items() for name in names.split()}
 
 
+NOT_PARSED = frozenset({"as_tensor", "from_numpy", "tensor"})
+"""Functions that take any data: they have no signature, and nothing overrides them, as in PyTorch."""
+
 _MAKING = "dtype? dtype=None, any device=None, bool requires_grad=False"
 
 SIGNATURES: dict[str, str] = _rows(
     {
+        "abs absolute acos arccos arcsin arctan asin atan bitwise_not ceil cos cosh erf exp exp2 expm1 floor isfinite "
+        "isinf isnan log log10 log1p log2 logical_not neg negative reciprocal relu rsqrt sigmoid sign sin sinh sqrt "
+        "square tan tanh trunc abs_ acos_ asin_ atan_ bitwise_not_ ceil_ cos_ cosh_ erf_ exp_ exp2_ expm1_ floor_ "
+        "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
+        "tan_ tanh_ trunc_ argwhere bool clone contiguous cpu detach detach_ get_device ravel storage t t_ "
+        "trace untyped_storage zero_": "Tensor input",
+        "functional_relu": "Tensor input, any inplace=False",
         "mul eq ne lt le gt ge remainder fmod floor_divide bitwise_and bitwise_or bitwise_xor multiply greater "
         "greater_equal less less_equal not_equal mul_ eq_ ne_ lt_ le_ gt_ ge_ remainder_ fmod_ floor_divide_ "
         "bitwise_and_ bitwise_or_ bitwise_xor_": "Tensor|Scalar input, Tensor|Scalar other",
@@ -161,6 +172,18 @@ SIGNATURES: dict[str, str] = _rows(
         "nll_loss": "Tensor input, Tensor target, Tensor? weight=None, *, int ignore_index=-100, any reduction='mean'",
         "cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "any reduction='mean', float label_smoothing=0.0",
+        "nonzero": "Tensor input, *, bool as_tuple=False",
+        "vector_norm": "Tensor x, any ord=2, any dim=None, any keepdim=False",
+        "split": "Tensor input, any split_size, int dim=0",
+        "record_stream": "Tensor input, any stream",
+        "vcpu": "Tensor input, any device=None",
+        "set_": "Tensor input, any source=None",
+        "new_tensor": "Tensor input, any data, *, dtype? dtype=None, any device=None, bool requires_grad=False",
+        "uniform_": "Tensor input, float low=0.0, float high=1.0",
+        "normal_": "Tensor input, float mean=0.0, float std=1.0",
+        "bernoulli_": "Tensor input, any p=0.5",
+        "to einsum meshgrid": "...",
+        "where_method": "Tensor self, Tensor condition, Tensor|Scalar other",
         "where": "Tensor condition | Tensor condition, Tensor|Scalar input, Tensor|Scalar other",
     }
 )

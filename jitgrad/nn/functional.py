@@ -4,6 +4,7 @@ Owns: the list. What each computes is in ``jitgrad.functions``.
 """
 
 from jitgrad.functions import (
+    LAYERS,
     avg_pool2d,
     batch_norm,
     binary_cross_entropy,
@@ -48,7 +49,8 @@ from jitgrad.functions import (
     tanh,
     tanhshrink,
 )
-from jitgrad.functions.activation import functional_relu as relu
+
+relu = LAYERS["relu"]
 
 __all__ = [
     "avg_pool2d",

@@ -223,22 +223,83 @@ def test_what_can_be_overridden() -> None:
     assert jitgrad.Tensor.backward in table[jitgrad.Tensor]
 
 
-def test_nothing_is_replaced_before_there_is_a_subclass() -> None:
+def test_nothing_is_replaced_when_there_is_a_subclass() -> None:
+    """Modules and classes stay as they were; names imported before the first subclass was defined see it, too."""
     program = """
-        import types
+        import sys
         import jitgrad
-        from jitgrad import nn, overrides
+        from jitgrad import Tensor, add, nn, overrides, tanh
+        from jitgrad.nn.functional import linear
+        from jitgrad.runtime.engine.run.engine import Engine
         assert not overrides.override_classes
-        assert type(jitgrad.add) is type(jitgrad.Tensor.mul) is types.FunctionType
-        before = jitgrad.add
-        class Mine(jitgrad.Tensor):
-            pass
-        assert type(jitgrad.add) is not types.FunctionType
-        assert jitgrad.add == before and hash(jitgrad.add) == hash(before)
-        assert {before: 1}[jitgrad.add] == {jitgrad.add: 1}[before] == 1
-        assert jitgrad.add.__name__ == "add" and jitgrad.add.__doc__
+        owners = [m for n, m in sys.modules.items() if n.startswith("jitgrad")] + [Tensor, nn.Parameter, Engine]
+        before = [dict(vars(owner)) for owner in owners]
+        calls = []
+        class Mine(Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                calls.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs)
+        x = jitgrad.ones(2).as_subclass(Mine)
+        results = [add(1, x), tanh(x), linear(jitgrad.ones(2), x), nn.Parameter(jitgrad.ones(2)) - x]
+        assert [type(r) is Mine for r in results] == [True] * 4
+        assert calls == ["add", "tanh", "linear", "sub"], calls
+        for owner, names in zip(owners, before, strict=True):
+            for name, value in names.items():
+                assert vars(owner)[name] is value or name.startswith("_"), (owner, name)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
+
+
+def test_a_right_operand_is_asked(mode: Mode) -> None:
+    """Also where Python asks the left one first; the arguments arrive as they were written."""
+    t, weight = jitgrad.full((2,), 3.0), nn.Parameter(jitgrad.full((2,), 4.0))
+
+    class Ordered(jitgrad.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            CALLS.append((func.__name__, [isinstance(a, cls) for a in args]))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def step():
+        x = jitgrad.ones(2).as_subclass(Ordered)
+        CALLS.clear()
+        results = [t - x, weight - x, weight / x, weight * x, weight == x, weight // x, weight @ x]
+        weight.detach().clone().add_(x)
+        return list(CALLS), [type(r) is Ordered for r in results], results[1]
+
+    calls, are_ordered, difference = mode.run(step)
+    names = ["sub", "sub", "div", "mul", "__eq__", "__floordiv__", "matmul", "add_"]
+    assert calls == [(name, [False, True] if name != "__eq__" else [True, False]) for name in names]
+    assert all(are_ordered)
+    assert difference.tolist() == [3, 3]
+
+
+def test_what_is_no_tensor_may_answer_as_well() -> None:
+    class Answer:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func.__name__, len(args), kwargs
+
+    answer, t = Answer(), jitgrad.ones(2)
+    assert jitgrad.tanh(answer) == ("tanh", 1, {})
+    assert jitgrad.add(t, answer) == ("add", 2, {})
+    assert jitgrad.sum(answer, dim=0) == ("sum", 1, {"dim": 0})
+    assert jitgrad.cat([t, answer], dim=0) == ("cat", 1, {"dim": 0})
+    assert F.linear(t, answer) == ("linear", 2, {})
+    with pytest.raises(TypeError, match=r"tanh\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        jitgrad.tanh(3)
+
+
+def test_rules_are_not_asked() -> None:
+    """The engine's own operations, on the calling thread and on those of devices, are nobody's calls."""
+    x = jitgrad.ones(2, requires_grad=True)
+    y = x.as_subclass(Logged)
+    loss = ((y * y).exp().vcpu(0) * 2).cpu().sum()
+    CALLS.clear()
+    loss.backward()
+    assert CALLS == ["backward"]
+    assert x.grad.tolist() == pytest.approx([4 * 2.718281828] * 2)
 
 
 _PROGRAMS = {
@@ -250,6 +311,10 @@ _PROGRAMS = {
     "gradients": lambda lib, x, t: lib.autograd.grad((x * 2).sum(), x),
     "backward": lambda lib, x, t: [(x * t).sum().backward(), lib.autograd.backward((x * t).sum()), x.grad],
 }
+
+
+_RAW = ("operators", "functions", "methods", "values")
+"""Programs whose calls PyTorch hands on as they were made; its Python functions name all their options."""
 
 
 @pytest.mark.parametrize("name", list(_PROGRAMS))
@@ -265,7 +330,8 @@ def test_what_torch_intercepts(name: str) -> None:
 
             @classmethod
             def __torch_function__(cls, func, types, args=(), kwargs=None):
-                cls.noted.append(func.__name__)
+                kinds = [isinstance(a, cls) for a in args if not isinstance(a, list | tuple)]
+                cls.noted.append((func.__name__, *((kinds, sorted(kwargs or {})) if name in _RAW else ())))
                 return super().__torch_function__(func, types, args, kwargs or {})
 
         x = lib.tensor([[1.0, 2.0], [3.0, 4.0]]).as_subclass(Noted)
@@ -274,6 +340,6 @@ def test_what_torch_intercepts(name: str) -> None:
         calls.clear()
         results = _PROGRAMS[name](lib, x, lib.tensor([[2.0, 2.0], [2.0, 2.0]]))
         flat = [r for result in results for r in (result if isinstance(result, tuple) else (result,))]
-        named = [c for c in calls if c not in ("__get__", "__set__")]  # attributes are not intercepted here
+        named = [c for c in calls if c[0] not in ("__get__", "__set__")]  # attributes are not intercepted here
         seen.append((named, [isinstance(r, Noted) for r in flat]))
     assert seen[0] == seen[1]

@@ -1,0 +1,3223 @@
+"""The public functions, as users call them. Made by ``tools/signatures.py``: do not edit.
+
+Owns: looking at the arguments as they usually are; everything else goes to ``_parse.slow``. Note [Argument parsing].
+"""
+
+from jitgrad.door import door as _door
+from jitgrad.dtypes import DType as _DType
+from jitgrad.functions import tables as _bare
+from jitgrad.functions._parse import LISTS as _lists
+from jitgrad.functions._parse import MISSING as _M
+from jitgrad.functions._parse import NUMBERS as _numbers
+from jitgrad.functions._parse import OPERANDS as _operands
+from jitgrad.functions._parse import SIZES as _sizes
+from jitgrad.functions._parse import TENSORS as _tensors
+from jitgrad.functions._parse import given as _given
+from jitgrad.functions._parse import slow as _slow
+from jitgrad.ops.table import OPS as _ops
+from jitgrad.state import override_classes as _overrides
+from jitgrad.tensor_base import TensorBase as _TensorBase
+
+_bool, _int, _isinstance, _map, _set, _str, _tuple, _type = bool, int, isinstance, map, set, str, tuple, type
+
+_op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
+_op_acos = _ops['acos']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']; _op_addcdiv = _ops['addcdiv']
+_op_addcmul = _ops['addcmul']; _op_addmm = _ops['addmm']; _op_argmax = _ops['argmax']; _op_argmin = _ops['argmin']
+_op_asin = _ops['asin']; _op_atan = _ops['atan']; _op_atan2 = _ops['atan2']; _op_bitwise_and = _ops['bitwise_and']
+_op_bitwise_not = _ops['bitwise_not']; _op_bitwise_or = _ops['bitwise_or']; _op_bitwise_xor = _ops['bitwise_xor']
+_op_bmm = _ops['bmm']; _op_cat = _ops['cat']; _op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']
+_op_clamp_min = _ops['clamp_min']; _op_clone = _ops['clone']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']
+_op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']; _op_diagonal_scatter = _ops['diagonal_scatter']
+_op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']; _op_erf = _ops['erf']
+_op_exp = _ops['exp']; _op_exp2 = _ops['exp2']; _op_expand = _ops['expand']; _op_expm1 = _ops['expm1']
+_op_floor = _ops['floor']; _op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']
+_op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']
+_op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']; _op_index_add = _ops['index_add']
+_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
+_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
+_op_le = _ops['le']; _op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_log = _ops['log']
+_op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
+_op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
+_op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_lt = _ops['lt']
+_op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
+_op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
+_op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_ne = _ops['ne']
+_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_pow_scalar = _ops['pow_scalar']
+_op_reciprocal = _ops['reciprocal']; _op_relu = _ops['relu']; _op_remainder = _ops['remainder']
+_op_rsqrt = _ops['rsqrt']; _op_scatter_add = _ops['scatter_add']; _op_select = _ops['select']
+_op_select_scatter = _ops['select_scatter']; _op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']
+_op_sin = _ops['sin']; _op_sinh = _ops['sinh']; _op_sqrt = _ops['sqrt']; _op_stack = _ops['stack']
+_op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']; _op_t = _ops['t']; _op_take = _ops['take']
+_op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']; _op_transpose = _ops['transpose']
+_op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']; _op_unfold = _ops['unfold']
+_op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']; _op_view = _ops['view']
+_op_where = _ops['where']
+
+_celu = _bare.PUBLIC['celu']; _elu = _bare.PUBLIC['elu']; _hardsigmoid = _bare.PUBLIC['hardsigmoid']
+_hardswish = _bare.PUBLIC['hardswish']; _hardtanh = _bare.PUBLIC['hardtanh']; _leaky_relu = _bare.PUBLIC['leaky_relu']
+_mish = _bare.PUBLIC['mish']; _relu6 = _bare.PUBLIC['relu6']; _selu = _bare.PUBLIC['selu']
+_silu = _bare.PUBLIC['silu']; _softplus = _bare.PUBLIC['softplus']; _softsign = _bare.PUBLIC['softsign']
+_tanhshrink = _bare.PUBLIC['tanhshrink']; _arange = _bare.PUBLIC['arange']; _empty = _bare.PUBLIC['empty']
+_zeros_like = _bare.PUBLIC['zeros_like']; _eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']
+_full_like = _bare.PUBLIC['full_like']; _linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']
+_ones_like = _bare.PUBLIC['ones_like']; _zeros = _bare.PUBLIC['zeros']; _einsum = _bare.PUBLIC['einsum']
+_argwhere = _bare.PUBLIC['argwhere']; _index_put = _bare.PUBLIC['index_put']
+_masked_select = _bare.PUBLIC['masked_select']; _nonzero = _bare.PUBLIC['nonzero']
+_take_along_dim = _bare.PUBLIC['take_along_dim']; _hstack = _bare.PUBLIC['hstack']
+_meshgrid = _bare.PUBLIC['meshgrid']; _pad = _bare.PUBLIC['pad']; _vstack = _bare.PUBLIC['vstack']
+_avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']
+_dropout = _bare.PUBLIC['dropout']; _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
+_max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
+_scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _linear = _bare.PUBLIC['linear']
+_matmul = _bare.PUBLIC['matmul']; _outer = _bare.PUBLIC['outer']
+_binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
+_binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
+_cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
+_kl_div = _bare.PUBLIC['kl_div']; _l1_loss = _bare.PUBLIC['l1_loss']; _mse_loss = _bare.PUBLIC['mse_loss']
+_nll_loss = _bare.PUBLIC['nll_loss']; _smooth_l1_loss = _bare.PUBLIC['smooth_l1_loss']; _clamp = _bare.PUBLIC['clamp']
+_div = _bare.PUBLIC['div']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']; _rsub = _bare.PUBLIC['rsub']
+_where = _bare.PUBLIC['where']; _all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']
+_amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']
+_count_nonzero = _bare.PUBLIC['count_nonzero']; _cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']
+_logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']
+_min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']
+_sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']; _vector_norm = _bare.PUBLIC['vector_norm']
+_as_strided_scatter = _bare.PUBLIC['as_strided_scatter']; _put = _bare.PUBLIC['put']
+_scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
+_slice_scatter = _bare.PUBLIC['slice_scatter']; _as_strided = _bare.PUBLIC['as_strided']
+_broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']; _expand = _bare.PUBLIC['expand']
+_flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']; _movedim = _bare.PUBLIC['movedim']
+_narrow = _bare.PUBLIC['narrow']; _permute = _bare.PUBLIC['permute']; _ravel = _bare.PUBLIC['ravel']
+_repeat = _bare.PUBLIC['repeat']; _repeat_interleave = _bare.PUBLIC['repeat_interleave']
+_reshape = _bare.PUBLIC['reshape']; _reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']
+_split = _bare.PUBLIC['split']; _squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']
+_tile = _bare.PUBLIC['tile']; _unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']
+_unsafe_chunk = _bare.PUBLIC['unsafe_chunk']; _view = _bare.PUBLIC['view']; _new_zeros = _bare.METHODS['new_zeros']
+_new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']; _storage = _bare.METHODS['storage']
+_untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
+_get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']; _to = _bare.METHODS['to']
+_type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
+_set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
+_new_tensor = _bare.METHODS['new_tensor']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
+_bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_uniform_ = _bare.INPLACE_METHODS['uniform_']; _normal_ = _bare.INPLACE_METHODS['normal_']
+_bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']; _add_ = _bare.INPLACE_METHODS['add_']
+_sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']; _pow_ = _bare.INPLACE_METHODS['pow_']
+_square_ = _bare.INPLACE_METHODS['square_']; _clamp_ = _bare.INPLACE_METHODS['clamp_']
+_clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']; _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']
+_lerp_ = _bare.INPLACE_METHODS['lerp_']; _round_ = _bare.INPLACE_METHODS['round_']
+_addcmul_ = _bare.INPLACE_METHODS['addcmul_']; _addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']
+_copy_ = _bare.INPLACE_METHODS['copy_']; _fill_ = _bare.INPLACE_METHODS['fill_']
+_zero_ = _bare.INPLACE_METHODS['zero_']; _masked_fill_ = _bare.INPLACE_METHODS['masked_fill_']
+_scatter_add_ = _bare.INPLACE_METHODS['scatter_add_']; _index_add_ = _bare.INPLACE_METHODS['index_add_']
+_index_put_ = _bare.INPLACE_METHODS['index_put_']; _tril_ = _bare.INPLACE_METHODS['tril_']
+_triu_ = _bare.INPLACE_METHODS['triu_']; _scatter_ = _bare.INPLACE_METHODS['scatter_']
+_scatter_reduce_ = _bare.INPLACE_METHODS['scatter_reduce_']; _index_copy_ = _bare.INPLACE_METHODS['index_copy_']
+_index_fill_ = _bare.INPLACE_METHODS['index_fill_']; _masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']
+_put_ = _bare.INPLACE_METHODS['put_']; _transpose_ = _bare.INPLACE_METHODS['transpose_']
+_t_ = _bare.INPLACE_METHODS['t_']; _squeeze_ = _bare.INPLACE_METHODS['squeeze_']
+_unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']; _swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']
+
+def celu(input, alpha=1.0, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(alpha) in _numbers:
+                return _celu(input, alpha, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(celu, (input,), _given(('alpha', alpha, 1.0), ('inplace', inplace, False)))
+
+def elu(input, alpha=1.0, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(alpha) in _numbers:
+                return _elu(input, alpha, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(elu, (input,), _given(('alpha', alpha, 1.0), ('inplace', inplace, False)))
+
+def gelu(input, approximate='none'):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(approximate) is _str:
+                return _door.apply(_op_gelu, input, approximate)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(gelu, (input,), _given(('approximate', approximate, 'none')))
+
+def glu(input, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and axis is _M:
+                return _door.apply(_op_glu, input, -1 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(glu, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def hardsigmoid(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _hardsigmoid(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hardsigmoid, (input,), _given(('inplace', inplace, False)))
+
+def hardswish(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _hardswish(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hardswish, (input,), _given(('inplace', inplace, False)))
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(min_val) in _numbers and _type(max_val) in _numbers:
+                return _hardtanh(input, min_val, max_val, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hardtanh, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0), ('inplace', inplace, False)))
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(negative_slope) in _numbers:
+                return _leaky_relu(input, negative_slope, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(leaky_relu, (input,), _given(('negative_slope', negative_slope, 0.01), ('inplace', inplace, False)))
+
+def logsigmoid(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_log_sigmoid, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logsigmoid, (input,), {})
+
+def mish(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _mish(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mish, (input,), _given(('inplace', inplace, False)))
+
+def relu6(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _relu6(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(relu6, (input,), _given(('inplace', inplace, False)))
+
+def selu(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _selu(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(selu, (input,), _given(('inplace', inplace, False)))
+
+def silu(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _silu(input, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(silu, (input,), _given(('inplace', inplace, False)))
+
+def softmin(input, dim, dtype=None, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _door.apply(_op__softmax, -(input if dtype is None else input.to(dtype)), dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(softmin, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def softplus(input, beta=1.0, threshold=20.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(beta) in _numbers and _type(threshold) in _numbers:
+                return _softplus(input, beta, threshold)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(softplus, (input,), _given(('beta', beta, 1.0), ('threshold', threshold, 20.0)))
+
+def softsign(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _softsign(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(softsign, (input,), {})
+
+def tanhshrink(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _tanhshrink(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tanhshrink, (input,), {})
+
+_known_arange = _set()
+
+def arange(*args, **options):
+    if not options and (*_map(_type, args),) in _known_arange:
+        return _arange(*args)
+    return _slow(arange, args, options, _known_arange)
+
+def clone(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_clone, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clone, (input,), {})
+
+def contiguous(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return input if input._aval.is_contiguous else _door.apply(_op_clone, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(contiguous, (input,), {})
+
+def empty(*sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if is_plain and not options:
+        return _empty(*sizes)
+    return _slow(empty, sizes, options)
+
+def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
+    if _type(n) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool and m is _M:
+        return _eye(n, dtype=dtype, device=device, requires_grad=requires_grad)
+    if _type(n) is _int and _type(m) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+        return _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    if _type(size) is _tuple and size in _sizes and _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+        return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _full_like(input, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+    if _type(start) in _operands and _type(end) in _operands and _type(steps) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+        return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def ones(*sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if is_plain and not options:
+        return _ones(*sizes)
+    return _slow(ones, sizes, options)
+
+def ones_like(input, *, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _ones_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def zeros(*sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if is_plain and not options:
+        return _zeros(*sizes)
+    return _slow(zeros, sizes, options)
+
+def einsum(*args, **options):
+    if _overrides:
+        return _slow(einsum, args, options)
+    return _einsum(*args, **options)
+
+def argwhere(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _argwhere(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(argwhere, (input,), {})
+
+def gather(input, dim, index, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and axis is _M:
+                return _door.apply(_op_gather, input, index, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(gather, (input, dim, index,), _given(('axis', axis, _M)))
+
+def index_add(input, dim, index, source, *, alpha=1, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and _type(alpha) in _numbers and axis is _M:
+                return _door.apply(_op_index_add, input, index, source if alpha == 1 else source * alpha, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_add, (input, dim, index, source,), _given(('alpha', alpha, 1), ('axis', axis, _M)))
+
+def index_put(input, indices, values, accumulate=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(indices) in _lists and _tensors.issuperset(_map(_type, indices)) and _type(values) in _tensors and _type(accumulate) is _bool:
+                return _index_put(input, indices, values, accumulate)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_put, (input, indices, values,), _given(('accumulate', accumulate, False)))
+
+def index_select(input, dim, index, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and axis is _M:
+                return _door.apply(_op_index_select, input, index, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_select, (input, dim, index,), _given(('axis', axis, _M)))
+
+def masked_fill(input, mask, value):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mask) in _tensors and _type(value) in _operands:
+                return _door.apply(_op_masked_fill, input, mask, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(masked_fill, (input, mask, value,), {})
+
+def masked_select(input, mask):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mask) in _tensors:
+                return _masked_select(input, mask)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(masked_select, (input, mask,), {})
+
+def nonzero(input, *, as_tuple=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(as_tuple) is _bool:
+                return _nonzero(input, as_tuple=as_tuple)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nonzero, (input,), _given(('as_tuple', as_tuple, False)))
+
+def scatter_add(input, dim, index, src, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and axis is _M:
+                return _door.apply(_op_scatter_add, input, index, src, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(scatter_add, (input, dim, index, src,), _given(('axis', axis, _M)))
+
+def take_along_dim(input, indices, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(indices) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _take_along_dim(input, indices, None if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(take_along_dim, (input, indices,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def tril(input, diagonal=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(diagonal) is _int:
+                return _door.apply(_op_tril, input, diagonal)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tril, (input,), _given(('diagonal', diagonal, 0)))
+
+def triu(input, diagonal=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(diagonal) is _int:
+                return _door.apply(_op_triu, input, diagonal)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(triu, (input,), _given(('diagonal', diagonal, 0)))
+
+def cat(tensors, dim=_M, *, axis=_M):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
+        return _door.apply(_op_cat, tensors, 0 if dim is _M else dim)
+    return _slow(cat, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def hstack(tensors):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+        return _hstack(tensors)
+    return _slow(hstack, (tensors,), {})
+
+def meshgrid(*args, **options):
+    if _overrides:
+        return _slow(meshgrid, args, options)
+    return _meshgrid(*args, **options)
+
+def pad(input, pad, mode='constant', value=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(pad) is _tuple and pad in _sizes and _type(mode) is _str and (value is None or _type(value) in _numbers):
+                return _pad(input, pad, mode, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(_pad_itself, (input, pad,), _given(('mode', mode, 'constant'), ('value', value, None)))
+
+_pad_itself = pad
+
+def stack(tensors, dim=_M, *, axis=_M):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
+        return _door.apply(_op_stack, tensors, 0 if dim is _M else dim)
+    return _slow(stack, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def vstack(tensors):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+        return _vstack(tensors)
+    return _slow(vstack, (tensors,), {})
+
+def avg_pool2d(input, kernel_size, stride=None, padding=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes):
+                return _avg_pool2d(input, kernel_size, stride, padding)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0)))
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (running_mean is None or _type(running_mean) in _tensors) and (running_var is None or _type(running_var) in _tensors) and (weight is None or _type(weight) in _tensors) and (bias is None or _type(bias) in _tensors) and _type(training) is _bool and _type(momentum) in _numbers and _type(eps) in _numbers:
+                return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(batch_norm, (input, running_mean, running_var,), _given(('weight', weight, None), ('bias', bias, None), ('training', training, False), ('momentum', momentum, 0.1), ('eps', eps, 1e-05)))
+
+def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors) and (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(groups) is _int:
+                return _conv2d(input, weight, bias, stride, padding, dilation, groups)
+            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors) and (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes) and _type(padding) is _str and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(groups) is _int:
+                return _conv2d(input, weight, bias, stride, padding, dilation, groups)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(conv2d, (input, weight,), _given(('bias', bias, None), ('stride', stride, 1), ('padding', padding, 0), ('dilation', dilation, 1), ('groups', groups, 1)))
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _dropout(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dropout, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
+
+def embedding(input, weight, padding_idx=None, *, sparse=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(weight) in _tensors and (padding_idx is None or _type(padding_idx) is _int) and _type(sparse) is _bool:
+                return _embedding(input, weight, padding_idx, sparse=sparse)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(embedding, (input, weight,), _given(('padding_idx', padding_idx, None), ('sparse', sparse, False)))
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(normalized_shape) is _tuple and normalized_shape in _sizes and (weight is None or _type(weight) in _tensors) and (bias is None or _type(bias) in _tensors) and _type(eps) in _numbers:
+                return _layer_norm(input, normalized_shape, weight, bias, eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(layer_norm, (input, normalized_shape,), _given(('weight', weight, None), ('bias', bias, None), ('eps', eps, 1e-05)))
+
+def max_pool2d(input, kernel_size, stride=None, padding=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes):
+                return _max_pool2d(input, kernel_size, stride, padding)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(max_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0)))
+
+def normalize(input, p=2.0, dim=_M, eps=1e-12, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and _type(eps) in _numbers and axis is _M:
+                return input / input.norm(p, 1 if dim is _M else dim, True).clamp_min(eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(normalize, (input,), _given(('p', p, 2.0), ('dim', dim, _M), ('eps', eps, 1e-12), ('axis', axis, _M)))
+
+def one_hot(tensor, num_classes=-1):
+    if not _overrides or _type(tensor) in _tensors:
+        try:
+            if _type(num_classes) is _int:
+                return _one_hot(tensor, num_classes)
+        except AttributeError:
+            if _isinstance(tensor, _TensorBase):
+                raise
+    return _slow(one_hot, (tensor,), _given(('num_classes', num_classes, -1)))
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(normalized_shape) is _tuple and normalized_shape in _sizes and (weight is None or _type(weight) in _tensors) and (eps is None or _type(eps) in _numbers):
+                return _rms_norm(input, normalized_shape, weight, eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rms_norm, (input, normalized_shape,), _given(('weight', weight, None), ('eps', eps, None)))
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+    if not _overrides or _type(query) in _tensors:
+        try:
+            if _type(key) in _tensors and _type(value) in _tensors and (attn_mask is None or _type(attn_mask) in _tensors) and _type(dropout_p) in _numbers and _type(is_causal) is _bool and (scale is None or _type(scale) in _numbers):
+                return _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        except AttributeError:
+            if _isinstance(query, _TensorBase):
+                raise
+    return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None)))
+
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mat1) in _tensors and _type(mat2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _door.apply(_op_addmm, input, mat1, mat2, beta, alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
+def bmm(input, mat2):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mat2) in _tensors:
+                return _door.apply(_op_bmm, input, mat2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bmm, (input, mat2,), {})
+
+def dot(input, tensor):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(tensor) in _tensors:
+                return _door.apply(_op_dot, input, tensor)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dot, (input, tensor,), {})
+
+def linear(input, weight, bias=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors):
+                return _linear(input, weight, bias)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(linear, (input, weight,), _given(('bias', bias, None)))
+
+def matmul(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _matmul(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(matmul, (input, other,), _given(('x2', x2, _M)))
+
+def mm(input, mat2):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mat2) in _tensors:
+                return _door.apply(_op_mm, input, mat2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mm, (input, mat2,), {})
+
+def mv(input, vec):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(vec) in _tensors:
+                return _door.apply(_op_mv, input, vec)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mv, (input, vec,), {})
+
+def outer(input, vec2):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(vec2) in _tensors:
+                return _outer(input, vec2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(outer, (input, vec2,), {})
+
+def trace(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_trace, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(trace, (input,), {})
+
+def binary_cross_entropy(input, target, weight=None, reduction='mean'):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors):
+                return _binary_cross_entropy(input, target, weight, reduction)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(binary_cross_entropy, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean')))
+
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and (pos_weight is None or _type(pos_weight) in _tensors):
+                return _binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(binary_cross_entropy_with_logits, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean'), ('pos_weight', pos_weight, None)))
+
+def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and _type(ignore_index) is _int and _type(label_smoothing) in _numbers:
+                return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cross_entropy, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean'), ('label_smoothing', label_smoothing, 0.0)))
+
+def huber_loss(input, target, reduction='mean', delta=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and _type(delta) in _numbers:
+                return _huber_loss(input, target, reduction, delta)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(huber_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('delta', delta, 1.0)))
+
+def kl_div(input, target, reduction='mean', log_target=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and _type(log_target) is _bool:
+                return _kl_div(input, target, reduction, log_target)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(kl_div, (input, target,), _given(('reduction', reduction, 'mean'), ('log_target', log_target, False)))
+
+def l1_loss(input, target, reduction='mean'):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors:
+                return _l1_loss(input, target, reduction)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(l1_loss, (input, target,), _given(('reduction', reduction, 'mean')))
+
+def mse_loss(input, target, reduction='mean'):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors:
+                return _mse_loss(input, target, reduction)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mse_loss, (input, target,), _given(('reduction', reduction, 'mean')))
+
+def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction='mean'):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and _type(ignore_index) is _int:
+                return _nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nll_loss, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean')))
+
+def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(target) in _tensors and _type(beta) in _numbers:
+                return _smooth_l1_loss(input, target, reduction, beta)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(smooth_l1_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
+
+def abs(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_abs, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(abs, (input,), {})
+
+def acos(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_acos, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(acos, (input,), {})
+
+def add(input, other, *, alpha=1, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+        return _door.apply(_op_add, input, other) if alpha == 1 else _door.apply(_op_add_scaled, input, other, alpha)
+    return _slow(add, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+                return _door.apply(_op_addcdiv, input, tensor1, tensor2, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addcdiv, (input, tensor1, tensor2,), _given(('value', value, 1)))
+
+def addcmul(input, tensor1, tensor2, *, value=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+                return _door.apply(_op_addcmul, input, tensor1, tensor2, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addcmul, (input, tensor1, tensor2,), _given(('value', value, 1)))
+
+def asin(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_asin, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(asin, (input,), {})
+
+def atan(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_atan, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atan, (input,), {})
+
+def atan2(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_atan2, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atan2, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_and(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_bitwise_and, input, other)
+    return _slow(bitwise_and, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_not(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_bitwise_not, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bitwise_not, (input,), {})
+
+def bitwise_or(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_bitwise_or, input, other)
+    return _slow(bitwise_or, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_xor(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_bitwise_xor, input, other)
+    return _slow(bitwise_xor, (input, other,), _given(('x2', x2, _M)))
+
+def ceil(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_ceil, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ceil, (input,), {})
+
+def clamp(input, min=None, max=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (min is None or _type(min) in _tensors) and (max is None or _type(max) in _tensors):
+                return _clamp(input, min, max)
+            if (min is None or _type(min) in _numbers) and (max is None or _type(max) in _numbers):
+                return _clamp(input, min, max)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp, (input,), _given(('min', min, None), ('max', max, None)))
+
+def clamp_max(input, max):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(max) in _operands:
+                return _door.apply(_op_clamp_max, input, max)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp_max, (input, max,), {})
+
+def clamp_min(input, min):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(min) in _operands:
+                return _door.apply(_op_clamp_min, input, min)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp_min, (input, min,), {})
+
+def cos(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_cos, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cos, (input,), {})
+
+def cosh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_cosh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cosh, (input,), {})
+
+def div(input, other, *, rounding_mode=_M, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and rounding_mode is _M and x2 is _M:
+        return _div(input, other)
+    if _type(input) in _operands and _type(other) in _operands and (rounding_mode is None or _type(rounding_mode) is _str) and x2 is _M:
+        return _div(input, other, rounding_mode=rounding_mode)
+    return _slow(div, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
+
+def eq(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_eq, input, other)
+    return _slow(eq, (input, other,), _given(('x2', x2, _M)))
+
+def erf(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_erf, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erf, (input,), {})
+
+def exp(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_exp, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(exp, (input,), {})
+
+def exp2(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_exp2, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(exp2, (input,), {})
+
+def expm1(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_expm1, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(expm1, (input,), {})
+
+def floor(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_floor, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(floor, (input,), {})
+
+def floor_divide(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_floor_divide, input, other)
+    return _slow(floor_divide, (input, other,), _given(('x2', x2, _M)))
+
+def fmod(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_fmod, input, other)
+    return _slow(fmod, (input, other,), _given(('x2', x2, _M)))
+
+def ge(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_ge, input, other)
+    return _slow(ge, (input, other,), _given(('x2', x2, _M)))
+
+def gt(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_gt, input, other)
+    return _slow(gt, (input, other,), _given(('x2', x2, _M)))
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and _type(rtol) in _numbers and _type(atol) in _numbers and _type(equal_nan) is _bool and x2 is _M:
+                return _door.apply(_op_isclose, input, other, rtol, atol, equal_nan)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isclose, (input, other,), _given(('rtol', rtol, 1e-05), ('atol', atol, 1e-08), ('equal_nan', equal_nan, False), ('x2', x2, _M)))
+
+def isfinite(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isfinite, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isfinite, (input,), {})
+
+def isinf(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isinf, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isinf, (input,), {})
+
+def isnan(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isnan, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isnan, (input,), {})
+
+def le(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_le, input, other)
+    return _slow(le, (input, other,), _given(('x2', x2, _M)))
+
+def lerp(input, end, weight):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(end) in _tensors and _type(weight) in _operands:
+                return _door.apply(_op_lerp, input, end, weight)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lerp, (input, end, weight,), {})
+
+def lt(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_lt, input, other)
+    return _slow(lt, (input, other,), _given(('x2', x2, _M)))
+
+def log(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_log, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log, (input,), {})
+
+def log1p(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_log1p, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log1p, (input,), {})
+
+def log2(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_log2, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log2, (input,), {})
+
+def log10(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_log10, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log10, (input,), {})
+
+def logaddexp(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_logaddexp, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logaddexp, (input, other,), _given(('x2', x2, _M)))
+
+def logical_and(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_logical_and, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_and, (input, other,), _given(('x2', x2, _M)))
+
+def logical_not(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_logical_not, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_not, (input,), {})
+
+def logical_or(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_logical_or, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_or, (input, other,), _given(('x2', x2, _M)))
+
+def logical_xor(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_logical_xor, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_xor, (input, other,), _given(('x2', x2, _M)))
+
+def maximum(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_maximum, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(maximum, (input, other,), _given(('x2', x2, _M)))
+
+def minimum(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_minimum, input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(minimum, (input, other,), _given(('x2', x2, _M)))
+
+def mul(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_mul, input, other)
+    return _slow(mul, (input, other,), _given(('x2', x2, _M)))
+
+def ne(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_ne, input, other)
+    return _slow(ne, (input, other,), _given(('x2', x2, _M)))
+
+def neg(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_neg, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(neg, (input,), {})
+
+def pow(input, exponent):
+    if _type(input) in _tensors and _type(exponent) in _operands:
+        return _pow(input, exponent)
+    if _type(input) in _numbers and _type(exponent) in _tensors:
+        return _pow(input, exponent)
+    return _slow(pow, (input, exponent,), {})
+
+def reciprocal(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_reciprocal, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(reciprocal, (input,), {})
+
+def relu(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_relu, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(relu, (input,), {})
+
+def remainder(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _door.apply(_op_remainder, input, other)
+    return _slow(remainder, (input, other,), _given(('x2', x2, _M)))
+
+def round(input, *, decimals=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if decimals is _M:
+                return _round(input)
+            if _type(decimals) is _int:
+                return _round(input, decimals=decimals)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(round, (input,), _given(('decimals', decimals, _M)))
+
+def rsqrt(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_rsqrt, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rsqrt, (input,), {})
+
+def rsub(input, other, *, alpha=1, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+                return _rsub(input, other, alpha=alpha)
+            if _type(other) in _numbers and _type(alpha) in _numbers and x2 is _M:
+                return _rsub(input, other, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rsub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+
+def sigmoid(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sigmoid, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sigmoid, (input,), {})
+
+def sign(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sign, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sign, (input,), {})
+
+def sin(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sin, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sin, (input,), {})
+
+def sinh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sinh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sinh, (input,), {})
+
+def sqrt(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sqrt, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sqrt, (input,), {})
+
+def square(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_pow_scalar, input, 2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(square, (input,), {})
+
+def sub(input, other, *, alpha=1, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+        return _door.apply(_op_sub, input, other) if alpha == 1 else _door.apply(_op_sub_scaled, input, other, alpha)
+    return _slow(sub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+
+def tan(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_tan, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tan, (input,), {})
+
+def tanh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_tanh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tanh, (input,), {})
+
+def trunc(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_trunc, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(trunc, (input,), {})
+
+def where(condition, input=_M, other=_M, *, x2=_M):
+    if not _overrides or _type(condition) in _tensors:
+        try:
+            if input is _M and other is _M and x2 is _M:
+                return _where(condition)
+            if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+                return _where(condition, input, other)
+        except AttributeError:
+            if _isinstance(condition, _TensorBase):
+                raise
+    return _slow(where, (condition,), _given(('input', input, _M), ('other', other, _M), ('x2', x2, _M)))
+
+def all(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _all(input)
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _all(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(all, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and _type(rtol) in _numbers and _type(atol) in _numbers and _type(equal_nan) is _bool and x2 is _M:
+                return _allclose(input, other, rtol, atol, equal_nan)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(allclose, (input, other,), _given(('rtol', rtol, 1e-05), ('atol', atol, 1e-08), ('equal_nan', equal_nan, False), ('x2', x2, _M)))
+
+def amax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _amax(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(amax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def amin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _amin(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(amin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def any(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _any(input)
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _any(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(any, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def argmax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _door.apply(_op_argmax, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(argmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def argmin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _door.apply(_op_argmin, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(argmin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def count_nonzero(input, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _count_nonzero(input, None if dim is _M else dim)
+            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+                return _count_nonzero(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(count_nonzero, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def cumsum(input, dim, *, dtype=None, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _cumsum(input, dim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cumsum, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def equal(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _equal(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(equal, (input, other,), _given(('x2', x2, _M)))
+
+def log_softmax(input, dim, dtype=None, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _door.apply(_op__log_softmax, input if dtype is None else input.to(dtype), dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log_softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def logsumexp(input, dim, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _logsumexp(input, dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logsumexp, (input, dim,), _given(('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+_known_max = _set()
+
+def max(*args, **options):
+    if not options and (*_map(_type, args),) in _known_max:
+        return _max(*args)
+    return _slow(max, args, options, _known_max)
+
+def mean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _mean(input, dtype=dtype)
+            if (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _mean(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+_known_min = _set()
+
+def min(*args, **options):
+    if not options and (*_map(_type, args),) in _known_min:
+        return _min(*args)
+    return _slow(min, args, options, _known_min)
+
+def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def prod(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _prod(input, dtype=dtype)
+            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _prod(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(prod, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def softmax(input, dim, dtype=None, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _door.apply(_op__softmax, input if dtype is None else input.to(dtype), dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+_known_std = _set()
+
+def std(*args, **options):
+    if not options and (*_map(_type, args),) in _known_std:
+        return _std(*args)
+    return _slow(std, args, options, _known_std)
+
+def sum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _sum(input, dtype=dtype)
+            if (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _sum(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+_known_var = _set()
+
+def var(*args, **options):
+    if not options and (*_map(_type, args),) in _known_var:
+        return _var(*args)
+    return _slow(var, args, options, _known_var)
+
+def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(x) in _tensors:
+        try:
+            if (dim is _M or (dim is None or True)) and (keepdim is _M or True) and axis is _M and keepdims is _M:
+                return _vector_norm(x, ord, None if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(x, _TensorBase):
+                raise
+    return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(src) in _tensors and _type(size) is _tuple and size in _sizes and _type(stride) is _tuple and stride in _sizes and (storage_offset is None or _type(storage_offset) is _int):
+                return _as_strided_scatter(input, src, size, stride, storage_offset)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(as_strided_scatter, (input, src, size, stride,), _given(('storage_offset', storage_offset, None)))
+
+def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(src) in _tensors and _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+                return _door.apply(_op_diagonal_scatter, input, src, offset, dim1, dim2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diagonal_scatter, (input, src,), _given(('offset', offset, 0), ('dim1', dim1, 0), ('dim2', dim2, 1)))
+
+def index_copy(input, dim, index, source, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and axis is _M:
+                return _door.apply(_op_index_copy, input, index, source, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_copy, (input, dim, index, source,), _given(('axis', axis, _M)))
+
+def index_fill(input, dim, index, value, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(value) in _operands and axis is _M:
+                return _door.apply(_op_index_fill, input, index, value, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_fill, (input, dim, index, value,), _given(('axis', axis, _M)))
+
+def masked_scatter(input, mask, source):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mask) in _tensors and _type(source) in _tensors:
+                return _door.apply(_op_masked_scatter, input, mask, source)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(masked_scatter, (input, mask, source,), {})
+
+def put(input, index, source, accumulate=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(index) in _tensors and _type(source) in _tensors and _type(accumulate) is _bool:
+                return _put(input, index, source, accumulate)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(put, (input, index, source,), _given(('accumulate', accumulate, False)))
+
+_known_scatter = _set()
+
+def scatter(*args, **options):
+    if not options and (*_map(_type, args),) in _known_scatter:
+        return _scatter(*args)
+    return _slow(scatter, args, options, _known_scatter)
+
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and _type(reduce) is _str and _type(include_self) is _bool and axis is _M:
+                return _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(scatter_reduce, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('axis', axis, _M)))
+
+def select_scatter(input, src, dim, index, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(src) in _tensors and _type(dim) is _int and _type(index) is _int and axis is _M:
+                return _door.apply(_op_select_scatter, input, src, dim, index)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(select_scatter, (input, src, dim, index,), _given(('axis', axis, _M)))
+
+def slice_scatter(input, src, dim=_M, start=None, end=None, step=1, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(src) in _tensors and (dim is _M or _type(dim) is _int) and (start is None or _type(start) is _int) and (end is None or _type(end) is _int) and _type(step) is _int and axis is _M:
+                return _slice_scatter(input, src, 0 if dim is _M else dim, start, end, step)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(slice_scatter, (input, src,), _given(('dim', dim, _M), ('start', start, None), ('end', end, None), ('step', step, 1), ('axis', axis, _M)))
+
+def take(input, index):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(index) in _tensors:
+                return _door.apply(_op_take, input, index)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(take, (input, index,), {})
+
+def as_strided(input, size, stride, storage_offset=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(size) is _tuple and size in _sizes and _type(stride) is _tuple and stride in _sizes and (storage_offset is None or _type(storage_offset) is _int):
+                return _as_strided(input, size, stride, storage_offset)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(as_strided, (input, size, stride,), _given(('storage_offset', storage_offset, None)))
+
+def broadcast_to(input, size):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(size) is _tuple and size in _sizes:
+                return _broadcast_to(input, size)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(broadcast_to, (input, size,), {})
+
+def chunk(input, chunks, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(chunks) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+                return _chunk(input, chunks, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(chunk, (input, chunks,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def detach(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_detach, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(detach, (input,), {})
+
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+                return _door.apply(_op_diagonal, input, offset, dim1, dim2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diagonal, (input,), _given(('offset', offset, 0), ('dim1', dim1, 0), ('dim2', dim2, 1)))
+
+def expand(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _expand(input, *sizes)
+    return _slow(expand, (input, *sizes,), options)
+
+def expand_as(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_expand, input, other.shape)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(expand_as, (input, other,), _given(('x2', x2, _M)))
+
+def flatten(input, start_dim=0, end_dim=-1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(start_dim) is _int and _type(end_dim) is _int:
+                return _flatten(input, start_dim, end_dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(flatten, (input,), _given(('start_dim', start_dim, 0), ('end_dim', end_dim, -1)))
+
+def flip(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _flip(input, *sizes)
+    return _slow(flip, (input, *sizes,), options)
+
+def movedim(input, source, destination):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(source) is _int and _type(destination) is _int:
+                return _movedim(input, source, destination)
+            if _type(source) is _tuple and source in _sizes and _type(destination) is _tuple and destination in _sizes:
+                return _movedim(input, source, destination)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(movedim, (input, source, destination,), {})
+
+def narrow(input, dim, start, length, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(start) is _int and _type(length) is _int and axis is _M:
+                return _narrow(input, dim, start, length)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(narrow, (input, dim, start, length,), _given(('axis', axis, _M)))
+
+def permute(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _permute(input, *sizes)
+    return _slow(permute, (input, *sizes,), options)
+
+def ravel(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _ravel(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ravel, (input,), {})
+
+def repeat(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _repeat(input, *sizes)
+    return _slow(repeat, (input, *sizes,), options)
+
+def repeat_interleave(input, repeats, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(repeats) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _repeat_interleave(input, repeats, None if dim is _M else dim)
+            if _type(repeats) is _int and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _repeat_interleave(input, repeats, None if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(repeat_interleave, (input, repeats,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def reshape(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _reshape(input, *sizes)
+    return _slow(reshape, (input, *sizes,), options)
+
+def reshape_as(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _reshape_as(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(reshape_as, (input, other,), _given(('x2', x2, _M)))
+
+def roll(input, shifts, dims=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (_type(shifts) is _int or _type(shifts) is _tuple and shifts in _sizes) and (dims is None or (_type(dims) is _int or _type(dims) is _tuple and dims in _sizes)):
+                return _roll(input, shifts, dims)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(roll, (input, shifts,), _given(('dims', dims, None)))
+
+def select(input, dim, index, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) is _int and axis is _M:
+                return _door.apply(_op_select, input, dim, index)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(select, (input, dim, index,), _given(('axis', axis, _M)))
+
+def split(input, split_size, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and axis is _M:
+                return _split(input, split_size, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(split, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def squeeze(input, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and axis is _M:
+                return _squeeze(input)
+            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+                return _squeeze(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(squeeze, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def swapaxes(input, axis0, axis1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(axis0) is _int and _type(axis1) is _int:
+                return _door.apply(_op_transpose, input, axis0, axis1)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(swapaxes, (input, axis0, axis1,), {})
+
+def transpose(input, dim0, dim1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim0) is _int and _type(dim1) is _int:
+                return _door.apply(_op_transpose, input, dim0, dim1)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(transpose, (input, dim0, dim1,), {})
+
+def t(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_t, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(t, (input,), {})
+
+_known_tensor_split = _set()
+
+def tensor_split(*args, **options):
+    if not options and (*_map(_type, args),) in _known_tensor_split:
+        return _tensor_split(*args)
+    return _slow(tensor_split, args, options, _known_tensor_split)
+
+def tile(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _tile(input, *sizes)
+    return _slow(tile, (input, *sizes,), options)
+
+def unbind(input, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and axis is _M:
+                return _unbind(input, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unbind, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def unflatten(input, dim, sizes, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _unflatten(input, dim, sizes)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unflatten, (input, dim, sizes,), _given(('axis', axis, _M)))
+
+def unfold(input, dimension, size, step):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dimension) is _int and _type(size) is _int and _type(step) is _int:
+                return _door.apply(_op_unfold, input, dimension, size, step)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unfold, (input, dimension, size, step,), {})
+
+def unsafe_chunk(input, chunks, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(chunks) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+                return _unsafe_chunk(input, chunks, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unsafe_chunk, (input, chunks,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def unsafe_split(input, split_size, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(split_size) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+                return _door.apply(_op_unsafe_split, input, split_size, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unsafe_split, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def unsqueeze(input, dim, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _door.apply(_op_unsqueeze, input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unsqueeze, (input, dim,), _given(('axis', axis, _M)))
+
+def view(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _view(input, *sizes)
+    return _slow(view, (input, *sizes,), options)
+
+def view_as(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _door.apply(_op_view, input, other.shape)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(view_as, (input, other,), _given(('x2', x2, _M)))
+
+def new_zeros(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _new_zeros(input, *sizes)
+    return _slow(new_zeros, (input, *sizes,), options)
+
+def new_ones(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _new_ones(input, *sizes)
+    return _slow(new_ones, (input, *sizes,), options)
+
+def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(size) is _tuple and size in _sizes and _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(new_full, (input, size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def storage(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _storage(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(storage, (input,), {})
+
+def untyped_storage(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _untyped_storage(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(untyped_storage, (input,), {})
+
+def cpu(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _cpu(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cpu, (input,), {})
+
+def get_device(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _get_device(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(get_device, (input,), {})
+
+def record_stream(input, stream):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _record_stream(input, stream)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(record_stream, (input, stream,), {})
+
+def to(*args, **options):
+    if _overrides:
+        return _slow(to, args, options)
+    return _to(*args, **options)
+
+def type_as(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _type_as(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(type_as, (input, other,), _given(('x2', x2, _M)))
+
+def vcpu(input, device=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (device is None or True):
+                return _vcpu(input, device)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(vcpu, (input,), _given(('device', device, None)))
+
+def detach_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _detach_(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(detach_, (input,), {})
+
+def set_(input, source=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (source is None or True):
+                return _set_(input, source)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(set_, (input,), _given(('source', source, None)))
+
+def resize_(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _resize_(input, *sizes)
+    return _slow(resize_, (input, *sizes,), options)
+
+def bool(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _bool(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bool, (input,), {})
+
+def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _new_tensor(input, data, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(new_tensor, (input, data,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def where_method(self, condition, other, *, x2=_M):
+    if not _overrides or _type(self) in _tensors:
+        try:
+            if _type(condition) in _tensors and _type(other) in _operands and x2 is _M:
+                return _door.apply(_op_where, condition, self, other)
+        except AttributeError:
+            if _isinstance(self, _TensorBase):
+                raise
+    return _slow(where_method, (self, condition, other,), _given(('x2', x2, _M)))
+
+def abs_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_abs, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(abs_, (input,), {})
+
+def acos_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_acos, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(acos_, (input,), {})
+
+def asin_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_asin, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(asin_, (input,), {})
+
+def atan_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_atan, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atan_, (input,), {})
+
+def ceil_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_ceil, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ceil_, (input,), {})
+
+def cos_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_cos, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cos_, (input,), {})
+
+def cosh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_cosh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cosh_, (input,), {})
+
+def exp_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_exp, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(exp_, (input,), {})
+
+def exp2_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_exp2, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(exp2_, (input,), {})
+
+def expm1_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_expm1, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(expm1_, (input,), {})
+
+def erf_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_erf, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erf_, (input,), {})
+
+def floor_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_floor, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(floor_, (input,), {})
+
+def log_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_log, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log_, (input,), {})
+
+def log10_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_log10, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log10_, (input,), {})
+
+def log1p_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_log1p, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log1p_, (input,), {})
+
+def log2_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_log2, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log2_, (input,), {})
+
+def neg_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_neg, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(neg_, (input,), {})
+
+def reciprocal_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_reciprocal, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(reciprocal_, (input,), {})
+
+def relu_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_relu, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(relu_, (input,), {})
+
+def rsqrt_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_rsqrt, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rsqrt_, (input,), {})
+
+def sigmoid_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sigmoid, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sigmoid_, (input,), {})
+
+def sign_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sign, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sign_, (input,), {})
+
+def sin_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sin, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sin_, (input,), {})
+
+def sinh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sinh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sinh_, (input,), {})
+
+def sqrt_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sqrt, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sqrt_, (input,), {})
+
+def tan_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_tan, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tan_, (input,), {})
+
+def tanh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_tanh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tanh_, (input,), {})
+
+def trunc_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_trunc, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(trunc_, (input,), {})
+
+def bitwise_not_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_bitwise_not, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bitwise_not_, (input,), {})
+
+def logical_not_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_logical_not, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_not_, (input,), {})
+
+def mul_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_mul, (input,), input, other)
+        return input
+    return _slow(mul_, (input, other,), _given(('x2', x2, _M)))
+
+def remainder_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_remainder, (input,), input, other)
+        return input
+    return _slow(remainder_, (input, other,), _given(('x2', x2, _M)))
+
+def fmod_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_fmod, (input,), input, other)
+        return input
+    return _slow(fmod_, (input, other,), _given(('x2', x2, _M)))
+
+def floor_divide_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_floor_divide, (input,), input, other)
+        return input
+    return _slow(floor_divide_, (input, other,), _given(('x2', x2, _M)))
+
+def atan2_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                _door.apply_inplace(_op_atan2, (input,), input, other)
+                return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atan2_, (input, other,), _given(('x2', x2, _M)))
+
+def logical_and_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                _door.apply_inplace(_op_logical_and, (input,), input, other)
+                return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_and_, (input, other,), _given(('x2', x2, _M)))
+
+def logical_or_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                _door.apply_inplace(_op_logical_or, (input,), input, other)
+                return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_or_, (input, other,), _given(('x2', x2, _M)))
+
+def logical_xor_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                _door.apply_inplace(_op_logical_xor, (input,), input, other)
+                return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logical_xor_, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_and_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _bitwise_and_(input, other)
+    return _slow(bitwise_and_, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_or_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _bitwise_or_(input, other)
+    return _slow(bitwise_or_, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_xor_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        return _bitwise_xor_(input, other)
+    return _slow(bitwise_xor_, (input, other,), _given(('x2', x2, _M)))
+
+def eq_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_eq_as_self, (input,), input, other)
+        return input
+    return _slow(eq_, (input, other,), _given(('x2', x2, _M)))
+
+def ne_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_ne_as_self, (input,), input, other)
+        return input
+    return _slow(ne_, (input, other,), _given(('x2', x2, _M)))
+
+def lt_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_lt_as_self, (input,), input, other)
+        return input
+    return _slow(lt_, (input, other,), _given(('x2', x2, _M)))
+
+def le_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_le_as_self, (input,), input, other)
+        return input
+    return _slow(le_, (input, other,), _given(('x2', x2, _M)))
+
+def gt_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_gt_as_self, (input,), input, other)
+        return input
+    return _slow(gt_, (input, other,), _given(('x2', x2, _M)))
+
+def ge_(input, other, *, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+        _door.apply_inplace(_op_ge_as_self, (input,), input, other)
+        return input
+    return _slow(ge_, (input, other,), _given(('x2', x2, _M)))
+
+def uniform_(input, low=0.0, high=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(low) in _numbers and _type(high) in _numbers:
+                return _uniform_(input, low, high)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(uniform_, (input,), _given(('low', low, 0.0), ('high', high, 1.0)))
+
+def normal_(input, mean=0.0, std=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mean) in _numbers and _type(std) in _numbers:
+                return _normal_(input, mean, std)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(normal_, (input,), _given(('mean', mean, 0.0), ('std', std, 1.0)))
+
+def bernoulli_(input, p=0.5):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _bernoulli_(input, p)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bernoulli_, (input,), _given(('p', p, 0.5)))
+
+def add_(input, other, *, alpha=1, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+        return _add_(input, other, alpha=alpha)
+    return _slow(add_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+
+def sub_(input, other, *, alpha=1, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+        return _sub_(input, other, alpha=alpha)
+    return _slow(sub_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+
+def div_(input, other, *, rounding_mode=_M, x2=_M):
+    if _type(input) in _operands and _type(other) in _operands and rounding_mode is _M and x2 is _M:
+        return _div_(input, other)
+    if _type(input) in _operands and _type(other) in _operands and (rounding_mode is None or _type(rounding_mode) is _str) and x2 is _M:
+        return _div_(input, other, rounding_mode=rounding_mode)
+    return _slow(div_, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
+
+def pow_(input, exponent):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(exponent) in _operands:
+                return _pow_(input, exponent)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(pow_, (input, exponent,), {})
+
+def square_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _square_(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(square_, (input,), {})
+
+def clamp_(input, min=None, max=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (min is None or _type(min) in _tensors) and (max is None or _type(max) in _tensors):
+                return _clamp_(input, min, max)
+            if (min is None or _type(min) in _numbers) and (max is None or _type(max) in _numbers):
+                return _clamp_(input, min, max)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp_, (input,), _given(('min', min, None), ('max', max, None)))
+
+def clamp_min_(input, min):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(min) in _operands:
+                return _clamp_min_(input, min)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp_min_, (input, min,), {})
+
+def clamp_max_(input, max):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(max) in _operands:
+                return _clamp_max_(input, max)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(clamp_max_, (input, max,), {})
+
+def lerp_(input, end, weight):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(end) in _tensors and _type(weight) in _operands:
+                return _lerp_(input, end, weight)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lerp_, (input, end, weight,), {})
+
+def round_(input, *, decimals=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if decimals is _M:
+                return _round_(input)
+            if _type(decimals) is _int:
+                return _round_(input, decimals=decimals)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(round_, (input,), _given(('decimals', decimals, _M)))
+
+def addcmul_(input, tensor1, tensor2, *, value=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+                return _addcmul_(input, tensor1, tensor2, value=value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addcmul_, (input, tensor1, tensor2,), _given(('value', value, 1)))
+
+def addcdiv_(input, tensor1, tensor2, *, value=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+                return _addcdiv_(input, tensor1, tensor2, value=value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
+
+_known_copy_ = _set()
+
+def copy_(*args, **options):
+    if not options and (*_map(_type, args),) in _known_copy_:
+        return _copy_(*args)
+    return _slow(copy_, args, options, _known_copy_)
+
+def fill_(input, value):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(value) in _operands:
+                return _fill_(input, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(fill_, (input, value,), {})
+
+def zero_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _zero_(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(zero_, (input,), {})
+
+def masked_fill_(input, mask, value):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mask) in _tensors and _type(value) in _operands:
+                return _masked_fill_(input, mask, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(masked_fill_, (input, mask, value,), {})
+
+def scatter_add_(input, dim, index, src, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and axis is _M:
+                return _scatter_add_(input, dim, index, src)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(scatter_add_, (input, dim, index, src,), _given(('axis', axis, _M)))
+
+def index_add_(input, dim, index, source, *, alpha=1, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and _type(alpha) in _numbers and axis is _M:
+                return _index_add_(input, dim, index, source, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_add_, (input, dim, index, source,), _given(('alpha', alpha, 1), ('axis', axis, _M)))
+
+def index_put_(input, indices, values, accumulate=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(indices) in _lists and _tensors.issuperset(_map(_type, indices)) and _type(values) in _tensors and _type(accumulate) is _bool:
+                return _index_put_(input, indices, values, accumulate)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_put_, (input, indices, values,), _given(('accumulate', accumulate, False)))
+
+def tril_(input, diagonal=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(diagonal) is _int:
+                return _tril_(input, diagonal)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(tril_, (input,), _given(('diagonal', diagonal, 0)))
+
+def triu_(input, diagonal=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(diagonal) is _int:
+                return _triu_(input, diagonal)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(triu_, (input,), _given(('diagonal', diagonal, 0)))
+
+_known_scatter_ = _set()
+
+def scatter_(*args, **options):
+    if not options and (*_map(_type, args),) in _known_scatter_:
+        return _scatter_(*args)
+    return _slow(scatter_, args, options, _known_scatter_)
+
+def scatter_reduce_(input, dim, index, src, reduce, *, include_self=True, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and _type(reduce) is _str and _type(include_self) is _bool and axis is _M:
+                return _scatter_reduce_(input, dim, index, src, reduce, include_self=include_self)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(scatter_reduce_, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('axis', axis, _M)))
+
+def index_copy_(input, dim, index, source, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and axis is _M:
+                return _index_copy_(input, dim, index, source)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_copy_, (input, dim, index, source,), _given(('axis', axis, _M)))
+
+def index_fill_(input, dim, index, value, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and _type(index) in _tensors and _type(value) in _operands and axis is _M:
+                return _index_fill_(input, dim, index, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(index_fill_, (input, dim, index, value,), _given(('axis', axis, _M)))
+
+def masked_scatter_(input, mask, source):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mask) in _tensors and _type(source) in _tensors:
+                return _masked_scatter_(input, mask, source)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(masked_scatter_, (input, mask, source,), {})
+
+def put_(input, index, source, accumulate=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(index) in _tensors and _type(source) in _tensors and _type(accumulate) is _bool:
+                return _put_(input, index, source, accumulate)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(put_, (input, index, source,), _given(('accumulate', accumulate, False)))
+
+def transpose_(input, dim0, dim1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim0) is _int and _type(dim1) is _int:
+                return _transpose_(input, dim0, dim1)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(transpose_, (input, dim0, dim1,), {})
+
+def t_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _t_(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(t_, (input,), {})
+
+def squeeze_(input, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and axis is _M:
+                return _squeeze_(input)
+            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+                return _squeeze_(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(squeeze_, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def unsqueeze_(input, dim, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _unsqueeze_(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unsqueeze_, (input, dim,), _given(('axis', axis, _M)))
+
+def swapaxes_(input, axis0, axis1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(axis0) is _int and _type(axis1) is _int:
+                return _swapaxes_(input, axis0, axis1)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(swapaxes_, (input, axis0, axis1,), {})
+
+def functional_relu(input, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_relu, input) if not inplace else input.relu_()
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(functional_relu, (input,), _given(('inplace', inplace, False)))
+
+PUBLIC = {
+    'celu': celu, 'elu': elu, 'gelu': gelu, 'glu': glu, 'hardsigmoid': hardsigmoid, 'hardswish': hardswish,
+    'hardtanh': hardtanh, 'leaky_relu': leaky_relu, 'logsigmoid': logsigmoid, 'mish': mish, 'relu6': relu6,
+    'selu': selu, 'silu': silu, 'softmin': softmin, 'softplus': softplus, 'softsign': softsign,
+    'tanhshrink': tanhshrink, 'arange': arange, 'as_tensor': _bare.PUBLIC['as_tensor'], 'clone': clone,
+    'contiguous': contiguous, 'empty': empty, 'empty_like': zeros_like, 'eye': eye,
+    'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full, 'full_like': full_like, 'linspace': linspace, 'ones': ones,
+    'ones_like': ones_like, 'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like,
+    'einsum': einsum, 'argwhere': argwhere, 'gather': gather, 'index_add': index_add, 'index_put': index_put,
+    'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
+    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'cat': cat,
+    'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
+    'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'dropout': dropout,
+    'embedding': embedding, 'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize,
+    'one_hot': one_hot, 'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention,
+    'addmm': addmm, 'bmm': bmm, 'dot': dot, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer,
+    'trace': trace, 'binary_cross_entropy': binary_cross_entropy,
+    'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits, 'cross_entropy': cross_entropy,
+    'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss, 'mse_loss': mse_loss, 'nll_loss': nll_loss,
+    'smooth_l1_loss': smooth_l1_loss, 'abs': abs, 'absolute': abs, 'acos': acos, 'add': add, 'addcdiv': addcdiv,
+    'addcmul': addcmul, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2, 'asin': asin, 'atan': atan,
+    'atan2': atan2, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or,
+    'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
+    'clip': clamp, 'cos': cos, 'cosh': cosh, 'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'exp': exp, 'exp2': exp2,
+    'expm1': expm1, 'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'ge': ge, 'greater': gt,
+    'greater_equal': ge, 'gt': gt, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'le': le,
+    'lerp': lerp, 'less': lt, 'less_equal': le, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
+    'logaddexp': logaddexp, 'logical_and': logical_and, 'logical_not': logical_not, 'logical_or': logical_or,
+    'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul,
+    'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne, 'pow': pow, 'reciprocal': reciprocal, 'relu': relu,
+    'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub, 'sigmoid': sigmoid, 'sign': sign, 'sin': sin,
+    'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
+    'true_divide': div, 'trunc': trunc, 'where': where, 'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin,
+    'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal,
+    'log_softmax': log_softmax, 'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm,
+    'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm,
+    'as_strided_scatter': as_strided_scatter, 'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy,
+    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter,
+    'scatter_reduce': scatter_reduce, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take,
+    'as_strided': as_strided, 'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal,
+    'expand': expand, 'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim,
+    'movedim': movedim, 'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat,
+    'repeat_interleave': repeat_interleave, 'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll,
+    'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
+    'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
+    'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
+    'view_as': view_as,
+}
+
+METHODS = {
+    'exp': exp, 'exp2': exp2, 'expm1': expm1, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10, 'sqrt': sqrt,
+    'rsqrt': rsqrt, 'reciprocal': reciprocal, 'sin': sin, 'cos': cos, 'tan': tan, 'asin': asin, 'acos': acos,
+    'atan': atan, 'sinh': sinh, 'cosh': cosh, 'tanh': tanh, 'sigmoid': sigmoid, 'erf': erf, 'relu': relu, 'abs': abs,
+    'neg': neg, 'sign': sign, 'floor': floor, 'ceil': ceil, 'trunc': trunc, 'round': round, 'isnan': isnan,
+    'isinf': isinf, 'isfinite': isfinite, 'logical_not': logical_not, 'bitwise_not': bitwise_not, 'mul': mul,
+    'maximum': maximum, 'minimum': minimum, 'remainder': remainder, 'fmod': fmod, 'floor_divide': floor_divide,
+    'atan2': atan2, 'logaddexp': logaddexp, 'eq': eq, 'ne': ne, 'lt': lt, 'le': le, 'gt': gt, 'ge': ge,
+    'logical_and': logical_and, 'logical_or': logical_or, 'logical_xor': logical_xor, 'bitwise_and': bitwise_and,
+    'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'add': add, 'sub': sub, 'div': div, 'pow': pow,
+    'square': square, 'clamp': clamp, 'clamp_min': clamp_min, 'clamp_max': clamp_max, 'clip': clamp, 'lerp': lerp,
+    'addcmul': addcmul, 'addcdiv': addcdiv, 'isclose': isclose, 'absolute': abs, 'negative': neg, 'subtract': sub,
+    'multiply': mul, 'divide': div, 'true_divide': div, 'greater': gt, 'greater_equal': ge, 'less': lt,
+    'less_equal': le, 'not_equal': ne, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2, 'sum': sum,
+    'mean': mean, 'prod': prod, 'var': var, 'std': std, 'amax': amax, 'amin': amin, 'max': max, 'min': min,
+    'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all, 'count_nonzero': count_nonzero, 'cumsum': cumsum,
+    'logsumexp': logsumexp, 'softmax': softmax, 'log_softmax': log_softmax, 'norm': norm, 'allclose': allclose,
+    'equal': equal, 'reshape': reshape, 'view': view, 'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten,
+    'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim,
+    'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze,
+    'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk,
+    'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll,
+    'repeat': repeat, 'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes,
+    'swapdims': transpose, 'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk,
+    'scatter': scatter, 'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter,
+    'put': put, 'take': take, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter,
+    'diagonal_scatter': diagonal_scatter, 'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce,
+    'matmul': matmul, 'mm': mm, 'bmm': bmm, 'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace,
+    'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add,
+    'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select,
+    'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'clone': clone, 'contiguous': contiguous,
+    'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
+    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream, 'to': to,
+    'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool,
+    'new_tensor': new_tensor, 'where': where_method,
+}
+
+INPLACE_METHODS = {
+    'abs_': abs_, 'acos_': acos_, 'asin_': asin_, 'atan_': atan_, 'ceil_': ceil_, 'cos_': cos_, 'cosh_': cosh_,
+    'exp_': exp_, 'exp2_': exp2_, 'expm1_': expm1_, 'erf_': erf_, 'floor_': floor_, 'log_': log_, 'log10_': log10_,
+    'log1p_': log1p_, 'log2_': log2_, 'neg_': neg_, 'reciprocal_': reciprocal_, 'relu_': relu_, 'rsqrt_': rsqrt_,
+    'sigmoid_': sigmoid_, 'sign_': sign_, 'sin_': sin_, 'sinh_': sinh_, 'sqrt_': sqrt_, 'tan_': tan_, 'tanh_': tanh_,
+    'trunc_': trunc_, 'bitwise_not_': bitwise_not_, 'logical_not_': logical_not_, 'mul_': mul_,
+    'remainder_': remainder_, 'fmod_': fmod_, 'floor_divide_': floor_divide_, 'atan2_': atan2_,
+    'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_,
+    'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_,
+    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_,
+    'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_,
+    'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_,
+    'addcdiv_': addcdiv_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'clip_': clamp_,
+    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
+    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
+    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
+    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
+    'swapdims_': transpose_,
+}
+
+LAYERS = {
+    'relu': functional_relu,
+}
+
+MADE = (
+    (celu, _bare.PUBLIC['celu']), (elu, _bare.PUBLIC['elu']), (gelu, _bare.PUBLIC['gelu']), (glu, _bare.PUBLIC['glu']),
+    (hardsigmoid, _bare.PUBLIC['hardsigmoid']), (hardswish, _bare.PUBLIC['hardswish']),
+    (hardtanh, _bare.PUBLIC['hardtanh']), (leaky_relu, _bare.PUBLIC['leaky_relu']),
+    (logsigmoid, _bare.PUBLIC['logsigmoid']), (mish, _bare.PUBLIC['mish']), (relu6, _bare.PUBLIC['relu6']),
+    (selu, _bare.PUBLIC['selu']), (silu, _bare.PUBLIC['silu']), (softmin, _bare.PUBLIC['softmin']),
+    (softplus, _bare.PUBLIC['softplus']), (softsign, _bare.PUBLIC['softsign']),
+    (tanhshrink, _bare.PUBLIC['tanhshrink']), (arange, _bare.PUBLIC['arange']), (clone, _bare.PUBLIC['clone']),
+    (contiguous, _bare.PUBLIC['contiguous']), (empty, _bare.PUBLIC['empty']), (zeros_like, _bare.PUBLIC['zeros_like']),
+    (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']), (full_like, _bare.PUBLIC['full_like']),
+    (linspace, _bare.PUBLIC['linspace']), (ones, _bare.PUBLIC['ones']), (ones_like, _bare.PUBLIC['ones_like']),
+    (zeros, _bare.PUBLIC['zeros']), (einsum, _bare.PUBLIC['einsum']), (argwhere, _bare.PUBLIC['argwhere']),
+    (gather, _bare.PUBLIC['gather']), (index_add, _bare.PUBLIC['index_add']), (index_put, _bare.PUBLIC['index_put']),
+    (index_select, _bare.PUBLIC['index_select']), (masked_fill, _bare.PUBLIC['masked_fill']),
+    (masked_select, _bare.PUBLIC['masked_select']), (nonzero, _bare.PUBLIC['nonzero']),
+    (scatter_add, _bare.PUBLIC['scatter_add']), (take_along_dim, _bare.PUBLIC['take_along_dim']),
+    (tril, _bare.PUBLIC['tril']), (triu, _bare.PUBLIC['triu']), (cat, _bare.PUBLIC['cat']),
+    (hstack, _bare.PUBLIC['hstack']), (meshgrid, _bare.PUBLIC['meshgrid']), (pad, _bare.PUBLIC['pad']),
+    (stack, _bare.PUBLIC['stack']), (vstack, _bare.PUBLIC['vstack']), (avg_pool2d, _bare.PUBLIC['avg_pool2d']),
+    (batch_norm, _bare.PUBLIC['batch_norm']), (conv2d, _bare.PUBLIC['conv2d']), (dropout, _bare.PUBLIC['dropout']),
+    (embedding, _bare.PUBLIC['embedding']), (layer_norm, _bare.PUBLIC['layer_norm']),
+    (max_pool2d, _bare.PUBLIC['max_pool2d']), (normalize, _bare.PUBLIC['normalize']),
+    (one_hot, _bare.PUBLIC['one_hot']), (rms_norm, _bare.PUBLIC['rms_norm']),
+    (scaled_dot_product_attention, _bare.PUBLIC['scaled_dot_product_attention']), (addmm, _bare.PUBLIC['addmm']),
+    (bmm, _bare.PUBLIC['bmm']), (dot, _bare.PUBLIC['dot']), (linear, _bare.PUBLIC['linear']),
+    (matmul, _bare.PUBLIC['matmul']), (mm, _bare.PUBLIC['mm']), (mv, _bare.PUBLIC['mv']),
+    (outer, _bare.PUBLIC['outer']), (trace, _bare.PUBLIC['trace']),
+    (binary_cross_entropy, _bare.PUBLIC['binary_cross_entropy']),
+    (binary_cross_entropy_with_logits, _bare.PUBLIC['binary_cross_entropy_with_logits']),
+    (cross_entropy, _bare.PUBLIC['cross_entropy']), (huber_loss, _bare.PUBLIC['huber_loss']),
+    (kl_div, _bare.PUBLIC['kl_div']), (l1_loss, _bare.PUBLIC['l1_loss']), (mse_loss, _bare.PUBLIC['mse_loss']),
+    (nll_loss, _bare.PUBLIC['nll_loss']), (smooth_l1_loss, _bare.PUBLIC['smooth_l1_loss']), (abs, _bare.PUBLIC['abs']),
+    (acos, _bare.PUBLIC['acos']), (add, _bare.PUBLIC['add']), (addcdiv, _bare.PUBLIC['addcdiv']),
+    (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']), (atan, _bare.PUBLIC['atan']),
+    (atan2, _bare.PUBLIC['atan2']), (bitwise_and, _bare.PUBLIC['bitwise_and']),
+    (bitwise_not, _bare.PUBLIC['bitwise_not']), (bitwise_or, _bare.PUBLIC['bitwise_or']),
+    (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']), (clamp, _bare.PUBLIC['clamp']),
+    (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']), (cos, _bare.PUBLIC['cos']),
+    (cosh, _bare.PUBLIC['cosh']), (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']),
+    (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']),
+    (floor, _bare.PUBLIC['floor']), (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']),
+    (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']), (isclose, _bare.PUBLIC['isclose']),
+    (isfinite, _bare.PUBLIC['isfinite']), (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']),
+    (le, _bare.PUBLIC['le']), (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (log, _bare.PUBLIC['log']),
+    (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']), (log10, _bare.PUBLIC['log10']),
+    (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
+    (logical_not, _bare.PUBLIC['logical_not']), (logical_or, _bare.PUBLIC['logical_or']),
+    (logical_xor, _bare.PUBLIC['logical_xor']), (maximum, _bare.PUBLIC['maximum']), (minimum, _bare.PUBLIC['minimum']),
+    (mul, _bare.PUBLIC['mul']), (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']), (pow, _bare.PUBLIC['pow']),
+    (reciprocal, _bare.PUBLIC['reciprocal']), (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']),
+    (round, _bare.PUBLIC['round']), (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']),
+    (sigmoid, _bare.PUBLIC['sigmoid']), (sign, _bare.PUBLIC['sign']), (sin, _bare.PUBLIC['sin']),
+    (sinh, _bare.PUBLIC['sinh']), (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']),
+    (sub, _bare.PUBLIC['sub']), (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']),
+    (trunc, _bare.PUBLIC['trunc']), (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']),
+    (allclose, _bare.PUBLIC['allclose']), (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']),
+    (any, _bare.PUBLIC['any']), (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']),
+    (count_nonzero, _bare.PUBLIC['count_nonzero']), (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']),
+    (log_softmax, _bare.PUBLIC['log_softmax']), (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']),
+    (mean, _bare.PUBLIC['mean']), (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']),
+    (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']),
+    (sum, _bare.PUBLIC['sum']), (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
+    (as_strided_scatter, _bare.PUBLIC['as_strided_scatter']), (diagonal_scatter, _bare.PUBLIC['diagonal_scatter']),
+    (index_copy, _bare.PUBLIC['index_copy']), (index_fill, _bare.PUBLIC['index_fill']),
+    (masked_scatter, _bare.PUBLIC['masked_scatter']), (put, _bare.PUBLIC['put']), (scatter, _bare.PUBLIC['scatter']),
+    (scatter_reduce, _bare.PUBLIC['scatter_reduce']), (select_scatter, _bare.PUBLIC['select_scatter']),
+    (slice_scatter, _bare.PUBLIC['slice_scatter']), (take, _bare.PUBLIC['take']),
+    (as_strided, _bare.PUBLIC['as_strided']), (broadcast_to, _bare.PUBLIC['broadcast_to']),
+    (chunk, _bare.PUBLIC['chunk']), (detach, _bare.PUBLIC['detach']), (diagonal, _bare.PUBLIC['diagonal']),
+    (expand, _bare.PUBLIC['expand']), (expand_as, _bare.PUBLIC['expand_as']), (flatten, _bare.PUBLIC['flatten']),
+    (flip, _bare.PUBLIC['flip']), (movedim, _bare.PUBLIC['movedim']), (narrow, _bare.PUBLIC['narrow']),
+    (permute, _bare.PUBLIC['permute']), (ravel, _bare.PUBLIC['ravel']), (repeat, _bare.PUBLIC['repeat']),
+    (repeat_interleave, _bare.PUBLIC['repeat_interleave']), (reshape, _bare.PUBLIC['reshape']),
+    (reshape_as, _bare.PUBLIC['reshape_as']), (roll, _bare.PUBLIC['roll']), (select, _bare.PUBLIC['select']),
+    (split, _bare.PUBLIC['split']), (squeeze, _bare.PUBLIC['squeeze']), (swapaxes, _bare.PUBLIC['swapaxes']),
+    (transpose, _bare.PUBLIC['transpose']), (t, _bare.PUBLIC['t']), (tensor_split, _bare.PUBLIC['tensor_split']),
+    (tile, _bare.PUBLIC['tile']), (unbind, _bare.PUBLIC['unbind']), (unflatten, _bare.PUBLIC['unflatten']),
+    (unfold, _bare.PUBLIC['unfold']), (unsafe_chunk, _bare.PUBLIC['unsafe_chunk']),
+    (unsafe_split, _bare.PUBLIC['unsafe_split']), (unsqueeze, _bare.PUBLIC['unsqueeze']), (view, _bare.PUBLIC['view']),
+    (view_as, _bare.PUBLIC['view_as']), (new_zeros, _bare.METHODS['new_zeros']), (new_ones, _bare.METHODS['new_ones']),
+    (new_full, _bare.METHODS['new_full']), (storage, _bare.METHODS['storage']),
+    (untyped_storage, _bare.METHODS['untyped_storage']), (cpu, _bare.METHODS['cpu']),
+    (get_device, _bare.METHODS['get_device']), (record_stream, _bare.METHODS['record_stream']),
+    (to, _bare.METHODS['to']), (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']),
+    (detach_, _bare.METHODS['detach_']), (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']),
+    (bool, _bare.METHODS['bool']), (new_tensor, _bare.METHODS['new_tensor']), (where_method, _bare.METHODS['where']),
+    (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
+    (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),
+    (ceil_, _bare.INPLACE_METHODS['ceil_']), (cos_, _bare.INPLACE_METHODS['cos_']),
+    (cosh_, _bare.INPLACE_METHODS['cosh_']), (exp_, _bare.INPLACE_METHODS['exp_']),
+    (exp2_, _bare.INPLACE_METHODS['exp2_']), (expm1_, _bare.INPLACE_METHODS['expm1_']),
+    (erf_, _bare.INPLACE_METHODS['erf_']), (floor_, _bare.INPLACE_METHODS['floor_']),
+    (log_, _bare.INPLACE_METHODS['log_']), (log10_, _bare.INPLACE_METHODS['log10_']),
+    (log1p_, _bare.INPLACE_METHODS['log1p_']), (log2_, _bare.INPLACE_METHODS['log2_']),
+    (neg_, _bare.INPLACE_METHODS['neg_']), (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']),
+    (relu_, _bare.INPLACE_METHODS['relu_']), (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']),
+    (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']), (sign_, _bare.INPLACE_METHODS['sign_']),
+    (sin_, _bare.INPLACE_METHODS['sin_']), (sinh_, _bare.INPLACE_METHODS['sinh_']),
+    (sqrt_, _bare.INPLACE_METHODS['sqrt_']), (tan_, _bare.INPLACE_METHODS['tan_']),
+    (tanh_, _bare.INPLACE_METHODS['tanh_']), (trunc_, _bare.INPLACE_METHODS['trunc_']),
+    (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']), (logical_not_, _bare.INPLACE_METHODS['logical_not_']),
+    (mul_, _bare.INPLACE_METHODS['mul_']), (remainder_, _bare.INPLACE_METHODS['remainder_']),
+    (fmod_, _bare.INPLACE_METHODS['fmod_']), (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']),
+    (atan2_, _bare.INPLACE_METHODS['atan2_']), (logical_and_, _bare.INPLACE_METHODS['logical_and_']),
+    (logical_or_, _bare.INPLACE_METHODS['logical_or_']), (logical_xor_, _bare.INPLACE_METHODS['logical_xor_']),
+    (bitwise_and_, _bare.INPLACE_METHODS['bitwise_and_']), (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']),
+    (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']), (eq_, _bare.INPLACE_METHODS['eq_']),
+    (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']), (le_, _bare.INPLACE_METHODS['le_']),
+    (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
+    (uniform_, _bare.INPLACE_METHODS['uniform_']), (normal_, _bare.INPLACE_METHODS['normal_']),
+    (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']), (add_, _bare.INPLACE_METHODS['add_']),
+    (sub_, _bare.INPLACE_METHODS['sub_']), (div_, _bare.INPLACE_METHODS['div_']),
+    (pow_, _bare.INPLACE_METHODS['pow_']), (square_, _bare.INPLACE_METHODS['square_']),
+    (clamp_, _bare.INPLACE_METHODS['clamp_']), (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']),
+    (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']), (lerp_, _bare.INPLACE_METHODS['lerp_']),
+    (round_, _bare.INPLACE_METHODS['round_']), (addcmul_, _bare.INPLACE_METHODS['addcmul_']),
+    (addcdiv_, _bare.INPLACE_METHODS['addcdiv_']), (copy_, _bare.INPLACE_METHODS['copy_']),
+    (fill_, _bare.INPLACE_METHODS['fill_']), (zero_, _bare.INPLACE_METHODS['zero_']),
+    (masked_fill_, _bare.INPLACE_METHODS['masked_fill_']), (scatter_add_, _bare.INPLACE_METHODS['scatter_add_']),
+    (index_add_, _bare.INPLACE_METHODS['index_add_']), (index_put_, _bare.INPLACE_METHODS['index_put_']),
+    (tril_, _bare.INPLACE_METHODS['tril_']), (triu_, _bare.INPLACE_METHODS['triu_']),
+    (scatter_, _bare.INPLACE_METHODS['scatter_']), (scatter_reduce_, _bare.INPLACE_METHODS['scatter_reduce_']),
+    (index_copy_, _bare.INPLACE_METHODS['index_copy_']), (index_fill_, _bare.INPLACE_METHODS['index_fill_']),
+    (masked_scatter_, _bare.INPLACE_METHODS['masked_scatter_']), (put_, _bare.INPLACE_METHODS['put_']),
+    (transpose_, _bare.INPLACE_METHODS['transpose_']), (t_, _bare.INPLACE_METHODS['t_']),
+    (squeeze_, _bare.INPLACE_METHODS['squeeze_']), (unsqueeze_, _bare.INPLACE_METHODS['unsqueeze_']),
+    (swapaxes_, _bare.INPLACE_METHODS['swapaxes_']), (functional_relu, _bare.LAYERS['relu']),
+)
+"""(function, the bare function). The function's name is that of its row in ``SIGNATURES``."""
+
+OTHER_NAMES = {'where_method': 'where', 'functional_relu': 'relu'}
+"""Public names that differ from that."""

@@ -1,0 +1,134 @@
+"""Which functions are public, which are methods: the bare functions, which do not look at their arguments.
+
+Owns: ``PUBLIC``, ``METHODS``, ``PROPERTIES``, ``INPLACE_METHODS``, ``LAYERS``: bare functions by public name.
+Must not know: signatures. What users call are the functions of ``_generated``, made from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.functions import (
+    activation,
+    creation,
+    devices,
+    einstein,
+    indexing,
+    inplace,
+    joining,
+    layers,
+    linalg,
+    losses,
+    pointwise,
+    reduction,
+    scattering,
+    storages,
+    views,
+)
+from jitgrad.functions.indexing import INPLACE_INDEXING
+from jitgrad.functions.inplace_views import INPLACE_VIEWS
+from jitgrad.functions.replacing import REPLACING_METHODS
+from jitgrad.functions.scattering import INPLACE_SCATTERING
+
+__all__ = ["INPLACE_METHODS", "LAYERS", "METHODS", "PROPERTIES", "PUBLIC"]
+
+_MODULES = (
+    activation,
+    creation,
+    einstein,
+    indexing,
+    joining,
+    layers,
+    linalg,
+    losses,
+    pointwise,
+    reduction,
+    scattering,
+    views,
+)
+
+_METHOD_NAMES = {
+    pointwise: (
+        "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid "
+        "erf relu abs neg sign floor ceil trunc round isnan isinf isfinite logical_not bitwise_not mul maximum minimum "
+        "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
+        "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
+        "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal arccos "
+        "arcsin arctan arctan2"
+    ),
+    reduction: (
+        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "
+        "log_softmax norm allclose equal"
+    ),
+    views: (
+        "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "
+        "broadcast_to squeeze unsqueeze select narrow unbind split chunk diagonal unfold as_strided detach flip roll "
+        "repeat repeat_interleave tile swapaxes swapdims tensor_split unsafe_split unsafe_chunk"
+    ),
+    scattering: (
+        "scatter index_copy index_fill masked_scatter put take select_scatter slice_scatter diagonal_scatter "
+        "as_strided_scatter scatter_reduce"
+    ),
+    linalg: "matmul mm bmm mv dot addmm outer trace",
+    indexing: (
+        "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
+        "triu argwhere"
+    ),
+    creation: "clone contiguous new_zeros new_ones new_full new_empty",
+    storages: "storage untyped_storage",
+    devices: "cpu get_device record_stream to type_as vcpu",
+}
+
+METHODS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()},
+    **{name: value for name, value in REPLACING_METHODS.items() if not isinstance(value, property)},
+    "bool": devices.to_bool,
+    "new_tensor": creation.new_tensor_method,
+    "where": pointwise.where_method,
+}
+
+PROPERTIES: dict[str, property] = {
+    **{name: property(getattr(devices, name)) for name in ("is_cpu", "is_meta", "is_vcpu")},
+    **{name: value for name, value in REPLACING_METHODS.items() if isinstance(value, property)},
+    "T": property(views.reverse_dims, doc="All dimensions in reverse order."),
+    "mT": property(views.matrix_transpose, doc="The last two dimensions swapped."),
+}
+
+INPLACE_METHODS: dict[str, Any] = {
+    **inplace.INPLACE_METHODS,
+    **{function.__name__: function for function in (*INPLACE_INDEXING, *INPLACE_SCATTERING)},
+    **INPLACE_VIEWS,
+}
+
+LAYERS: dict[str, Callable[..., Any]] = {"relu": activation.functional_relu}
+"""Functions of ``nn.functional`` that take other arguments than the public function of their name."""
+
+# what Tensor and its methods use, and users do not
+_HIDDEN = frozenset(
+    [
+        "where_method",
+        "new_tensor_method",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "slice_",
+        "rounding_op",
+        "getitem",
+        "setitem",
+        "from_array_copy",
+        "reverse_dims",
+        "matrix_transpose",
+        "ValuesIndices",
+    ]
+)
+
+PUBLIC: dict[str, Callable[..., Any]] = {
+    name: getattr(module, name)
+    for module in _MODULES
+    for name in module.__all__
+    if name not in _HIDDEN and callable(getattr(module, name))
+}
+
+

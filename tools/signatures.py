@@ -1,0 +1,430 @@
+"""The public functions' source: ``jitgrad/functions/_generated.py``, made from signatures and bare functions.
+
+Owns: what a generated function looks like, see Note [Argument parsing].
+In: the tables of ``functions.tables``, the texts of ``functions.signatures``. Out: source text, written to the file.
+
+Run it after a change to a signature, to the list of functions, or to the body of a function of one line:
+``python -m tools.signatures``. ``tests/test_signatures.py`` fails while the file is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+
+class _StandIn(ModuleType):
+    """In the place of the module that is made here, which may be missing or out of date: the bare functions."""
+
+    MADE = ()
+    OTHER_NAMES = MappingProxyType({})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(sys.modules["jitgrad.functions.tables"], name)
+
+
+if "jitgrad" not in sys.modules:
+    sys.modules["jitgrad.functions._generated"] = _StandIn("jitgrad.functions._generated")
+
+from jitgrad.functions import tables
+from jitgrad.functions._parse import OTHER_NAMES, Parameter, Signature, read_signatures
+from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES
+from jitgrad.ops.table import OPS, Op
+
+PATH = Path(tables.__file__).with_name("_generated.py")
+
+_HEADER = '''"""The public functions, as users call them. Made by ``tools/signatures.py``: do not edit.
+
+Owns: looking at the arguments as they usually are; everything else goes to ``_parse.slow``. Note [Argument parsing].
+"""
+
+from jitgrad.door import door as _door
+from jitgrad.dtypes import DType as _DType
+from jitgrad.functions import tables as _bare
+from jitgrad.functions._parse import LISTS as _lists
+from jitgrad.functions._parse import MISSING as _M
+from jitgrad.functions._parse import NUMBERS as _numbers
+from jitgrad.functions._parse import OPERANDS as _operands
+from jitgrad.functions._parse import SIZES as _sizes
+from jitgrad.functions._parse import TENSORS as _tensors
+from jitgrad.functions._parse import given as _given
+from jitgrad.functions._parse import slow as _slow
+from jitgrad.ops.table import OPS as _ops
+from jitgrad.state import override_classes as _overrides
+from jitgrad.tensor_base import TensorBase as _TensorBase
+
+_bool, _int, _isinstance, _map, _set, _str, _tuple, _type = bool, int, isinstance, map, set, str, tuple, type
+'''
+
+_PLAIN = "not _overrides or _type({0}) in _tensors"
+"""A first argument that should be a tensor: what is none is found by the AttributeError that it causes."""
+
+_USUAL = {
+    "Tensor": "_type({0}) in _tensors",
+    "Tensor|Scalar": "_type({0}) in _operands",
+    "Tensor[]": "_type({0}) in _lists and _tensors.issuperset(_map(_type, {0}))",
+    "Scalar": "_type({0}) in _numbers",
+    "float": "_type({0}) in _numbers",
+    "int": "_type({0}) is _int",
+    "int[]": "_type({0}) is _tuple and {0} in _sizes",
+    "int[1]": "(_type({0}) is _int or _type({0}) is _tuple and {0} in _sizes)",
+    "bool": "_type({0}) is _bool",
+    "str": "_type({0}) is _str",
+    "dtype": "_type({0}) is _DType",
+    "any": "True",
+}
+"""What an argument of each kind usually is, as a condition; other kinds have no branch."""
+
+
+@dataclass
+class _Function:
+    """One function to make.
+
+    Attributes:
+        name: in the generated module, and of its row in ``SIGNATURES``.
+        public_name: its ``__name__``.
+        place: where the bare function is found, as source text.
+        bare: the bare function.
+    """
+
+    name: str
+    public_name: str
+    place: str
+    bare: Callable[..., Any]
+    signatures: list[Signature]
+    own: dict[str, inspect.Parameter] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.own = dict(inspect.signature(self.bare).parameters)
+
+    @property
+    def first(self) -> Parameter:
+        return self.signatures[0].parameters[0]
+
+    @property
+    def every(self) -> dict[str, Parameter]:
+        """The parameters of all signatures, by name."""
+        return {p.name: p for s in self.signatures for p in s.parameters}
+
+    def default_of(self, name: str) -> str:
+        """The bare function's default, as source text."""
+        default = self.own[name].default if name in self.own else None
+        assert default is None or isinstance(default, bool | int | float | str | tuple), (self.name, name)
+        return repr(default)
+
+    def has_default(self, name: str) -> bool:
+        return name in self.own and self.own[name].default is not inspect.Parameter.empty
+
+    def is_in_place(self, at: int, name: str) -> bool:
+        """Whether the bare function takes the parameter by position: it stands there, or has another name."""
+        order = [n for n, p in self.own.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        named = {n for n, p in self.own.items() if p.kind is not p.VAR_POSITIONAL}
+        return order[at : at + 1] == [name] or name not in named
+
+
+# --- bodies of one line, written into the function that users call ---
+
+
+class _Inline(ast.NodeTransformer):
+    """The bare function's expression with its parameters replaced by source text, and operations by their names."""
+
+    def __init__(self, bare: Callable[..., Any], values: dict[str, str]) -> None:
+        found = inspect.getclosurevars(bare)
+        self._outer = {**found.globals, **found.nonlocals}
+        self._values = values
+        self.uses: dict[str, int] = {}
+        self.ops: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self._values:
+            self.uses[node.id] = self.uses.get(node.id, 0) + 1
+            return ast.parse(self._values[node.id], mode="eval").body
+        value = self._outer.get(node.id)
+        if node.id == "door":
+            return ast.Name("_door", node.ctx)
+        if isinstance(value, Op):
+            return self._op(value)
+        raise _NotOneLineError(node.id)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "OPS" and isinstance(node.slice, ast.Constant):
+            return self._op(OPS[node.slice.value])
+        return self.generic_visit(node)
+
+    def _op(self, op: Op) -> ast.Name:
+        self.ops.add(op.name)
+        assert OPS[op.name] is op
+        return ast.Name(f"_op_{op.name}", ast.Load())
+
+
+class _NotOneLineError(Exception):
+    pass
+
+
+def _one_line(bare: Callable[..., Any]) -> list[ast.stmt]:
+    """The statements of a function that is calls and a ``return``; empty for others."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(bare))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return []
+    if not isinstance(tree, ast.FunctionDef):
+        return []
+    body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+    is_plain = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) for s in body[:-1])
+    return body if body and is_plain and isinstance(body[-1], ast.Return) and body[-1].value is not None else []
+
+
+def _call(f: _Function, signature: Signature, sentinels: set[str], ops: set[str]) -> list[str]:
+    """``return bare(...)`` with a signature's arguments, or the bare function's own statements."""
+    values: dict[str, str] = {}
+    arguments = []
+    for at, p in enumerate(signature.parameters):
+        value = p.name
+        if p.name in sentinels and not p.is_needed:
+            value = f"{f.default_of(p.name)} if {p.name} is _M else {p.name}"
+        values[p.name] = value
+        is_by_position = not at or (f.is_in_place(at, p.name) and not p.is_keyword)
+        arguments.append(value if is_by_position else f"{p.name}={value}")
+    own_names = list(f.own)
+    given: dict[str, str] = {name: f.default_of(name) for name in own_names if f.has_default(name)}
+    for at, p in enumerate(signature.parameters):
+        name = own_names[at] if (not at or f.is_in_place(at, p.name)) and not p.is_keyword else p.name
+        given[name] = values[p.name]
+    try:
+        inline = _Inline(f.bare, given)
+        lines = [ast.unparse(inline.visit(s)) for s in _one_line(f.bare)]
+    except _NotOneLineError:
+        lines = []
+    is_simple = all(given[name].isidentifier() or n == 1 for name, n in inline.uses.items())
+    if lines and is_simple and inline.uses:
+        ops |= inline.ops
+        return lines
+    return [f"return _{f.name}({', '.join(arguments)})"]
+
+
+# --- whole functions ---
+
+
+def _condition(p: Parameter, has_sentinel: bool) -> str:
+    usual = _USUAL[p.kind].format(p.name)
+    if p.takes_none:
+        usual = f"({p.name} is None or {usual})"
+    return f"({p.name} is _M or {usual})" if has_sentinel and not p.is_needed else usual
+
+
+def _branch(f: _Function, signature: Signature, sentinels: set[str], ops: set[str]) -> list[str]:
+    """``if the arguments look like this signature's: return bare(...)``."""
+    own = {p.name for p in signature.parameters}
+    first, *others = signature.parameters
+    conditions = [] if _takes_tensor(f) else [_condition(first, first.name in sentinels)]
+    conditions += [_condition(p, p.name in sentinels) for p in others]
+    conditions += [f"{name} is _M" for name in (*(n for n in f.every if n not in own), *_other_names(f.every))]
+    test = " and ".join(c for c in conditions if c != "True")
+    lines = _call(f, signature, sentinels, ops)
+    return [f"if {test}:", *_indented(lines)] if test else lines
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _takes_tensor(f: _Function) -> bool:
+    """Whether the first argument is a tensor in all signatures."""
+    return all(s.parameters[0].kind == "Tensor" for s in f.signatures)
+
+
+def _needed(f: _Function) -> list[str]:
+    """Parameters that every call has: they are handed on by position."""
+    keywords = {p.name for s in f.signatures for p in s.parameters if p.is_keyword}
+    names: list[str] = []
+    for name in f.every:
+        uses = [p for s in f.signatures for p in s.parameters if p.name == name]
+        if name in keywords or len(uses) < len(f.signatures) or not all(p.is_needed for p in uses):
+            break
+        names.append(name)
+    return names
+
+
+def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
+    """The parameters as source text, those whose default is a sentinel, and all defaults.
+
+    With a sentinel, leaving an argument out is not giving a value.
+    """
+    keywords = {p.name for s in f.signatures for p in s.parameters if p.is_keyword}
+    needed = _needed(f)
+    sentinels, head, defaults = set(), list(needed), {}
+    every = f.every
+    for n in (*(n for n in every if n not in keywords), *(n for n in every if n in keywords)):
+        if n in needed:
+            continue
+        uses = [p for s in f.signatures for p in s.parameters if p.name == n]
+        if n in keywords and "*" not in head:
+            head.append("*")
+        has_other_meaning = len(uses) < len(f.signatures) or n in OTHER_NAMES.values() or not f.has_default(n)
+        if has_other_meaning or (f.own[n].default is None and not every[n].takes_none):
+            sentinels.add(n)
+        defaults[n] = "_M" if n in sentinels else f.default_of(n)
+        head.append(f"{n}={defaults[n]}")
+    others = _other_names(every)
+    if others and "*" not in head:
+        head.append("*")
+    defaults |= dict.fromkeys(others, "_M")
+    return head + [f"{other}=_M" for other in others], sentinels, defaults
+
+
+def _other_names(every: dict[str, Parameter]) -> list[str]:
+    """NumPy's names for parameters."""
+    return [other for other, name in OTHER_NAMES.items() if name in every and other not in every]
+
+
+def _given(f: _Function) -> str:
+    """What the caller gave, as far as it can be told: (args), {name: value}."""
+    _, _, defaults = _head(f)
+    needed = "".join(f"{name}, " for name in _needed(f)).rstrip()
+    rows = ", ".join(f"({n!r}, {n}, {default})" for n, default in defaults.items())
+    return f"({needed}), {f'_given({rows})' if rows else '{}'}"
+
+
+def _by_names(f: _Function, ops: set[str]) -> str:
+    """Positions have one name in all signatures: parameters have names, and there is a branch per signature."""
+    head, sentinels, _ = _head(f)
+    usual = [s for s in f.signatures if all(p.kind in _USUAL for p in s.parameters)]
+    lines = [line for s in usual for line in _branch(f, s, sentinels, ops)]
+    if _takes_tensor(f):
+        first = f.first.name
+        lines = [
+            f"if {_PLAIN.format(first)}:",
+            "    try:",
+            *_indented(_indented(lines)),
+            "    except AttributeError:",
+            f"        if _isinstance({first}, _TensorBase):",
+            "            raise",
+        ]
+    itself = f"_{f.name}_itself" if f.name in f.every else f.name  # ``pad`` has a parameter of this name
+    lines = [f"def {f.name}({', '.join(head)}):", *_indented([*lines, f"return _slow({itself}, {_given(f)})"])]
+    if itself is not f.name:
+        lines += ["", f"{itself} = {f.name}"]
+    return "\n".join(lines) + "\n"
+
+
+def _with_sizes(f: _Function) -> str:
+    """For ``x.view(2, 3)``: the sizes are looked up as they come."""
+    signature = next(s for s in f.signatures if s.varargs is not None)
+    names = [p.name for p in signature.parameters[: signature.varargs]]
+    given = ", ".join([*names, "*sizes"])
+    is_plain = f"({_PLAIN.format(names[0])}) and " if names else ""
+    return (
+        f"def {f.name}({given}, **options):\n"
+        f"    try:\n"
+        f"        is_plain = sizes in _sizes\n"
+        f"    except TypeError:\n"
+        f"        is_plain = False\n"
+        f"    if {is_plain}is_plain and not options:\n"
+        f"        return _{f.name}({given})\n"
+        f"    return _slow({f.name}, ({given},), options)\n"
+    ).replace("(*sizes,)", "sizes")
+
+
+def _by_kinds(f: _Function) -> str:
+    """Positional calls by the classes of their arguments, as soon as a call of these classes was matched."""
+    return (
+        f"_known_{f.name} = _set()\n\n"
+        f"def {f.name}(*args, **options):\n"
+        f"    if not options and (*_map(_type, args),) in _known_{f.name}:\n"
+        f"        return _{f.name}(*args)\n"
+        f"    return _slow({f.name}, args, options, _known_{f.name})\n"
+    )
+
+
+def _with_anything(f: _Function) -> str:
+    """What has forms of its own, which the bare function tells apart; only overrides are looked for."""
+    return (
+        f"def {f.name}(*args, **options):\n"
+        f"    if _overrides:\n"
+        f"        return _slow({f.name}, args, options)\n"
+        f"    return _{f.name}(*args, **options)\n"
+    )
+
+
+def _names_agree(signatures: list[Signature]) -> bool:
+    """Whether a position has one name in all signatures: ``max(x, dim)`` and ``max(x, other)`` do not agree."""
+    rows = [[p.name for p in s.parameters if not p.is_keyword] for s in signatures]
+    longest = max(rows, key=len)
+    return all(row == longest[: len(row)] for row in rows)
+
+
+def _source(f: _Function, ops: set[str]) -> str:
+    if not f.signatures:
+        return _with_anything(f)
+    if any(s.varargs is not None for s in f.signatures):
+        return _with_sizes(f)
+    return _by_names(f, ops) if _names_agree(f.signatures) else _by_kinds(f)
+
+
+# --- the module ---
+
+
+def every_function() -> Iterator[tuple[str, str, str, Callable[..., Any]]]:
+    """(table, name in it, name of the row in ``SIGNATURES``, bare function)."""
+    special = {("METHODS", "where"): "where_method", ("LAYERS", "relu"): "functional_relu"}
+    for table in ("PUBLIC", "METHODS", "INPLACE_METHODS", "LAYERS"):
+        for name, bare in getattr(tables, table).items():
+            yield table, name, special.get((table, name), name), bare
+
+
+def text() -> str:
+    """The source of the generated module."""
+    made: dict[Any, _Function] = {}
+    places: dict[str, dict[str, str]] = {}
+    for table, name, row, bare in every_function():
+        names = places.setdefault(table, {})
+        if row in NOT_PARSED:
+            names[name] = f"_bare.{table}[{name!r}]"
+            continue
+        alias = name
+        key = (bare, SIGNATURES[row])
+        if key not in made:
+            own_name = bare.__name__  # ``greater`` is ``gt``
+            if getattr(tables, table).get(own_name) is bare and SIGNATURES[own_name] == SIGNATURES[row]:
+                row = name = own_name
+            signatures = read_signatures(SIGNATURES[row])
+            made[key] = _Function(row, name, f"_bare.{table}[{name!r}]", bare, signatures)
+        names[alias] = made[key].name
+    ops: set[str] = set()
+    sources = [_source(f, ops) for f in made.values()]
+    used = "\n".join(sources)
+    parts = [_HEADER, _packed("", [f"_op_{name} = _ops[{name!r}]" for name in sorted(ops)], "; ")]
+    parts.append(_packed("", [f"_{f.name} = {f.place}" for f in made.values() if f" _{f.name}(" in used], "; "))
+    parts += sources
+    for table, names in places.items():
+        rows = [f"{name!r}: {value}" for name, value in names.items()]
+        parts.append(f"{table} = {{\n{_packed('    ', rows, ', ')}}}\n")
+    rows = [f"({f.name}, {f.place})" for f in made.values()]
+    parts.append(f"MADE = (\n{_packed('    ', rows, ', ')})")
+    parts.append('"""(function, the bare function). The function\'s name is that of its row in ``SIGNATURES``."""\n')
+    parts.append(f"OTHER_NAMES = { {f.name: f.public_name for f in made.values() if f.name != f.public_name} }")
+    parts.append('"""Public names that differ from that."""\n')
+    return "\n".join(parts)
+
+
+def _packed(indent: str, items: Iterable[str], separator: str) -> str:
+    """Items in lines of at most 120 characters."""
+    lines = [indent]
+    for item in items:
+        if len(lines[-1]) + len(item) + len(separator) > 120:
+            lines.append(indent)
+        lines[-1] += item + separator
+    return "".join(f"{line.rstrip(' ;')}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    PATH.write_text(text())
