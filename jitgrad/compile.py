@@ -17,7 +17,7 @@ from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.events import bump, bump_call
-from jitgrad.state import native_cell, state, switch_handler
+from jitgrad.state import state, switch_handler
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.trie import Trie
 
@@ -83,8 +83,7 @@ class CompiledFunction:
             recorder.begin()
         except IndexError:
             recorder = Recorder(self._trie, backend, config.max_segment_ops)
-        state.handler = recorder
-        native_cell.activate(recorder)
+        switch_handler(recorder)
         if state.saved_tensor_hooks:
             recorder.saved_hooks_changed()
         try:
@@ -97,8 +96,7 @@ class CompiledFunction:
         finally:
             if recorder.has_stopped:
                 state.eager_depth -= 1
-            state.handler = None
-            native_cell.activate(None)
+            switch_handler(None)
             self._finish(recorder)
             if swapped:
                 self._batches.settle(swapped)

@@ -1,7 +1,7 @@
 """The door to every operation.
 
-Owns: ``door``, through which all code of jitgrad applies operations, and ``switch_handler``.
-Must not know: who stands behind it.
+Owns: ``door``, through which all code of jitgrad applies operations.
+Must not know: what is behind it.
 
 # Note [One door]
 # ~~~~~~~~~~~~~~~

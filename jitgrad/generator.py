@@ -161,9 +161,8 @@ def _drawn(
     draw: Callable[[np.random.Generator], Any], dtype: DType, requires_grad: bool = False, device: Any = None
 ) -> Any:
     """The host draws, whatever the device: a seed gives the same numbers everywhere."""
-    draws = getattr(thread.handler, "draws", None)
-    if draws is not None:  # inside vmap, each example may have to see numbers of its own
-        return draws(lambda: _draw_once(draw, dtype, requires_grad, device))
+    if thread.handler is not None:  # inside vmap, each example may have to see numbers of its own
+        return thread.handler.draws(lambda: _draw_once(draw, dtype, requires_grad, device))
     return _draw_once(draw, dtype, requires_grad, device)
 
 

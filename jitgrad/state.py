@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.handler import Handler
+
 __all__ = [
     "Anomaly",
     "State",
@@ -56,7 +58,7 @@ class State(threading.local):
     """What a thread is doing.
 
     Attributes:
-        handler: who is asked to apply operations (Note [One door]): a recorder, for instance; None = they run now.
+        handler: what applies operations (Note [One door]): a recorder, for instance; None = they run now.
         grad_enabled: whether operations join the graph.
         eager_depth: how many ``eager()`` blocks the thread is in.
         default_device: of new tensors; None = the CPU.
@@ -69,7 +71,7 @@ class State(threading.local):
         overrides_off: how many blocks the thread is in where subclasses are plain tensors, Note [Overrides].
     """
 
-    handler: Any = None
+    handler: Handler | None = None
     grad_enabled: bool = True
     eager_depth: int = 0
     default_device: Any = None
@@ -109,9 +111,9 @@ class NativeCell:
 native_cell = NativeCell()
 
 
-def switch_handler(recorder: Any) -> Any:
-    """Make ``recorder`` (or None) this thread's; returns the one before. The only way to change ``state.handler``."""
+def switch_handler(handler: Handler | None) -> Handler | None:
+    """Make ``handler`` (or None) this thread's; returns the one before. The only way to change ``state.handler``."""
     before = state.handler
-    state.handler = recorder
-    native_cell.activate(recorder if recorder is not None and recorder.is_hot else None)
+    state.handler = handler
+    native_cell.activate(handler if handler is not None and handler.is_hot else None)
     return before

@@ -100,8 +100,7 @@ class Tensor(TensorBase):
 
     def __rtruediv__(self, other: Any) -> Any:
         rec = state.handler
-        is_slow = rec is None or not is_number(other)
-        return _binary(_DIV, other, self, rec) if is_slow else rec.reflected(_DIV, other, self)
+        return rec.reflected(_DIV, other, self) if rec and is_number(other) else _binary(_DIV, other, self, rec)
 
     def __rpow__(self, other: Any) -> Any:
         return _binary(_POW, other, self, state.handler)
@@ -435,8 +434,8 @@ class Tensor(TensorBase):
         """
         recorder = state.handler
         keep_graph = create_graph if retain_graph is None else retain_graph
-        own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
-        if own and recorder.repeat_backward(self, keep_graph, create_graph):
+        is_own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
+        if recorder is not None and is_own and recorder.repeat_backward(self, keep_graph, create_graph):
             return
         wanted, seeds = input_tuple(inputs, "backward"), make_grads((self,), (gradient,))
         execution_engine.run_backward((self,), seeds, keep_graph, create_graph, wanted, True, True)

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"})
-    | {"cpython", "door", "locks", "structs", "user_line"},
+    | {"cpython", "door", "handler", "locks", "structs", "user_line"},
     frozenset({"ops", "tensor_base"}),
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),
@@ -184,3 +184,27 @@ def test_no_two_classes_share_a_name() -> None:
 @every_file
 def test_modules_say_what_they_own(path: Path) -> None:
     assert path.read_text().strip() == "" or ast.get_docstring(_tree(path)), f"{_identify(path)} has no docstring"
+
+
+def _assigned(path: Path) -> Iterator[ast.expr]:
+    """What statements of the file assign to or delete, but for plain names."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield node
+
+
+@every_file
+def test_the_threads_slot_is_switched_in_one_place(path: Path) -> None:
+    """Note [One door]: ``switch_handler`` assigns ``state.handler``, and nothing else does."""
+    found = [ast.unparse(target) for target in _assigned(path)]
+    slot = [text for text in found if text in ("state.handler", "thread.handler", "state.__dict__['handler']")]
+    assert slot == (["state.handler"] if _module_name(path) == "jitgrad.state" else [])
+
+
+@every_file
+def test_no_function_gets_other_code(path: Path) -> None:
+    surgery = {"__code__", "__defaults__", "__kwdefaults__", "__globals__"}
+    found = [ast.unparse(t) for t in _assigned(path) if isinstance(t, ast.Attribute) and t.attr in surgery]
+    assert not found, f"{_identify(path)}: {found}"
+    named = [n.value for n in ast.walk(_tree(path)) if isinstance(n, ast.Constant) and n.value in surgery]
+    assert not named, f"{_identify(path)}: {named}"

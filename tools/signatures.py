@@ -351,7 +351,7 @@ def _with_anything(f: _Function) -> str:
         f"def {f.name}(*args, **options):\n"
         f"    if _overrides:\n"
         f"        return _slow({f.name}, args, options)\n"
-        f"    return _{f.name}(*args, **options)\n"
+        f"    return _{f.name}(*args, **options) if options else _{f.name}(*args)\n"
     )
 
 

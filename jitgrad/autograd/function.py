@@ -227,9 +227,10 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             bound = _signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        transform = getattr(state.handler, "custom_function", None)
-        if transform is not None:
-            return transform(cls, args, kwargs)
+        if state.handler is not None:
+            result = state.handler.custom_function(cls, args, kwargs)
+            if result is not NotImplemented:
+                return result
         ctx, result = cls._apply_with_ctx(args, kwargs)
         if ctx.saved_for_forward is not None:
             ctx.saved_for_forward = None

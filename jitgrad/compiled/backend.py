@@ -10,6 +10,7 @@ from typing import Any
 
 from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
+from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
@@ -139,6 +140,7 @@ class _Backend:
     saved_vids = staticmethod(saved_vids)
     savers = staticmethod(savers)
     node_making = staticmethod(NodeMakingRecorder)
+    reached_leaves = staticmethod(reached_leaves)
     record_backward = staticmethod(record_backward)
     repeat_backward = staticmethod(repeat_backward)
 

@@ -381,7 +381,7 @@ def zeros(*sizes, **options):
 def einsum(*args, **options):
     if _overrides:
         return _slow(einsum, args, options)
-    return _einsum(*args, **options)
+    return _einsum(*args, **options) if options else _einsum(*args)
 
 def argwhere(input):
     if not _overrides or _type(input) in _tensors:
@@ -515,7 +515,7 @@ def hstack(tensors):
 def meshgrid(*args, **options):
     if _overrides:
         return _slow(meshgrid, args, options)
-    return _meshgrid(*args, **options)
+    return _meshgrid(*args, **options) if options else _meshgrid(*args)
 
 def pad(input, pad, mode='constant', value=None):
     if not _overrides or _type(input) in _tensors:
@@ -2139,7 +2139,7 @@ def record_stream(input, stream):
 def to(*args, **options):
     if _overrides:
         return _slow(to, args, options)
-    return _to(*args, **options)
+    return _to(*args, **options) if options else _to(*args)
 
 def type_as(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:

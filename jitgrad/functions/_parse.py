@@ -21,7 +21,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,26 +64,34 @@ SIZES: set[Any] = set()
 _MAX_CLASSES, _MAX_SIZES = 64, 4096
 
 
-@dataclass(frozen=True)
 class Parameter:
     """One parameter of a signature: ``int[1]? dim=None``."""
 
-    kind: str
-    name: str
-    takes_none: bool
-    is_needed: bool
-    is_keyword: bool
-    text: str
+    __slots__ = ("is_keyword", "is_needed", "kind", "name", "takes_none", "text")
+
+    def __init__(self, text: str, is_keyword: bool) -> None:
+        kind, rest = text.split(" ", 1)
+        name, has_default, default = rest.partition("=")
+        self.kind, self.name, self.text = kind.rstrip("?"), name.lstrip("*"), text
+        self.takes_none = kind.endswith("?") or default == "None"
+        self.is_needed, self.is_keyword = not has_default, is_keyword
 
 
-@dataclass(frozen=True)
 class Signature:
-    """One way to call a function."""
+    """One way to call a function.
 
-    parameters: tuple[Parameter, ...]
-    num_positional: int
-    varargs: int | None
-    """Where the last positional parameter, a list of ints, may also be given as several ints; None: nowhere."""
+    Attributes:
+        varargs: where the last positional parameter, a list of ints, may also be given as several ints; None: nowhere.
+    """
+
+    __slots__ = ("num_positional", "parameters", "varargs")
+
+    def __init__(self, text: str) -> None:
+        parts = re.split(r",\s*", text.strip())
+        star = parts.index("*") if "*" in parts else len(parts)
+        self.parameters = tuple(Parameter(part, at > star) for at, part in enumerate(parts) if at != star)
+        self.num_positional = star
+        self.varargs = next((at for at, p in enumerate(self.parameters) if f"*{p.name}" in p.text), None)
 
     def __str__(self) -> str:
         return f"({', '.join(p.text for p in self.parameters)})"
@@ -93,23 +100,7 @@ class Signature:
 @functools.cache
 def read_signatures(text: str) -> list[Signature]:
     """The overloads in a row of ``SIGNATURES``; none for a function that tells its forms apart itself."""
-    return [] if text == "..." else [_read(one) for one in text.split(" | ")]
-
-
-def _read(text: str) -> Signature:
-    parameters: list[Parameter] = []
-    is_keyword, several = False, None
-    for part in re.split(r",\s*", text.strip()):
-        if part == "*":
-            is_keyword = True
-            continue
-        kind, rest = part.split(" ", 1)
-        name, has_default, default = rest.partition("=")
-        if name.startswith("*"):
-            several, name = len(parameters), name[1:]
-        takes_none = kind.endswith("?") or default == "None"
-        parameters.append(Parameter(kind.rstrip("?"), name, takes_none, not has_default, is_keyword, part))
-    return Signature(tuple(parameters), sum(not p.is_keyword for p in parameters), several)
+    return [] if text == "..." else [Signature(one) for one in text.split(" | ")]
 
 
 # --- kinds: each check returns the value to hand on, or _MISMATCH ---

@@ -76,11 +76,11 @@ def getitem(input: Any, index: Any) -> Any:
 def _note_pick(part: Any, input: Any, index: Any) -> None:
     """Tell the recorder of a part that was picked by positions it does not know, see Note [Picked parts]."""
     items = _as_items(index)
-    note = getattr(state.handler, "note_pick", None)
-    if note is None or not any(map(_is_position, items)):
+    handler = state.handler
+    if handler is None or not any(map(_is_position, items)):
         return
     now = tuple([item.clone() if _is_position(item) else item for item in items])
-    note(part, input, lambda x: getitem(x, now), lambda x, value: setitem(x, now, value))
+    handler.note_pick(part, input, lambda x: getitem(x, now), lambda x, value: setitem(x, now, value))
 
 
 def _is_position(item: Any) -> bool:

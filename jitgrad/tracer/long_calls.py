@@ -29,7 +29,8 @@ def is_too_long(recorder: Any) -> bool:
     """Whether a call should record nothing more. Asked before an operation is recorded for the first time."""
     if recorder.new_values < recorder.trie.new_limit or recorder.must_record:
         return False
-    return state.handler is recorder and recorder.backend.may_stop()
+    is_active = state.handler is recorder
+    return is_active and recorder.backend.may_stop()
 
 
 def stop_recording(recorder: Any) -> None:

@@ -339,6 +339,10 @@ class Recorder(Picks):
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
         return self.backend.repeat_backward(self, root, keep_graph, create_graph)
 
+    def reached_leaves(self, roots: Any) -> list[Any] | None:
+        """The leaves below values of the call; None if some of the graph began outside it."""
+        return self.backend.reached_leaves(self, roots)
+
     def record_backward(self, request: Any) -> Any:
         """A whole backward is one event; the engine belongs to the levels above."""
         return self.backend.record_backward(self, request)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.events import log
+from jitgrad.handler import Handler
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state
@@ -56,6 +57,7 @@ class Backend(Protocol):
     def savers(self, history: History, values: tuple[int, ...]) -> tuple[int, ...]: ...
     def node_making(self, recorder: Any) -> Any: ...
     def record_backward(self, recorder: Any, request: Any) -> Any: ...
+    def reached_leaves(self, recorder: Any, roots: Any) -> list[Any] | None: ...
     def repeat_backward(self, recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool: ...
     def saved_inputs(self, op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]: ...
     def copy_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
@@ -63,7 +65,7 @@ class Backend(Protocol):
     def cast_after(self, instr: Instr, dtype: Any) -> tuple[tuple[Instr, ...], Instr]: ...
 
 
-class RecorderState:
+class RecorderState(Handler):
     """State of one call.
 
     Attributes:
@@ -172,12 +174,13 @@ class RecorderState:
         self.segments = self.launches = 0
         return True
 
+    def carries_level(self) -> None:
+        """The call may not stop recording."""
+        self.must_record = True
+
     def flush(self, is_last: bool = False) -> None:
         """End the segment; ``Recorder`` knows how."""
         raise AssertionError("a part of a recorder was used on its own")
-
-    def makes_sparse(self) -> None:
-        """A derivative rule returns a sparse gradient: its parts are values like any other."""
 
     def _live(self) -> History:
         """The history of the path so far. Hits leave it behind; it catches up here."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.grad_mode import enable_grad
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
@@ -113,7 +112,7 @@ def _reaches_others(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
     before = switch_handler(bottom)
     try:
         if bottom is not None:
-            leaves = reached_leaves(bottom, roots)
+            leaves = bottom.reached_leaves(roots)
             if leaves is not None:
                 return any(id(leaf) not in own for leaf in leaves)
         return _walk(roots, own)

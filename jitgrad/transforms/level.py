@@ -22,6 +22,7 @@ from typing import Any
 
 from jitgrad import dispatch
 from jitgrad.functions.inplace_views import take_own_view
+from jitgrad.handler import ForwardingHandler, Handler
 from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.state import state, switch_handler
@@ -31,7 +32,7 @@ from jitgrad.tracer.numbers import is_number
 __all__ = ["Level", "active_levels", "level", "without"]
 
 
-class Level:
+class Level(ForwardingHandler):
     """A level; see Note [Levels].
 
     Attributes:
@@ -40,22 +41,25 @@ class Level:
         base_tid: the stamp of the compiled step at the bottom.
     """
 
-    is_hot = False  # native hits may not answer for it
-    stays_on_thread = True  # the engine runs all nodes here, also those of devices
+    stays_on_thread = True
 
     def __init__(self) -> None:
-        self.below = state.handler
+        self.below: Handler | None = state.handler
         bottom = self.below
         while isinstance(bottom, Level):
             bottom = bottom.below
         self.bottom = bottom
         if bottom is not None:
-            bottom.must_record = True
+            bottom.carries_level()
         self.base_tid = -1 if bottom is None else bottom.tid
         self.tid = -1 if self.below is None else self.below.tid
 
     def close(self) -> None:
         """The level has ended."""
+
+    def is_idle(self) -> bool:
+        """Whether no tensor is known to this level."""
+        return False
 
     def beneath(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call ``function(*args)`` one level down."""
@@ -97,37 +101,16 @@ class Level:
         for row in rows:
             self.apply_inplace(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
 
-    # everything else that is asked of a recorder
-    def _tell(self, name: str, *args: Any) -> Any:
-        """Ask the level below; None if there is nobody."""
+    # everything else that is asked of a handler
+    def pass_on(self, name: str, *args: Any) -> Any:
+        """Ask the level below; None if there is nobody: eager execution keeps no account."""
         return None if self.below is None else self.beneath(getattr(self.below, name), *args)
 
-    def set_grad_mode(self, enabled: bool) -> None:
-        self._tell("set_grad_mode", enabled)
+    def custom_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return NotImplemented if self.below is None else self.pass_on("custom_function", cls, args, kwargs)
 
-    def set_default_dtype(self, dtype: Any) -> None:
-        self._tell("set_default_dtype", dtype)
-
-    def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
-        self._tell("set_requires_grad", tensor, requires_grad)
-
-    def add_hooks(self, tensor: Any) -> None:
-        self._tell("add_hooks", tensor)
-
-    def read(self, tensor: Any) -> None:
-        self._tell("read", tensor)
-
-    def flush(self) -> None:
-        self._tell("flush")
-
-    def forget(self, tensor: Any) -> None:
-        self._tell("forget", tensor)
-
-    def replace_data(self, tensor: Any, value: Any) -> None:
-        self._tell("replace_data", tensor, value)
-
-    def note_data(self, source: Any, tensor: Any) -> None:
-        self._tell("note_data", source, tensor)
+    def draws(self, draw: Callable[[], Any]) -> Any:
+        return draw() if self.below is None else self.pass_on("draws", draw)
 
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
         """A tensor takes the place of its own view; of a handle, the level's side of it does."""
@@ -137,35 +120,14 @@ class Level:
         else:
             self.beneath(take_own_view, tensor, make, name)
 
-    def grad_fn_of(self, tensor: Any) -> Any:
-        return self._tell("grad_fn_of", tensor)
-
-    def go_outside(self) -> None:
-        self._tell("go_outside")
-
-    def come_inside(self) -> None:
-        self._tell("come_inside")
-
-    def leave(self) -> Any:
-        return self._tell("leave")
-
-    def come_back(self, versions: Any) -> None:
-        self._tell("come_back", versions)
-
     def join_outer(self, tensor: Any, node: Any, output_nr: int) -> None:
         if self.below is not None:
-            self._tell("join_outer", tensor, node, output_nr)
+            self.pass_on("join_outer", tensor, node, output_nr)
         else:
             tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, output_nr
 
     def twin(self, tensor: Any) -> Any:
-        return tensor if self.below is None else self._tell("twin", tensor)
-
-    def note_write(self, tensor: Any) -> None:
-        self._tell("note_write", tensor)
-
-    def saved_hooks_changed(self) -> None:
-        self._tell("saved_hooks_changed")
+        return tensor if self.below is None else self.pass_on("twin", tensor)
 
     def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         return False
@@ -173,13 +135,6 @@ class Level:
     def record_backward(self, request: BackwardRequest) -> Any:
         """A backward under levels; ``transforms.backward`` says how. Here: one level down."""
         raise AssertionError("a level without a backward")
-
-    def __getattr__(self, name: str) -> Any:
-        """What only some recorders have is the bottom's affair."""
-        below = self.__dict__.get("below")
-        if below is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(below, name)
 
 
 @contextmanager
@@ -196,9 +151,7 @@ def level(new: Any) -> Iterator[Any]:
 @contextmanager
 def without(top: Level, left_out: Level) -> Iterator[None]:
     """Run the block on ``top``, as if ``left_out``, somewhere below it, were not there."""
-    above = top
-    while above.below is not left_out:
-        above = above.below
+    above = next(one for one in active_levels(top) if one.below is left_out)
     above.below = left_out.below
     before = switch_handler(top)
     try:
@@ -208,9 +161,9 @@ def without(top: Level, left_out: Level) -> Iterator[None]:
         above.below = left_out
 
 
-def active_levels() -> list[Level]:
-    """This thread's levels, the topmost first."""
-    found, at = [], state.handler
+def active_levels(top: Handler | None = None) -> list[Level]:
+    """The levels from ``top`` (None: this thread's handler) down."""
+    found, at = [], state.handler if top is None else top
     while isinstance(at, Level):
         found.append(at)
         at = at.below

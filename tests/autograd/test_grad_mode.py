@@ -7,7 +7,8 @@ import threading
 import pytest
 from parity import J, attempt, leaf, same
 
-from jitgrad.state import state
+from jitgrad.handler import Handler
+from jitgrad.state import switch_handler
 
 
 @pytest.mark.row("D10")
@@ -140,21 +141,22 @@ def test_modes_belong_to_the_thread():
 
 
 def test_a_recorder_is_told_of_changes():
-    class Recorder:
+    class Recorder(Handler):
         def __init__(self):
             self.modes = []
 
         def set_grad_mode(self, enabled):
             self.modes.append(enabled)
 
-    recorder = state.handler = Recorder()
+    recorder = Recorder()
+    switch_handler(recorder)
     try:
         with J.no_grad(), J.no_grad(), J.enable_grad():
             pass
         with J.set_grad_enabled(False):
             pass
     finally:
-        state.handler = None
+        switch_handler(None)
     assert recorder.modes[:4] == [False, True, False, True]
     assert recorder.modes[-2:] == [False, True]
 

@@ -7,8 +7,9 @@ In: operations of the rules. Out: instructions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
+from jitgrad.handler import Handler
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
@@ -61,7 +62,7 @@ def symbolic_number(value: int | float, slot: int) -> Any:
     return number
 
 
-class InnerRecorder:
+class InnerRecorder(Handler):
     """Collects instructions; every result is a pending handle of the same trace.
 
     Attributes:
@@ -72,8 +73,6 @@ class InnerRecorder:
         next_vid: first unused value id.
     """
 
-    is_hot = False
-
     __slots__ = ("_graph", "consts", "instrs", "next_vid", "nodes", "tid")
 
     def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int) -> None:
@@ -83,6 +82,9 @@ class InnerRecorder:
         self.consts: list[tuple[int, Any]] = []
         self._graph = outer.graph
         self.next_vid = first_vid
+
+    def refuse(self, what: str) -> NoReturn:
+        raise CannotRecordError(f"in a derivative rule: {what}")
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
         if not isinstance(b, TensorBase | int | float):
@@ -159,45 +161,5 @@ class InnerRecorder:
         if tensor._tid == self.tid:
             raise CannotRecordError("a rule read a value")
 
-    def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
-        return False
-
-    def record_backward(self, request: Any) -> Any:
-        raise CannotRecordError("a rule called backward")
-
-    def add_hooks(self, tensor: Any) -> None:
-        raise CannotRecordError("a rule registered a hook")
-
-    def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
-        raise CannotRecordError("a rule changed requires_grad")
-
-    def set_default_dtype(self, dtype: Any) -> None:
-        raise CannotRecordError("a rule changed the default dtype")
-
-    def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
-        raise CannotRecordError("a rule called a custom Function")
-
-    def refresh(self, view: Any) -> None:
-        raise CannotRecordError("a rule looked at a view from before a write")
-
-    def go_outside(self) -> None:
-        """A rule's eager operations join no graph that anybody orders."""
-
-    come_inside = go_outside
-
-    def adopt(self, handle: Any) -> None:
-        """Every handle of a rule is a value of the event."""
-
-    def flush(self) -> None:
-        raise CannotRecordError("a rule ended the segment")
-
     def makes_sparse(self) -> None:
-        raise CannotRecordError("a rule returned a sparse gradient")
-
-    def forget(self, tensor: Any) -> None:
-        raise CannotRecordError("a rule replaced a storage")
-
-    replace_data = note_data = forget
-
-    def view_inplace(self, *args: Any) -> None:
-        raise CannotRecordError("a rule changed a tensor's layout")
+        self.refuse("a sparse gradient")

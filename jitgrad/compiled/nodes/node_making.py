@@ -13,24 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jitgrad.handler import ForwardingHandler
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 
 __all__ = ["NodeMakingRecorder"]
 
 
-class NodeMakingRecorder:
+class NodeMakingRecorder(ForwardingHandler):
     """A recorder that makes Nodes at once; for everything but operations it is the recorder behind it."""
 
-    __slots__ = ("_recorder",)
-
-    is_hot = False
+    __slots__ = ("_recorder", "tid")
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
+        self.tid = recorder.tid
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._recorder, name)
+    def pass_on(self, name: str, *args: Any) -> Any:
+        return getattr(self._recorder, name)(*args)
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
         _without_hooks((a, b))

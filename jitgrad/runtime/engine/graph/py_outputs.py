@@ -164,12 +164,11 @@ class _Wrapping:
             raise RuntimeError(_DIRTY_VIEW)
         out._grad = None
         recorder = state.handler
-        is_outside = hasattr(recorder, "go_outside")  # the Nodes made here are younger than what a trace has recorded
-        if is_outside:
+        if recorder is not None:  # the Nodes made here are younger than what a trace has recorded
             recorder.go_outside()
             self.node.sequence_nr = next_sequence_nr()
         rebase_history(out, self.node, nr)
-        if is_outside:
+        if recorder is not None:
             recorder.come_inside()
         for x in (out, out._base):
             if x is not None:

@@ -141,7 +141,7 @@ class Engine:
         overrides_off = state.overrides_off
         uses_devices = _uses_devices(graph_task, graph_root)
         # the handles of some interpreters of operations (``transforms.level``) mean nothing to another thread
-        stays_here = uses_devices and getattr(recorder, "stays_on_thread", False)
+        stays_here = uses_devices and recorder is not None and recorder.stays_on_thread
         graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or trace.is_profiled())
         graph_task.root = graph_root
         graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer

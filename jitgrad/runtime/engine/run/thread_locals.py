@@ -12,7 +12,7 @@ from typing import Any
 
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.runtime.engine.graph.node import share_sequence
-from jitgrad.state import state
+from jitgrad.state import state, switch_handler
 
 __all__ = ["ThreadLocalState", "ThreadLocalStateGuard"]
 
@@ -76,4 +76,4 @@ def _replace(settings: dict[str, Any]) -> None:
     state.__dict__.clear()
     state.__dict__.update(settings)
     if recorder is not None:
-        state.handler = recorder
+        switch_handler(recorder)
