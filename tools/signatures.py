@@ -36,7 +36,7 @@ if "jitgrad" not in sys.modules:
     sys.modules["jitgrad.functions._generated"] = _StandIn("jitgrad.functions._generated")
 
 from jitgrad.functions import tables
-from jitgrad.functions._parse import OTHER_NAMES, Parameter, Signature, read_signatures
+from jitgrad.functions._parse import OTHER_NAMES, Signature, SignatureParameter, read_signatures
 from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES
 from jitgrad.ops.table import OPS, Op
 
@@ -107,11 +107,11 @@ class _Function:
         self.own = dict(inspect.signature(self.bare).parameters)
 
     @property
-    def first(self) -> Parameter:
+    def first(self) -> SignatureParameter:
         return self.signatures[0].parameters[0]
 
     @property
-    def every(self) -> dict[str, Parameter]:
+    def every(self) -> dict[str, SignatureParameter]:
         """The parameters of all signatures, by name."""
         return {p.name: p for s in self.signatures for p in s.parameters}
 
@@ -214,7 +214,7 @@ def _call(f: _Function, signature: Signature, sentinels: set[str], ops: set[str]
 # --- whole functions ---
 
 
-def _condition(p: Parameter, has_sentinel: bool) -> str:
+def _condition(p: SignatureParameter, has_sentinel: bool) -> str:
     usual = _USUAL[p.kind].format(p.name)
     if p.takes_none:
         usual = f"({p.name} is None or {usual})"
@@ -281,7 +281,7 @@ def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
     return head + [f"{other}=_M" for other in others], sentinels, defaults
 
 
-def _other_names(every: dict[str, Parameter]) -> list[str]:
+def _other_names(every: dict[str, SignatureParameter]) -> list[str]:
     """NumPy's names for parameters."""
     return [other for other, name in OTHER_NAMES.items() if name in every and other not in every]
 

@@ -39,8 +39,8 @@ __all__ = [
     "OTHER_NAMES",
     "SIZES",
     "TENSORS",
-    "Parameter",
     "Signature",
+    "SignatureParameter",
     "adopt",
     "given",
     "read_signatures",
@@ -64,7 +64,7 @@ SIZES: set[Any] = set()
 _MAX_CLASSES, _MAX_SIZES = 64, 4096
 
 
-class Parameter:
+class SignatureParameter:
     """One parameter of a signature: ``int[1]? dim=None``."""
 
     __slots__ = ("is_keyword", "is_needed", "kind", "name", "takes_none", "text")
@@ -89,7 +89,7 @@ class Signature:
     def __init__(self, text: str) -> None:
         parts = re.split(r",\s*", text.strip())
         star = parts.index("*") if "*" in parts else len(parts)
-        self.parameters = tuple(Parameter(part, at > star) for at, part in enumerate(parts) if at != star)
+        self.parameters = tuple(SignatureParameter(part, at > star) for at, part in enumerate(parts) if at != star)
         self.num_positional = star
         self.varargs = next((at for at, p in enumerate(self.parameters) if f"*{p.name}" in p.text), None)
 
