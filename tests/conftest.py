@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,16 +23,21 @@ os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 # and every pass of codegen is checked: Note [Verification]
 os.environ.setdefault("JITGRAD_VERIFY", "1")
 
-from modes import MODES, Mode  # noqa: E402
+from modes import MODES, Mode, Shown  # noqa: E402
 from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
 
 
 @pytest.fixture(params=list(MODES))
-def mode(request: pytest.FixtureRequest) -> Mode:
-    """``eager``, ``cold`` and ``warm`` in turn."""
-    return MODES[request.param]
+def mode(request: pytest.FixtureRequest) -> Iterator[Mode]:
+    """``eager``, ``cold`` and ``warm`` in turn. The warm call of a row's test shows what its marker states."""
+    found = replace(MODES[request.param], shown=Shown())
+    yield found
+    rows = list(request.node.iter_markers("row"))
+    if rows:
+        stated = {name: value for mark in rows for name, value in mark.kwargs.items()}
+        found.shown.check(**{**stated, **found.shown.stated})
 
 
 @pytest.fixture

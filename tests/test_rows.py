@@ -8,10 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from modes import MODES
+from modes import HOOKED, MODES, OUTSIDE, VIRTUAL, Mode, Shown
 from row_collector import PREFIX
+
+import jitgrad
 
 _TESTS = Path(__file__).parent
 _ROWS = re.findall(r"^\|([A-E]\d+)\|", (_TESTS / "rows.md").read_text(), re.MULTILINE)
@@ -47,3 +50,40 @@ def test_row_has_tests(row: str, covered: dict[str, dict[str, list[str]]]) -> No
 
 def test_marks_name_rows(covered: dict[str, dict[str, list[str]]]) -> None:
     assert set(covered) <= set(_ROWS)
+
+
+def _shown(launches: int = 1, fallbacks: int = 0, reasons: tuple[str, ...] = ()) -> Shown:
+    shown = Shown()
+    shown.calls, shown.launches, shown.fallbacks, shown.reasons = 1, launches, fallbacks, set(reasons)
+    return shown
+
+
+def test_a_warm_call_shows_what_its_marker_states() -> None:
+    _shown().check()
+    _shown(reasons=(HOOKED,)).check(engine=HOOKED)
+    _shown(0, 3).check(fallbacks=VIRTUAL, no_launch=VIRTUAL)
+    Shown().check(engine=HOOKED)  # there was no warm call
+    for shown, stated in (
+        (_shown(0), {}),
+        (_shown(), {"no_launch": VIRTUAL}),
+        (_shown(1, 3), {}),
+        (_shown(), {"fallbacks": VIRTUAL}),
+        (_shown(reasons=(HOOKED,)), {}),
+        (_shown(), {"engine": HOOKED}),
+        (_shown(reasons=(HOOKED, OUTSIDE)), {"engine": HOOKED}),
+    ):
+        with pytest.raises(AssertionError):
+            shown.check(**stated)
+
+
+def test_watched_calls_are_counted(mode: Mode) -> None:
+    def step(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda grad: None)
+        y.sum().backward()
+        return x.grad
+
+    mode.run(step, lambda: (jitgrad.ones(2, requires_grad=True),))
+    is_warm = mode.name == "warm"
+    assert (mode.shown.calls, mode.shown.reasons) == (int(is_warm), {HOOKED} if is_warm else set())
+    assert (mode.shown.launches > 0, mode.shown.fallbacks) == (is_warm, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import HOOKED, Mode
 
 import jitgrad
 from jitgrad.runtime.engine.run.trace import Trace
@@ -45,6 +45,6 @@ class By:
 
 by_both = pytest.mark.parametrize(
     "by",
-    [By("recording"), pytest.param(By("engine"), marks=pytest.mark.row(engine="a hooked leaf"))],
+    [By("recording"), pytest.param(By("engine"), marks=pytest.mark.row(engine=HOOKED))],
     ids=lambda by: by.name,
 )

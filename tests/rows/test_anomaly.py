@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from modes import Mode
+from modes import ANOMALY, Mode
 
 import jitgrad
 from jitgrad.autograd import Function, detect_anomaly, grad, set_detect_anomaly
@@ -57,7 +57,7 @@ def _report(call, kind, match: str) -> tuple[BaseException, str]:
 NAN = r"Function 'SqrtBackward0' returned nan values in its 0th output\."
 
 
-@pytest.mark.row("C25")
+@pytest.mark.row("C25", no_launch="Every backward of it raises, and nothing is returned.")
 def test_nan_is_an_error_that_names_the_forward(mode: Mode) -> None:
     """A compiled step that is called in the mode; warm: after it has been compiled."""
 
@@ -94,7 +94,7 @@ def test_any_error_of_a_node_names_the_forward(mode: Mode) -> None:
     assert "the other line to find" in "".join(error.__notes__)
 
 
-@pytest.mark.row("C25")
+@pytest.mark.row("C25", engine=ANOMALY)
 def test_the_mode_switched_on_inside_a_step(mode: Mode) -> None:
     def step(x):
         with set_detect_anomaly(True):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modes import Mode
+from modes import HOOKED, NO_LOWERING, OUTSIDE, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import functions
@@ -34,7 +34,7 @@ def _equal(got: Any, want: Any) -> None:
 # --- batches of gradients ---
 
 
-@pytest.mark.row("C7")
+@pytest.mark.row("C7", fallbacks=NO_LOWERING)
 def test_a_batch_of_gradients_is_the_single_calls_stacked(mode: Mode) -> None:
     def step(x: Any, w: Any, unused: Any, seeds: Any) -> Any:
         y = (x * w).tanh().cumsum(0)
@@ -125,6 +125,10 @@ def _is_differentiable(name: str, position: int) -> bool:
 @pytest.mark.parametrize(("name", "sample"), _smooth())
 def test_gradcheck_at_random_points(name: str, sample: Sample, mode: Mode) -> None:
     op, rng = OPS[name], np.random.default_rng(2)
+    if op.is_view:
+        mode.states(no_launch="A view is another look at the memory.")
+    elif op.lower is None:
+        mode.states(fallbacks=NO_LOWERING, no_launch=NO_LOWERING)
     inputs = [_somewhere(x, rng) for x in sample.inputs]
     if name == "embedding" and sample.params[0] >= 0:
         inputs[1] = np.where(inputs[1] == sample.params[0], 0, inputs[1])  # the padding row stands still by definition
@@ -191,7 +195,7 @@ def test_a_scalar_with_one_is_the_whole_gradient(mode: Mode) -> None:
         _equal(got, [3, 12, 27])
 
 
-@pytest.mark.row("D3")
+@pytest.mark.row("D3", fallbacks=NO_LOWERING)
 def test_one_more_operation_multiplies_by_its_jacobian(mode: Mode) -> None:
     ops: list[Callable[[Any], Any]] = [lambda x: x * x.sum(), lambda y: y.exp(), lambda z: z.cumsum(0)]
 
@@ -218,7 +222,7 @@ def test_one_more_operation_multiplies_by_its_jacobian(mode: Mode) -> None:
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
 
 
-@pytest.mark.row("D6")
+@pytest.mark.row("D6", engine=HOOKED)
 def test_an_in_place_operation_is_one_more_link_of_the_chain(mode: Mode) -> None:
     def step(x: Any) -> Any:
         z = x * 3
@@ -291,7 +295,7 @@ class _Undefined(jitgrad.autograd.Function):
         _Undefined.seen = (a is None, b is None)
 
 
-@pytest.mark.row("D15")
+@pytest.mark.row("D15", engine=OUTSIDE)
 def test_a_zero_is_spelled_as_undefined(mode: Mode) -> None:
     def step(x: Any) -> Any:
         first, _ = _Undefined.apply(x)
@@ -302,7 +306,7 @@ def test_a_zero_is_spelled_as_undefined(mode: Mode) -> None:
     assert _Undefined.seen == (False, True)
 
 
-@pytest.mark.row("D15")
+@pytest.mark.row("D15", engine=(UNRECORDABLE, HOOKED))
 def test_a_zero_is_spelled_as_an_error(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         with pytest.raises(RuntimeError, match="at index 1 appears to not have been used in the graph"):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, HOOKED_LEAF, UNRECORDABLE, Mode
 from watched import By, by_both
 
 import jitgrad
@@ -141,7 +141,7 @@ def test_the_example_of_the_source_has_one_arrival_everywhere(mode: Mode, by: By
     ]
 
 
-@pytest.mark.row("B14")
+@pytest.mark.row("B14", engine=ARGUMENTS, no_launch="No value is read or returned.")
 def test_a_removed_dependency_is_reported(mode: Mode) -> None:
     def step() -> Any:
         y = (_leaf(3.0) * 2).exp()
@@ -153,7 +153,7 @@ def test_a_removed_dependency_is_reported(mode: Mode) -> None:
     assert mode.run(step) == (None, None)
 
 
-@pytest.mark.row("B15")
+@pytest.mark.row("B15", engine=HOOKED)
 def test_arrivals_wait_in_not_ready(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -174,7 +174,7 @@ def test_arrivals_wait_in_not_ready(mode: Mode) -> None:
     assert mode.run(step) == [(0, False), (1, True), (0, False)]
 
 
-@pytest.mark.row("B42")
+@pytest.mark.row("B42", engine=HOOKED)
 def test_a_node_has_one_slot_per_output_and_edges_into_one_slot_sum(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, 2.0, 3.0, 4.0)
@@ -197,7 +197,7 @@ class _OnlyFirst(Function):
         return grad * 3, None
 
 
-@pytest.mark.row("B43", "C18")
+@pytest.mark.row("B43", "C18", engine=HOOKED)
 def test_undefined_gradients_change_nothing(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, 2.0, 3.0, 4.0)
@@ -215,7 +215,7 @@ def test_undefined_gradients_change_nothing(mode: Mode) -> None:
     assert mode.run(step) == ([True, False], [0.0, 0.0, 3.0, 3.0], [6.0], [7.0], None)
 
 
-@pytest.mark.row("C18")
+@pytest.mark.row("C18", engine=HOOKED)
 def test_invalid_edges_are_skipped_and_leaves_end_the_path(mode: Mode) -> None:
     def step() -> Any:
         x, constant = _leaf(2.0), jitgrad.tensor([3.0])
@@ -256,7 +256,7 @@ def test_several_roots_have_a_graph_root(mode: Mode, by: By) -> None:
         assert all(given is seed for given, seed in zip(source.apply([]), seeds, strict=True))
 
 
-@pytest.mark.row("B9")
+@pytest.mark.row("B9", engine=(UNRECORDABLE, ARGUMENTS))
 def test_a_leaf_that_no_graph_has_seen_is_unused(mode: Mode) -> None:
     def step() -> Any:
         x, never = _leaf(1.0), _leaf(1.0)
@@ -270,7 +270,7 @@ def test_a_leaf_that_no_graph_has_seen_is_unused(mode: Mode) -> None:
     assert mode.run(step) == (None, [2.0], None, None)
 
 
-@pytest.mark.row("B12", "B36")
+@pytest.mark.row("B12", "B36", engine=ARGUMENTS)
 def test_outstanding_tasks_are_pushes_minus_finishes(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -325,6 +325,9 @@ def test_the_network_of_the_source(mode: Mode, by: By) -> None:
     def step(net: Any) -> Any:
         out = net(jitgrad.ones(1, 1))[0]
         return _traced_backward(out), net
+
+    if by.name == "engine":
+        mode.states(engine=HOOKED_LEAF)
 
     def make() -> tuple[Any]:
         net = _Net()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, VIRTUAL, Mode, cpu_and
 from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_until
 
 import jitgrad
@@ -42,7 +42,7 @@ def _nested(level: int, look: Callable[[], Any], device: Any = None) -> Callable
     return hook
 
 
-@pytest.mark.row("B5", "C22", "B20")
+@pytest.mark.row("B5", "C22", "B20", engine=HOOKED)
 def test_nesting_moves_to_the_pool_at_the_limit(mode: Mode) -> None:
     def step() -> Any:
         seen: list[tuple[int, int, int]] = []
@@ -74,7 +74,7 @@ def _stack_depth() -> int:
     return depth
 
 
-@pytest.mark.row("B20")
+@pytest.mark.row("B20", engine=HOOKED)
 def test_nested_tasks_report_their_depth(mode: Mode) -> None:
     def step() -> Any:
         seen: list[int] = []
@@ -123,8 +123,8 @@ def test_the_pool_creates_a_thread_only_when_none_is_idle() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-@pytest.mark.row("B19", "C21")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("B19", "C21", engine=HOOKED)
+@cpu_and("vcpu:0")
 def test_a_task_is_owned_by_the_thread_that_called(mode: Mode, device: str) -> None:
     def step() -> Any:
         owners: list[Any] = []
@@ -139,7 +139,7 @@ def test_a_task_is_owned_by_the_thread_that_called(mode: Mode, device: str) -> N
     assert mode.run(step) == ([(CPU_DEVICE, place), (place, place), (place, place)], NO_DEVICE, [2.0])
 
 
-@pytest.mark.row("C21", "C22")
+@pytest.mark.row("C21", "C22", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
 def test_deep_nesting_on_a_device_s_worker(mode: Mode) -> None:
     def step() -> Any:
         seen: list[int] = []
@@ -152,7 +152,7 @@ def test_deep_nesting_on_a_device_s_worker(mode: Mode) -> None:
     assert mode.run(step) == (71, 2, [2.0])
 
 
-@pytest.mark.row("B58", "B11")
+@pytest.mark.row("B58", "B11", engine=HOOKED)
 def test_each_caller_has_a_queue_that_the_pool_takes_over(mode: Mode) -> None:
     def step() -> Any:
         seen: list[Any] = []
@@ -177,7 +177,7 @@ def test_each_caller_has_a_queue_that_the_pool_takes_over(mode: Mode) -> None:
     assert queues[0] is not queues[1]
 
 
-@pytest.mark.row("C21")
+@pytest.mark.row("C21", engine=(HOOKED, ARGUMENTS), fallbacks=VIRTUAL)
 def test_a_nested_call_that_waits_leaves_the_outer_nodes(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, VIRTUAL, Mode
 from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_until
 
 import jitgrad
@@ -25,7 +25,7 @@ def _leaf(*values: float, device: Any = None) -> Any:
     return jitgrad.tensor(list(values), requires_grad=True, device=device)
 
 
-@pytest.mark.row("B38")
+@pytest.mark.row("B38", engine=(HOOKED, ARGUMENTS), fallbacks=VIRTUAL)
 def test_only_an_owner_that_sleeps_is_woken(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, device="vcpu:1")
@@ -42,7 +42,7 @@ def test_only_an_owner_that_sleeps_is_woken(mode: Mode) -> None:
     assert mode.run(step) == (["cpu"], [], [3.0], [3.0])
 
 
-@pytest.mark.row("B53")
+@pytest.mark.row("B53", engine=HOOKED, fallbacks=VIRTUAL)
 def test_tasks_share_the_queues_of_devices_and_nothing_else(mode: Mode) -> None:
     def step(meet: threading.Barrier) -> Any:
         x = _leaf(1.0)
@@ -157,11 +157,11 @@ def test_a_queue_is_waited_on_and_counts() -> None:
     assert queue.empty()
 
 
-@pytest.mark.row("B56", eager_only="Queues belong to threads and devices, whatever the nodes compute.")
-def test_there_are_as_many_queues_as_devices_and_callers() -> None:
+@pytest.mark.row("B56", engine=HOOKED, fallbacks=VIRTUAL)
+def test_there_are_as_many_queues_as_devices_and_callers(mode: Mode) -> None:
     meet = threading.Barrier(3)
 
-    def call(i: int) -> Any:
+    def step() -> Any:
         x = _leaf(1.0)
         y = x.to("vcpu:0") * 2
         queues: list[ReadyQueue] = []
@@ -175,7 +175,8 @@ def test_there_are_as_many_queues_as_devices_and_callers() -> None:
         z.sum().backward()
         return queues
 
-    own = [queue for queues in run_threads(call, 3) for queue in queues]
+    found = run_threads(lambda i: mode.run(step, is_steady=False), 3)  # compiles are counted for all threads
+    own = [queue for queues in found for queue in queues]
     assert len(engine.device_ready_queues) == 2
     assert len({id(queue) for queue in (*own, *engine.device_ready_queues)}) == 5
 
@@ -196,7 +197,7 @@ def test_queues_by_index() -> None:
         engine.ready_queue_by_index(None, CPU_DEVICE)
 
 
-@pytest.mark.row("C16")
+@pytest.mark.row("C16", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
 def test_where_roots_are_put(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, device="vcpu:1")

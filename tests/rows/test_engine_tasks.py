@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-from modes import Mode
-from threads import LONGEST_WAIT_S, run_threads, wait_until
+from modes import ARGUMENTS, HOOKED, OUTSIDE, UNRECORDABLE, VIRTUAL, Mode, cpu_and
+from threads import LONGEST_WAIT_S, Gate, run_threads, wait_until
 
 import jitgrad
 from jitgrad import vcpu
@@ -97,7 +97,7 @@ def test_every_backward_comes_down_to_run_backward(mode: Mode, monkeypatch: pyte
     assert seen[0][5] == into_grad
 
 
-@pytest.mark.row("B1")
+@pytest.mark.row("B1", engine=(UNRECORDABLE, HOOKED))
 def test_run_backward_checks_its_arguments(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(2.0, 3.0)
@@ -150,7 +150,7 @@ def test_variable_is_every_tensor() -> None:
         Variable._execution_engine.queue_callback(lambda: None)
 
 
-@pytest.mark.row("B4")
+@pytest.mark.row("B4", engine=HOOKED)
 def test_callbacks_run_once_at_the_end(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -173,7 +173,7 @@ def test_callbacks_run_once_at_the_end(mode: Mode) -> None:
     assert mode.run(step) == [("first", [2.0], None), ("late", [2.0], None)]
 
 
-@pytest.mark.row("B4")
+@pytest.mark.row("B4", engine=HOOKED)
 def test_a_callback_s_error_is_the_caller_s(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -193,7 +193,7 @@ def test_a_callback_s_error_is_the_caller_s(mode: Mode) -> None:
     assert mode.run(step) == ([2.0], [4.0])
 
 
-@pytest.mark.row("B4", "B24")
+@pytest.mark.row("B4", "B24", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
 def test_a_callback_on_a_device_runs_once_whoever_finishes(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, device="vcpu:0")
@@ -206,7 +206,7 @@ def test_a_callback_on_a_device_runs_once_whoever_finishes(mode: Mode) -> None:
     assert mode.run(step) == [[2.0]]
 
 
-@pytest.mark.row("B11")
+@pytest.mark.row("B11", engine=HOOKED)
 def test_two_calls_at_once_share_no_state(mode: Mode) -> None:
     meet = threading.Barrier(2)
 
@@ -232,7 +232,7 @@ def test_two_calls_at_once_share_no_state(mode: Mode) -> None:
     assert grad_a == grad_b == pytest.approx([0.1540074], rel=1e-5)
 
 
-@pytest.mark.row("B19")
+@pytest.mark.row("B19", engine=HOOKED)
 def test_the_caller_belongs_to_a_device_only_while_it_runs(mode: Mode) -> None:
     def step() -> Any:
         y = _leaf(1.0) * 2
@@ -287,8 +287,8 @@ def test_exit_on_error(exit_on_error: bool) -> None:
     assert task.cpu_ready_queue.empty()
 
 
-@pytest.mark.row("B21", "B33")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("B21", "B33", engine=ARGUMENTS)
+@cpu_and("vcpu:0")
 def test_the_distributed_engine_exits_at_the_first_error(mode: Mode, device: str) -> None:
     """Its caller does not wait for what is queued: of a plain backward, it is skipped first."""
 
@@ -320,7 +320,7 @@ def test_the_distributed_engine_exits_at_the_first_error(mode: Mode, device: str
     assert gradients == {}
 
 
-@pytest.mark.row("B22")
+@pytest.mark.row("B22", engine=HOOKED)
 def test_whoever_waits_for_the_result_gets_it(mode: Mode) -> None:
     def step(fails: bool) -> Any:
         x = _leaf(2.0)
@@ -370,7 +370,7 @@ def test_a_future_is_set_once() -> None:
     assert (future.value(), future.has_error(), future.wait()) == ([1], False, True)
 
 
-@pytest.mark.row("B23")
+@pytest.mark.row("B23", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
 def test_the_caller_s_stream_waits_for_the_streams_of_leaves(mode: Mode) -> None:
     def step() -> Any:
         side = vcpu.Stream("vcpu:0")
@@ -388,7 +388,28 @@ def test_the_caller_s_stream_waits_for_the_streams_of_leaves(mode: Mode) -> None
     assert mode.run(step) == (True, True, False, [3.0, 3.0])
 
 
-@pytest.mark.row("B8")
+@pytest.mark.row("B23", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
+def test_the_caller_s_stream_really_waits(mode: Mode) -> None:
+    """The stream of a leaf is held while the backward returns: the caller's stream must not be done before it."""
+
+    def step() -> Any:
+        side = vcpu.Stream("vcpu:0")
+        x = _leaf(2.0, 3.0, device="vcpu:0")
+        with vcpu.stream(side):
+            y = (x * 3).sum()
+        caller = current_stream(jitgrad.device("vcpu:0"))
+        gates: list[Gate] = []
+        x.register_hook(lambda g: gates.append(Gate(side)))
+        y.backward()
+        is_held = not caller.query()
+        gates[0].open()
+        vcpu.synchronize(0)
+        return is_held, caller.query(), x.grad.tolist()
+
+    assert mode.run(step) == (True, True, [3.0, 3.0])
+
+
+@pytest.mark.row("B8", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
 def test_the_root_s_stream_is_that_of_the_call(mode: Mode) -> None:
     def step() -> Any:
         side = vcpu.Stream("vcpu:0")
@@ -438,7 +459,7 @@ def test_gradients_that_wait_at_the_end_are_an_error() -> None:
         task.future_result.value()
 
 
-@pytest.mark.row("B34")
+@pytest.mark.row("B34", engine=HOOKED)
 def test_captures_are_handed_over_at_the_end(mode: Mode) -> None:
     def step() -> Any:
         x, w = _leaf(2.0), _leaf(3.0)
@@ -458,7 +479,7 @@ def test_captures_are_handed_over_at_the_end(mode: Mode) -> None:
     assert mode.run(step) == ([2, None, False], [], True, [[6.0], [4.0]])
 
 
-@pytest.mark.row("C14")
+@pytest.mark.row("C14", engine=HOOKED)
 def test_hooks_come_before_the_sum_and_the_sum_is_in_place(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0, 2.0)
@@ -486,9 +507,78 @@ def test_hooks_come_before_the_sum_and_the_sum_is_in_place(mode: Mode) -> None:
     assert grad == [32.0, 32.0]
 
 
+class _Lock:
+    """Stands for a lock, and tells what there was to see when it was taken and when it was given back."""
+
+    def __init__(self, look: Any) -> None:
+        self._lock, self._look, self.seen = threading.Lock(), look, []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.seen.append(self._look())
+
+    def __exit__(self, *_: Any) -> None:
+        self.seen.append(self._look())
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+
+@pytest.mark.row("C14", engine=HOOKED)
+def test_the_sum_is_made_under_the_accumulator_s_lock(mode: Mode) -> None:
+    def step() -> Any:
+        x = _leaf(1.0)
+        node = graph.get_gradient_edge(x).node
+        lock = node._lock = _Lock(lambda: x.grad is not None)
+        seen = []
+        x.register_hook(lambda grad: seen.append(lock.locked()))  # a hook may do anything: the lock must be free
+        x.register_post_accumulate_grad_hook(lambda leaf: seen.append(lock.locked()))
+        (x * 3).sum().backward()
+        return lock.seen, seen, x.grad.tolist()
+
+    assert mode.run(step) == ([False, True], [False, False], [3.0])
+
+
+class _Captured(list[Any]):
+    """The results of ``grad()``, which tell whether the graph task's mutex was held when each was stored."""
+
+    def __init__(self, task: GraphTask) -> None:
+        super().__init__(task.captured_vars)
+        self._mutex, self.was_locked = task.mutex, []
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.was_locked.append(self._mutex.locked())
+        super().__setitem__(index, value)
+
+
+@pytest.mark.row("B34", engine=HOOKED)
+def test_captures_are_stored_under_the_mutex(mode: Mode) -> None:
+    def step() -> Any:
+        x, w = _leaf(2.0), _leaf(3.0)
+        h = x * 2
+        tasks: list[GraphTask] = []
+
+        def look(grad: Any) -> None:
+            task = current_graph_task()
+            task.captured_vars = _Captured(task)
+            tasks.append(task.captured_vars)
+
+        h.register_hook(look)
+        grads = jitgrad.autograd.grad((h * w).sum(), [x, w])
+        return tasks[0].was_locked, [g.tolist() for g in grads]
+
+    was_locked, grads = mode.run(step)
+    assert was_locked == [True] * len(was_locked)
+    assert was_locked
+    assert grads == [[6.0], [4.0]]
+
+
 @pytest.mark.row("C14")
 @pytest.mark.parametrize("count", [0, 2])
 def test_an_accumulator_takes_one_gradient(mode: Mode, count: int) -> None:
+    mode.states(no_launch="" if count else "Nothing is computed.")
+
     def step() -> Any:
         x = _leaf(1.0)
         node = graph.get_gradient_edge(x).node
@@ -500,7 +590,7 @@ def test_an_accumulator_takes_one_gradient(mode: Mode, count: int) -> None:
 
 
 @pytest.mark.row("C14")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:1"])
+@cpu_and("vcpu:1")
 def test_threads_accumulate_into_one_leaf(mode: Mode, device: str) -> None:
     x = _leaf(0.0, device=device)
 
@@ -519,8 +609,8 @@ def test_threads_accumulate_into_one_leaf(mode: Mode, device: str) -> None:
     assert mode.run(step, lambda: (_leaf(1.0, device=device),)) == [6.0]
 
 
-@pytest.mark.row("C24")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("C24", engine=(HOOKED, ARGUMENTS))
+@cpu_and("vcpu:0")
 def test_no_node_runs_after_an_error(mode: Mode, device: str) -> None:
     def step() -> Any:
         x = _leaf(1.0, device=device)
@@ -542,7 +632,7 @@ def test_no_node_runs_after_an_error(mode: Mode, device: str) -> None:
     assert mode.run(step) == (1, False, True, None, None)
 
 
-@pytest.mark.row("C23", "C24")
+@pytest.mark.row("C23", "C24", engine=(OUTSIDE, ARGUMENTS), fallbacks=VIRTUAL)
 def test_the_first_error_of_two_devices_wins(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -570,8 +660,8 @@ def test_the_first_error_of_two_devices_wins(mode: Mode) -> None:
     assert mode.run(step) == [5.0]
 
 
-@pytest.mark.row("C26")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("C26", engine=HOOKED)
+@cpu_and("vcpu:0")
 def test_the_current_node_is_readable_in_hooks(mode: Mode, device: str) -> None:
     def step() -> Any:
         x = _leaf(1.0, device=device)
@@ -586,7 +676,7 @@ def test_the_current_node_is_readable_in_hooks(mode: Mode, device: str) -> None:
 
 
 @pytest.mark.row("B33", "B32")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@cpu_and("vcpu:0", engine=())
 def test_gradients_can_go_to_a_context_instead(mode: Mode, device: str) -> None:
     def step() -> Any:
         x, w = _leaf(2.0, device=device), _leaf(3.0, device=device)

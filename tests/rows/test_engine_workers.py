@@ -13,14 +13,15 @@ import weakref
 from typing import Any
 
 import pytest
-from modes import Mode
-from threads import run_threads, sleeps_on, wait_until
+from modes import ANOMALY, ARGUMENTS, HOOKED, OUTSIDE, VIRTUAL, Mode, cpu_and
+from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_for_devices, wait_until
 
 import jitgrad
 from jitgrad import vcpu
 from jitgrad.autograd import Engine, engine
 from jitgrad.runtime.engine.graph.current import NO_DEVICE, current, current_graph_task
 from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.run.device_threads import DeviceThreads
 from jitgrad.runtime.engine.run.graph_task import GraphTask
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import NodeTask, ReadyQueue
@@ -61,6 +62,26 @@ def test_threads_that_race_start_the_workers_once() -> None:
     assert not any(thread.is_alive() for thread in mine)
 
 
+@pytest.mark.row("B2", engine=OUTSIDE, fallbacks=VIRTUAL)
+def test_backwards_that_race_start_the_workers_once(mode: Mode) -> None:
+    engine.stop()
+    others = set(threading.enumerate())
+    barrier = threading.Barrier(8)
+
+    def step() -> Any:
+        x = _leaf(0.5, 2.0)
+        loss = _two_devices(x)
+        barrier.wait(LONGEST_WAIT_S)
+        loss.backward()
+        return x.grad.tolist()
+
+    grads = run_threads(lambda i: mode.run(step, is_steady=False), 8)  # compiles are counted for all threads
+    assert grads == [pytest.approx([2.5263038, 6.9729090], rel=1e-5)] * 8
+    started = [t for t in threading.enumerate() if t.name.startswith("jitgrad-autograd") and t not in others]
+    assert sorted(t.name for t in started) == WORKERS
+    assert engine.device_threads.count == len(engine.device_ready_queues) == vcpu.device_count()
+
+
 @pytest.mark.row("B3", eager_only="It looks at the queues and threads of an engine of its own.")
 def test_each_device_has_a_queue_and_a_worker_that_has_started() -> None:
     own = Engine()
@@ -75,7 +96,27 @@ def test_each_device_has_a_queue_and_a_worker_that_has_started() -> None:
     own.stop()
 
 
-@pytest.mark.row("B3", "B37")
+@pytest.mark.row("B3", eager_only="It looks at the queues and threads of an engine of its own.")
+def test_who_starts_the_workers_waits_for_them() -> None:
+    class Slow(DeviceThreads):
+        def _serve(self, index: int, queue: ReadyQueue) -> None:
+            time.sleep(0.05)
+            super()._serve(index, queue)
+
+    seen: list[int] = []
+
+    def serve(index: int, queue: ReadyQueue) -> None:
+        seen.append(index)
+        assert queue.pop().is_shutdown_task
+
+    own = Slow(serve)
+    own.start(2)
+    assert own.count == 2
+    own.stop(10)
+    assert sorted(seen) == [0, 1]
+
+
+@pytest.mark.row("B3", "B37", engine=OUTSIDE, fallbacks=VIRTUAL)
 def test_every_node_runs_on_the_thread_of_its_device(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(0.5, 2.0)
@@ -107,6 +148,25 @@ def test_stopping_twice_is_harmless_and_joins_the_workers() -> None:
     assert own.device_threads.count == 2
     assert not own.stopped
     own.stop()
+
+
+@pytest.mark.row("B7", engine=(OUTSIDE, HOOKED), fallbacks=VIRTUAL)
+def test_a_backward_after_stop_starts_the_workers_again(mode: Mode) -> None:
+    def step() -> Any:
+        x = _leaf(0.5, 2.0)
+        _two_devices(x).backward()
+        wait_for_devices()
+        threads = list(engine.device_threads.threads)
+        engine.stop()
+        engine.stop()
+        ended = engine.stopped, engine.device_threads.count, [t.is_alive() for t in threads]
+        _two_devices(x).backward()
+        return ended, engine.stopped, engine.device_threads.count, x.grad.tolist()
+
+    ended, stopped, count, grad = mode.run(step)
+    assert ended == (True, 0, [False] * 2)
+    assert (stopped, count) == (False, 2)
+    assert grad == pytest.approx([2 * 2.5263038, 2 * 6.9729090], rel=1e-5)
 
 
 _PROGRAM = """
@@ -153,7 +213,7 @@ def test_the_interpreter_exits_with_workers_and_pool_threads_waiting() -> None:
     assert run.stderr == ""
 
 
-@pytest.mark.row("B16")
+@pytest.mark.row("B16", engine=OUTSIDE, fallbacks=VIRTUAL)
 def test_a_hundred_runs_on_two_devices_by_several_callers_agree(mode: Mode) -> None:
     def step() -> Any:
         x, w = _leaf(0.1, 0.2, 0.3), _leaf(1.5)
@@ -166,16 +226,19 @@ def test_a_hundred_runs_on_two_devices_by_several_callers_agree(mode: Mode) -> N
         function = mode.wrap(step)
         return {repr(function()) for _ in range(34)}
 
+    with jitgrad.autograd.set_multithreading_enabled(False):
+        alone = repr(mode.wrap(step)())  # every node on this thread, one after the other
+
     old = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         found = set().union(*run_threads(repeat, 3))
     finally:
         sys.setswitchinterval(old)
-    assert len(found) == 1, found
+    assert found == {alone}
 
 
-@pytest.mark.row("B18")
+@pytest.mark.row("B18", engine=(ANOMALY, ARGUMENTS), fallbacks=VIRTUAL)
 def test_a_worker_has_the_settings_of_its_caller(mode: Mode) -> None:
     def step() -> Any:
         x = _leaf(1.0)
@@ -234,10 +297,14 @@ def test_a_task_whose_backward_is_gone_is_skipped() -> None:
     assert x.grad.tolist() == [3.0]
 
 
-@pytest.mark.row("B39", eager_only="It measures the time that idle threads take from the processor.")
-def test_idle_workers_take_no_time() -> None:
-    x = _leaf(1.0)
-    _two_devices(x).backward()
+@pytest.mark.row("B39", engine=OUTSIDE, fallbacks=VIRTUAL)
+def test_idle_workers_take_no_time(mode: Mode) -> None:
+    def step() -> Any:
+        x = _leaf(1.0)
+        _two_devices(x).backward()
+        return x.grad.tolist()
+
+    assert mode.run(step) == pytest.approx([3.2585841], rel=1e-5)
     for index in range(vcpu.device_count()):
         vcpu.synchronize(index)
     # kernels' own workers spin for a moment, and other tests' threads end: somewhere there are quiet 300 ms
@@ -252,8 +319,8 @@ def _seconds_used_in(pause: float) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.row("C23")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("C23", engine=HOOKED)
+@cpu_and("vcpu:0")
 def test_an_error_keeps_nothing_alive(mode: Mode, device: str) -> None:
     found: list[Any] = []
 

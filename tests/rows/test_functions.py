@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, MISSED_WRITE, OUTSIDE, Mode, cpu_and
 
 import jitgrad
 from jitgrad.autograd import Function
@@ -44,7 +44,7 @@ def _leaves(*rows: list[float]) -> Any:
     return lambda: tuple(_leaf(*row) for row in rows)
 
 
-@pytest.mark.row("A9")
+@pytest.mark.row("A9", engine=OUTSIDE)
 def test_needs_input_grad_says_which(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         Product.seen.clear()
@@ -80,7 +80,7 @@ class Swap(Function):
         return g_x * 3, g_y * 2
 
 
-@pytest.mark.row("A10")
+@pytest.mark.row("A10", engine=HOOKED)
 def test_next_functions_in_order_and_permuted_outputs(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         a, b = x * 1.0, y * 1.0
@@ -150,7 +150,7 @@ class Elaborate(Function):
         return g, g * 2
 
 
-@pytest.mark.row("A12")
+@pytest.mark.row("A12", engine=OUTSIDE)
 def test_apply_adds_exactly_one_node(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         out = Elaborate.apply(x, y)
@@ -175,7 +175,7 @@ class Sum2(Function):
         return g, g
 
 
-@pytest.mark.row("A17")
+@pytest.mark.row("A17", engine=HOOKED)
 def test_one_object_for_two_gradients(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         # x is used twice: what arrives at it is added up, while y holds the same object
@@ -202,7 +202,7 @@ class SinCos(Function):
         return g_sin * x.cos() - g_cos * x.sin()
 
 
-@pytest.mark.row("A18")
+@pytest.mark.row("A18", engine=(OUTSIDE, HOOKED))
 def test_only_the_second_output_is_used(mode: Mode) -> None:
     def step(x: Any) -> Any:
         _, cos = SinCos.apply(x)
@@ -215,7 +215,7 @@ def test_only_the_second_output_is_used(mode: Mode) -> None:
     np.testing.assert_allclose(grad.numpy(), [-np.sin(0.5), -np.sin(1.0) + 3.0], rtol=1e-6)
 
 
-@pytest.mark.row("B17")
+@pytest.mark.row("B17", engine=OUTSIDE)
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_grad_mode_inside_backward(mode: Mode, create_graph: bool) -> None:
     def step(x: Any, y: Any) -> Any:
@@ -240,7 +240,7 @@ class L(Function):
         return g * ctx.factor * jitgrad.ones(2)
 
 
-@pytest.mark.row("D22")
+@pytest.mark.row("D22", engine=ARGUMENTS)
 def test_the_node_is_named_after_its_class(mode: Mode) -> None:
     def step(x: Any) -> Any:
         loss = L.apply(x)
@@ -267,7 +267,7 @@ class DoubleInPlace(Function):
         return g * 2.0
 
 
-@pytest.mark.row("D23")
+@pytest.mark.row("D23", engine=HOOKED, fallbacks=MISSED_WRITE)
 def test_an_inplace_function_returns_its_input_one_version_later(mode: Mode) -> None:
     def step(x: Any) -> Any:
         y = x * 3.0
@@ -280,7 +280,7 @@ def test_an_inplace_function_returns_its_input_one_version_later(mode: Mode) -> 
     assert mode.run(step, _leaves([1.0, 2.0])) == (True, 1, True, [6.0, 12.0], [72.0, 144.0])
 
 
-@pytest.mark.row("D23")
+@pytest.mark.row("D23", engine=HOOKED, fallbacks=MISSED_WRITE)
 def test_values_saved_before_an_inplace_function_are_checked(mode: Mode) -> None:
     def step(x: Any) -> Any:
         y = x * 3.0
@@ -311,8 +311,8 @@ class ReentrantBackward(Function):
         return input.grad * grad
 
 
-@pytest.mark.row("C21")
-@pytest.mark.parametrize("device", ["cpu", "vcpu:0"])
+@pytest.mark.row("C21", engine=ARGUMENTS)
+@cpu_and("vcpu:0")
 def test_backward_inside_backward(mode: Mode, device: str) -> None:
     def step(x: Any) -> Any:
         ReentrantBackward.apply(x).backward()
@@ -324,7 +324,7 @@ def test_backward_inside_backward(mode: Mode, device: str) -> None:
     assert mode.run(step, make) == ([1.0, 1.0, 1.0], device)
 
 
-@pytest.mark.row("C21")
+@pytest.mark.row("C21", engine=HOOKED)
 def test_grad_inside_backward_of_a_larger_graph(mode: Mode) -> None:
     class Cube(Function):
         @staticmethod
@@ -380,7 +380,7 @@ class Deeper(Function):
         return x.grad * grad, None
 
 
-@pytest.mark.row("C22")
+@pytest.mark.row("C22", engine=(OUTSIDE, HOOKED))
 def test_two_hundred_levels_of_backward(mode: Mode) -> None:
     def step(x: Any) -> Any:
         Deeper.depths.clear()
@@ -413,7 +413,7 @@ class Fails(Function):
         return x.grad, None, None
 
 
-@pytest.mark.row("C23")
+@pytest.mark.row("C23", engine=(OUTSIDE, HOOKED))
 @pytest.mark.parametrize("depth", [0, 1, 70])
 def test_an_error_reaches_the_caller(mode: Mode, depth: int) -> None:
     def step(x: Any, y: Any) -> Any:
@@ -426,7 +426,7 @@ def test_an_error_reaches_the_caller(mode: Mode, depth: int) -> None:
     assert mode.run(step, _leaves([1.0], [3.0])) == (None, [6.0], True)
 
 
-@pytest.mark.row("C23")
+@pytest.mark.row("C23", engine=OUTSIDE)
 def test_the_first_error_wins(mode: Mode) -> None:
     def step(x: Any) -> Any:
         early = Fails.apply(x, 0, "early").sum()
@@ -438,7 +438,7 @@ def test_the_first_error_wins(mode: Mode) -> None:
     assert mode.run(step, _leaves([1.0])) is None
 
 
-@pytest.mark.row("C23")
+@pytest.mark.row("C23", engine=(OUTSIDE, HOOKED))
 def test_an_error_leaves_the_rest_of_the_step_in_order(mode: Mode) -> None:
     def step(x: Any, y: Any) -> Any:
         kept = y * 2.0
@@ -457,6 +457,7 @@ def test_an_error_leaves_the_rest_of_the_step_in_order(mode: Mode) -> None:
 @pytest.mark.parametrize("depth", [0, 1, 70])
 def test_an_error_is_freed_with_its_graph(mode: Mode, depth: int) -> None:
     """What the traceback leads to must not lead back to the error: the graph would live until the next collection."""
+    mode.states(engine=(ARGUMENTS, HOOKED) if depth else ARGUMENTS)
     alive: list[weakref.ref[Any]] = []
 
     def step(x: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from modes import Mode
+from modes import HOOKED, OUTSIDE, Mode
 
 import jitgrad
 from jitgrad import nn, optim
@@ -15,7 +15,7 @@ def _leaf(*values: float):
     return jitgrad.tensor(list(values) or [1.0, 2.0], requires_grad=True)
 
 
-@pytest.mark.row("D10")
+@pytest.mark.row("D10", no_launch="It looks at modes, and reads no value.")
 def test_no_grad_adds_no_node_and_is_left_after_an_exception(mode: Mode) -> None:
     def step(x):
         @jitgrad.no_grad()
@@ -110,6 +110,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", ONE_TENSOR)
 def test_three_ways_to_stop_a_gradient(mode: Mode, name: str) -> None:
     """The gradient of x comes only through the other paths; where w gets none, None counts as zeros."""
+    mode.states(engine={"detach": (), "no_grad": OUTSIDE, "hook": HOOKED}[name])
 
     def step(x, w):
         y = ONE_TENSOR[name](x * w)
@@ -124,6 +125,8 @@ def test_three_ways_to_stop_a_gradient(mode: Mode, name: str) -> None:
 @pytest.mark.row("D13")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_three_ways_to_stop_the_gradients_of_a_function(mode: Mode, name: str) -> None:
+    mode.states(engine=HOOKED if name == "hook" else ())
+
     def step(x, y):
         z, w = FUNCTIONS[name](x, y)
         (z * x + w * y).sum().backward()
@@ -134,7 +137,7 @@ def test_three_ways_to_stop_the_gradients_of_a_function(mode: Mode, name: str) -
     assert (x_grad.tolist(), y_grad.tolist()) == ([3.0, 8.0], [9.0, 24.0])
 
 
-@pytest.mark.row("D10")
+@pytest.mark.row("D10", no_launch="It looks at modes, and reads no value.")
 def test_generators_carry_the_mode_and_their_consumers_do_not(mode: Mode) -> None:
     def step(x):
         log = []

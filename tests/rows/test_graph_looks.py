@@ -7,7 +7,7 @@ import re
 import weakref
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, Mode
 
 import jitgrad
 from jitgrad import nn
@@ -49,7 +49,7 @@ def test_uses_of_a_leaf_share_one_accumulator_that_dies_with_the_graph(mode: Mod
     assert alive() is None
 
 
-@pytest.mark.row("A16")
+@pytest.mark.row("A16", engine=HOOKED)
 def test_a_parent_without_grad_gets_none_and_is_never_reached(mode: Mode) -> None:
     def step(x, c):
         y = x * c
@@ -110,7 +110,7 @@ def test_a_node_can_be_called_and_knows_its_depth(mode: Mode) -> None:
     assert base == "Node"
 
 
-@pytest.mark.row("C10")
+@pytest.mark.row("C10", engine=ARGUMENTS)
 def test_gradient_edges(mode: Mode) -> None:
     def step(x):
         y = x * 2
@@ -126,7 +126,7 @@ def test_gradient_edges(mode: Mode) -> None:
     assert of_y.tolist() == [4.0, 8.0]
 
 
-@pytest.mark.row("C19")
+@pytest.mark.row("C19", engine=HOOKED)
 def test_saved_tensors_are_gone_after_backward(mode: Mode) -> None:
     def step(x):
         y = x.exp()
@@ -146,7 +146,7 @@ def test_saved_tensors_are_gone_after_backward(mode: Mode) -> None:
     assert has_history
 
 
-@pytest.mark.row("C26")
+@pytest.mark.row("C26", engine=HOOKED)
 def test_the_current_node_is_known_in_hooks_and_nowhere_else(mode: Mode) -> None:
     def step(x):
         y = x * 2

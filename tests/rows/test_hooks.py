@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, Mode
 
 import jitgrad
 from jitgrad.autograd import grad, graph
@@ -13,7 +13,7 @@ def _leaf(*values: float):
     return jitgrad.tensor(list(values) or [1.0, 2.0], requires_grad=True)
 
 
-@pytest.mark.row("D12")
+@pytest.mark.row("D12", engine=HOOKED)
 def test_a_hook_replaces_the_gradient_and_none_keeps_it(mode: Mode) -> None:
     """foo(v J2) J1: the hook comes between the two operations."""
 
@@ -30,7 +30,7 @@ def test_a_hook_replaces_the_gradient_and_none_keeps_it(mode: Mode) -> None:
     assert x_grad.tolist() == [108.0, 432.0]
 
 
-@pytest.mark.row("D12", "C27")
+@pytest.mark.row("D12", "C27", engine=HOOKED)
 def test_the_documented_order(mode: Mode) -> None:
     """PyTorch's "Backward Hooks execution": tensor hooks, retain_grad, node pre-hooks, the node, node post-hooks."""
 
@@ -69,7 +69,7 @@ def test_the_documented_order(mode: Mode) -> None:
     assert x_grad.tolist() == [20.0, 20.0]
 
 
-@pytest.mark.row("C27")
+@pytest.mark.row("C27", engine=HOOKED)
 def test_node_hooks_see_gradients_of_both_sides_and_replace_them(mode: Mode) -> None:
     def step(x):
         seen = []
@@ -85,7 +85,7 @@ def test_node_hooks_see_gradients_of_both_sides_and_replace_them(mode: Mode) -> 
     assert x_grad.tolist() == [60.0, 80.0]
 
 
-@pytest.mark.row("B41")
+@pytest.mark.row("B41", engine=HOOKED)
 def test_pre_hooks_run_before_saved_values_are_released(mode: Mode) -> None:
     def step(x):
         y = x.exp()
@@ -100,7 +100,7 @@ def test_pre_hooks_run_before_saved_values_are_released(mode: Mode) -> None:
     assert (first, round(second, 5)) == (1.0, 2.71828)
 
 
-@pytest.mark.row("B32")
+@pytest.mark.row("B32", engine=ARGUMENTS)
 def test_a_captured_gradient_has_passed_all_hooks(mode: Mode) -> None:
     """h2(h1(g)), and no node of the leaf's own runs."""
 
@@ -118,7 +118,7 @@ def test_a_captured_gradient_has_passed_all_hooks(mode: Mode) -> None:
     assert called == []
 
 
-@pytest.mark.row("C13")
+@pytest.mark.row("C13", engine=ARGUMENTS)
 def test_backward_into_a_non_leaf_retains_its_gradient(mode: Mode) -> None:
     def step(x):
         h = x * 2
@@ -131,7 +131,7 @@ def test_backward_into_a_non_leaf_retains_its_gradient(mode: Mode) -> None:
     assert retains
 
 
-@pytest.mark.row("A4")
+@pytest.mark.row("A4", engine=HOOKED)
 def test_what_a_variable_consists_of(mode: Mode) -> None:
     def step(x):
         calls = []
@@ -153,7 +153,7 @@ def test_what_a_variable_consists_of(mode: Mode) -> None:
     assert calls == [[2.0, 2.0]]
 
 
-@pytest.mark.row("E3")
+@pytest.mark.row("E3", engine=HOOKED)
 def test_a_leaf_calls_its_hooks_then_accumulates_and_leads_nowhere(mode: Mode) -> None:
     def step(x):
         calls = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, Mode
 
 import jitgrad as jg
 
 
-@pytest.mark.row("A19")
+@pytest.mark.row("A19", engine=ARGUMENTS)
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_a_root_of_one_element_is_seeded_with_ones(mode: Mode, shape: tuple[int, ...]) -> None:
     def step(x: Any) -> Any:

@@ -9,7 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import events, nn, optim
@@ -71,7 +71,7 @@ def test_many_gradients_of_one_slot(mode: Mode, grad_mode: bool) -> None:
         assert total == (order.count("s") * np.array(DENSE) + order.count("d")).tolist(), order
 
 
-@pytest.mark.row("B45")
+@pytest.mark.row("B45", engine=(UNRECORDABLE, HOOKED))
 @pytest.mark.parametrize("order", ["ss", "sd", "ds", "ssd", "dss"])
 def test_accumulation_within_and_across_calls(mode: Mode, order: str) -> None:
     """``.grad`` keeps its identity except where a sparse one must become dense."""
@@ -92,7 +92,7 @@ def test_accumulation_within_and_across_calls(mode: Mode, order: str) -> None:
     assert total.tolist() == (sparse * np.array([[2, 2], [0, 0], [1, 1]]) + dense).tolist()
 
 
-@pytest.mark.row("B45")
+@pytest.mark.row("B45", engine=UNRECORDABLE)
 def test_a_sparse_gradient_is_a_copy(mode: Mode) -> None:
     def step(weight, places):
         _embed(weight, places).sum().backward()
@@ -105,7 +105,7 @@ def test_a_sparse_gradient_is_a_copy(mode: Mode) -> None:
     assert first.tolist() == second.tolist() == [[2, 2], [0, 0], [1, 1]]
 
 
-@pytest.mark.row("B45")
+@pytest.mark.row("B45", engine=UNRECORDABLE)
 def test_grad_returns_a_sparse_gradient(mode: Mode) -> None:
     def step(weight, places):
         out = _embed(weight, places)
@@ -120,7 +120,7 @@ def test_grad_returns_a_sparse_gradient(mode: Mode) -> None:
     assert untouched is None
 
 
-@pytest.mark.row("B45")
+@pytest.mark.row("B45", engine=ARGUMENTS)
 def test_a_sparse_seed(mode: Mode) -> None:
     def step():
         x = jitgrad.ones(3, 2, requires_grad=True)
@@ -132,7 +132,7 @@ def test_a_sparse_seed(mode: Mode) -> None:
     assert grad.tolist() == (2 * np.array(DENSE)).tolist()
 
 
-@pytest.mark.row("B45", "C3")
+@pytest.mark.row("B45", "C3", engine=(UNRECORDABLE, HOOKED))
 def test_the_values_of_a_sparse_gradient_are_differentiable(mode: Mode) -> None:
     def step(weight, places):
         out = _embed(weight, places)
@@ -376,7 +376,7 @@ def test_agreement_with_torch() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-@pytest.mark.row("B45")
+@pytest.mark.row("B45", engine=(UNRECORDABLE, HOOKED))
 @pytest.mark.parametrize("seed", range(6))
 def test_random_uses_give_what_dense_gradients_give(mode: Mode, seed: int) -> None:
     """Rows by number, the whole matrix, and functions of it, in any order, in one call of backward and in several."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from modes import Mode
+from modes import ARGUMENTS, HOOKED, MISSED_WRITE, OUTSIDE, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import no_grad
@@ -54,7 +54,7 @@ def _error_of(mode: Mode, step: Callable[..., Any], make: Callable[[], tuple[Any
 # --- A1: storage and tensor ---
 
 
-@pytest.mark.row("A1")
+@pytest.mark.row("A1", no_launch="It looks at a layout.")
 def test_a_tensor_is_a_layout_of_a_storage(mode: Mode) -> None:
     def step() -> Any:
         x = jitgrad.tensor([2.0])
@@ -134,7 +134,7 @@ def test_an_in_place_operation_adds_one_for_base_and_views(mode: Mode) -> None:
     assert of_x == 0
 
 
-@pytest.mark.row("A7", "D9")
+@pytest.mark.row("A7", "D9", fallbacks=MISSED_WRITE)
 def test_detach_shares_the_version_and_data_does_not(mode: Mode) -> None:
     def step(x: Any) -> Any:
         h = x * 2
@@ -194,7 +194,7 @@ def test_in_place_operations_allocate_nothing_of_the_tensors_size(mode: Mode, mo
 # --- D7: a view, then a write to its base ---
 
 
-@pytest.mark.row("D7")
+@pytest.mark.row("D7", engine=ARGUMENTS)
 def test_a_view_sees_what_its_base_became(mode: Mode) -> None:
     def step(x: Any) -> Any:
         z = x * 2
@@ -231,7 +231,7 @@ def _update_too_early(x: Any) -> None:
     loss.backward()
 
 
-@pytest.mark.row("D8")
+@pytest.mark.row("D8", engine=UNRECORDABLE)
 def test_an_overwritten_value_is_noticed_and_both_lines_named(mode: Mode) -> None:
     text = _error_of(mode, _exp_then_add, _leaf(1.0, 2.0))
     assert text.startswith(
@@ -242,7 +242,7 @@ def test_an_overwritten_value_is_noticed_and_both_lines_named(mode: Mode) -> Non
     assert f"saved for backward by exp at {saved}, and overwritten by add_ at {written}." in text
 
 
-@pytest.mark.row("D8")
+@pytest.mark.row("D8", engine=UNRECORDABLE)
 @pytest.mark.parametrize(
     ("step", "saver", "writer"),
     [
@@ -273,7 +273,7 @@ def test_a_clone_or_no_write_helps(mode: Mode) -> None:
 # --- D9: detach ---
 
 
-@pytest.mark.row("D9")
+@pytest.mark.row("D9", fallbacks=MISSED_WRITE)
 def test_detach(mode: Mode) -> None:
     def step(x: Any) -> Any:
         h = x * 2
@@ -290,7 +290,7 @@ def test_detach(mode: Mode) -> None:
     assert version == 1
 
 
-@pytest.mark.row("D9")
+@pytest.mark.row("D9", engine=HOOKED, fallbacks=MISSED_WRITE)
 def test_a_write_through_detach_is_noticed(mode: Mode) -> None:
     def step(x: Any) -> None:
         h = x * 2
@@ -319,7 +319,7 @@ def test_an_unmodified_view_keeps_its_own_grad_fn(mode: Mode) -> None:
     assert base is None
 
 
-@pytest.mark.row("D25")
+@pytest.mark.row("D25", engine=HOOKED)
 def test_a_write_to_a_view_rebases_all(mode: Mode) -> None:
     def step(x: Any) -> Any:
         b = x.clone()
@@ -338,7 +338,7 @@ def test_a_write_to_a_view_rebases_all(mode: Mode) -> None:
     assert grad == [8.0, 16.0, 6.0, 8.0]  # (2x)^2 where doubled: 8x; x^2 elsewhere: 2x
 
 
-@pytest.mark.row("D26")
+@pytest.mark.row("D26", engine=HOOKED)
 def test_two_writes_make_a_chain(mode: Mode) -> None:
     def step(x: Any) -> Any:
         b = x.clone()
@@ -369,7 +369,7 @@ class _Returns(Function):
         return ctx.make(g), None
 
 
-@pytest.mark.row("C15")
+@pytest.mark.row("C15", engine=OUTSIDE)
 def test_a_gradient_of_the_wrong_shape_names_node_and_index(mode: Mode) -> None:
     def step(x: Any) -> None:
         _Returns.apply(x, lambda g: jitgrad.ones(3, dtype=float64)).sum().backward()
@@ -379,7 +379,7 @@ def test_a_gradient_of_the_wrong_shape_names_node_and_index(mode: Mode) -> None:
     assert "expected shape compatible with [2]" in text
 
 
-@pytest.mark.row("C15")
+@pytest.mark.row("C15", engine=OUTSIDE)
 def test_a_gradient_gets_the_dtype_of_its_input(mode: Mode) -> None:
     def step(x: Any) -> Any:
         _Returns.apply(x, lambda g: g.float() * 3).sum().backward()
@@ -388,7 +388,7 @@ def test_a_gradient_gets_the_dtype_of_its_input(mode: Mode) -> None:
     assert mode.run(step, _leaf(1.0, 2.0)) == (float64, [3.0, 3.0])
 
 
-@pytest.mark.row("C15")
+@pytest.mark.row("C15", engine=(OUTSIDE, HOOKED))
 def test_an_expanded_gradient_is_summed(mode: Mode) -> None:
     def step(x: Any) -> Any:
         _Returns.apply(x, lambda g: g.unsqueeze(0).expand(4, 2)).sum().backward()

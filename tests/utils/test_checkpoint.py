@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modes import Mode
+from modes import HOOKED, OUTSIDE, Mode
 
 import jitgrad
 from jitgrad import nn
@@ -228,7 +228,7 @@ def test_grad_and_inputs_and_higher_derivatives(mode: Mode) -> None:
     np.testing.assert_allclose(w_grad.numpy(), _expected([0.1, 0.5], [1.0, 2.0])[1])
 
 
-@pytest.mark.row("B40")
+@pytest.mark.row("B40", engine=(OUTSIDE, HOOKED))
 def test_reentrant_checkpoint_refuses_chosen_inputs(mode: Mode) -> None:
     def step(x: Any) -> Any:
         messages = []
