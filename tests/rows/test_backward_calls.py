@@ -456,6 +456,16 @@ def test_results_follow_the_order_of_inputs(mode: Mode) -> None:
     assert results == [[[100], [40], [20]], [[20], [40], [100]], [[40], [100], [40]], [[20], [20]]]
 
 
+@pytest.mark.row("B31")
+def test_the_second_output_of_a_node_is_captured(mode: Mode) -> None:
+    def step(x):
+        a, b = (x * 1).chunk(2)
+        grads = autograd.grad((a * 2 + b * 3).sum(), [b, a])
+        return [g.tolist() for g in grads]
+
+    assert mode.run(step, lambda: (_leaf(1.0, 2.0),)) == [[3.0], [2.0]]
+
+
 # --- graphs of every iteration ---
 
 

@@ -74,6 +74,30 @@ def _stack_depth() -> int:
     return depth
 
 
+@pytest.mark.row("B5", engine=HOOKED)
+def test_calls_side_by_side_are_not_nested(mode: Mode) -> None:
+    """A hundred nested calls, one after the other: none of them is deep."""
+
+    def step() -> Any:
+        depths: set[int] = set()
+        threads: set[int] = set()
+
+        def look() -> None:
+            depths.add(current_graph_task().reentrant_depth)
+            threads.add(threading.get_ident())
+
+        def hook(grad: Any) -> None:
+            for _ in range(100):
+                _nested(1, look)(grad)
+
+        y = _leaf(1.0) * 2
+        y.register_hook(hook)
+        y.sum().backward()
+        return depths, len(threads), current.current_depth
+
+    assert mode.run(step) == ({0, 1}, 1, 0)
+
+
 @pytest.mark.row("B20", engine=HOOKED)
 def test_nested_tasks_report_their_depth(mode: Mode) -> None:
     def step() -> Any:

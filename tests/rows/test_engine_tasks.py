@@ -712,6 +712,20 @@ def test_a_backward_crosses_to_another_graph(mode: Mode) -> None:
     assert mode.run(step) == ([15.0], [10.0], None, None, None)
 
 
+@pytest.mark.row("B33")
+def test_a_context_gets_what_pre_hooks_return(mode: Mode) -> None:
+    def step() -> Any:
+        x = _leaf(2.0)
+        context = DistAutogradContext()
+        y = x * 3
+        leaf = graph.get_gradient_edge(x).node
+        leaf.register_prehook(lambda grads: (grads[0] * 10,))
+        DistEngine().execute(context, [graph.get_gradient_edge(y)], [jitgrad.ones(1)])
+        return context.get_gradients()[x].tolist(), x.grad
+
+    assert mode.run(step) == ([30.0], None)
+
+
 @pytest.mark.row("B32", "B33")
 def test_capture_hooks_run_one_after_the_other(mode: Mode) -> None:
     def step() -> Any:

@@ -238,6 +238,21 @@ def test_a_hundred_runs_on_two_devices_by_several_callers_agree(mode: Mode) -> N
     assert found == {alone}
 
 
+@pytest.mark.row("B17", "B18", engine=ARGUMENTS, fallbacks=VIRTUAL, no_launch=VIRTUAL)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_worker_has_the_grad_mode_of_the_call(mode: Mode, create_graph: bool) -> None:
+    def step() -> Any:
+        x = _leaf(1.0, device="vcpu:0")
+        seen: list[bool] = []
+        y = x * x
+        y.register_hook(lambda grad: seen.append(jitgrad.is_grad_enabled()))
+        with jitgrad.set_grad_enabled(not create_graph):
+            (grad,) = jitgrad.autograd.grad(y, x, jitgrad.ones(1, device="vcpu:0"), create_graph=create_graph)
+        return seen, grad.requires_grad, grad.tolist()
+
+    assert mode.run(step) == ([create_graph], create_graph, [2.0])
+
+
 @pytest.mark.row("B18", engine=(ANOMALY, ARGUMENTS), fallbacks=VIRTUAL)
 def test_a_worker_has_the_settings_of_its_caller(mode: Mode) -> None:
     def step() -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from modes import ARGUMENTS, HOOKED, Mode
+from modes import ARGUMENTS, HOOKED, HOOKED_LEAF, Mode
 
 import jitgrad
 from jitgrad.autograd import grad, graph
@@ -374,3 +376,40 @@ def test_hooks_come_and_go_between_calls(mode: Mode) -> None:
         for _ in range(2):
             assert function(x).tolist() == [2.0, 4.0]
         assert len(calls) == 3
+
+
+@pytest.mark.row("C27", engine=HOOKED_LEAF)
+def test_post_hooks_see_what_the_node_was_given(mode: Mode) -> None:
+    """The accumulator empties its list, so that nobody else holds the gradient: its hook sees it all the same."""
+
+    def step(x: Any) -> Any:
+        seen = []
+        y = x * 2
+        node = jitgrad.autograd.graph.get_gradient_edge(x).node
+        node.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs, grad_outputs[0].tolist())))
+        y.sum().backward()
+        return seen, x.grad
+
+    seen, grad = mode.run(step, lambda: (jitgrad.ones(2, requires_grad=True),))
+    assert seen == [((), [2.0, 2.0])]
+    assert grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.row("B17", engine=HOOKED)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_hook_that_changes_the_grad_mode_changes_it_for_itself(mode: Mode, create_graph: bool) -> None:
+    def step(x: Any) -> Any:
+        seen = []
+        h = x * 2
+        y = h * h
+        h.register_hook(lambda grad: seen.append(jitgrad.is_grad_enabled()))
+
+        def switch(grad: Any) -> None:
+            jitgrad.set_grad_enabled(not create_graph)
+
+        y.register_hook(switch)
+        grad(y.sum(), x, create_graph=create_graph)
+        return seen, jitgrad.is_grad_enabled()
+
+    found = mode.run(step, lambda: (jitgrad.ones(2, requires_grad=True),), is_steady=False)
+    assert found == ([create_graph], True)

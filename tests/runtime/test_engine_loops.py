@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import jitgrad
-from jitgrad.autograd import engine
+from jitgrad.autograd import Function, engine
 from jitgrad.runtime.engine.run import engine as engine_module
-from jitgrad.runtime.engine.run.trace import count_profilers
+from jitgrad.runtime.engine.run.trace import Provisional, Trace, count_profilers
 
 
 @contextmanager
@@ -105,3 +105,76 @@ def test_what_is_not_traced_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(engine_module.trace, "emit", lambda *args, **options: looks.append(args))
     _Graph(1).run()
     assert looks == []
+
+
+@contextmanager
+def _its_own_loop() -> Iterator[None]:
+    """Graphs run as they do for users."""
+    yield
+
+
+both_loops = pytest.mark.parametrize("loop", [_its_own_loop, _full_loop], ids=["alone", "full"])
+
+
+@both_loops
+def test_both_loops_free_the_graph(loop: Any) -> None:
+    x = jitgrad.ones(2, requires_grad=True)
+    y = x.exp().sum()
+    with loop():
+        y.backward(retain_graph=True)
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+
+
+class _Loose(Function):
+    """Gradients of another shape and dtype than the inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        return x + y.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.double(), jitgrad.ones(3, 2)
+
+
+@both_loops
+def test_both_loops_make_gradients_fit(loop: Any) -> None:
+    x, y = jitgrad.ones(2, requires_grad=True), jitgrad.ones(2, requires_grad=True)
+    seen = []
+    a, b = x * 1, y * 1
+    for value in (a, b):
+        value.grad_fn.register_prehook(lambda grads: seen.append((grads[0].dtype, tuple(grads[0].shape))))
+    with loop():
+        _Loose.apply(a, b).sum().backward()
+    assert seen == [(jitgrad.float32, (2,))] * 2
+    assert y.grad.tolist() == [3.0, 3.0]
+
+
+def test_an_attempt_to_record_that_fails_is_not_told() -> None:
+    """A backward that turns out to be for the engine runs twice at its first call, and is told once."""
+
+    @jitgrad.compile
+    def step(x: Any) -> Any:
+        y = (x * 2).sum()
+        with engine.trace() as trace:
+            y.backward()
+        return trace
+
+    x = jitgrad.ones(2, requires_grad=True)
+    with Provisional():
+        assert len(step(x)) == 0
+    x.grad = None
+    trace = step(x)
+    assert trace.names("exec", "error") == []
+    assert [event.kind for event in trace] == ["recorded"]
+    failed = Trace()
+    with failed, Provisional():
+        y = (x * 2).sum()
+        y.backward()
+    assert len(failed) == 0
+    with failed, Provisional() as attempt:
+        (x * 2).sum().backward()
+        attempt.keep()
+    assert failed.names("exec") == ["SumBackward0", "MulBackward0", "AccumulateGrad"]
