@@ -208,3 +208,9 @@ def test_no_function_gets_other_code(path: Path) -> None:
     assert not found, f"{_identify(path)}: {found}"
     named = [n.value for n in ast.walk(_tree(path)) if isinstance(n, ast.Constant) and n.value in surgery]
     assert not named, f"{_identify(path)}: {named}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=_identify)
+def test_tests_run_without_torch(path: Path) -> None:
+    """The environment of the tests has no PyTorch; what compares with it says ``pytest.importorskip("torch")``."""
+    assert FORBIDDEN.isdisjoint(target.split(".")[0] for _, target in _imports(path)), _identify(path)

@@ -6,9 +6,10 @@ import random
 from typing import Any
 
 import pytest
-import torch
 
 import jitgrad as jg
+
+torch = pytest.importorskip("torch", reason="compares with torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from modes import Mode
 
 import jitgrad as jg
+
+torch = pytest.importorskip("torch", reason="compares with torch")
 
 
 @pytest.fixture(autouse=True)

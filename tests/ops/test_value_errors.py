@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from modes import Mode
 
 import jitgrad as jg
@@ -134,6 +133,7 @@ def test_steps_raise_what_pytorch_raises(step: Any, mode: Mode) -> None:
         w = lib.tensor([2.0, 3.0, 4.0], requires_grad=step is bce_of_which_only_the_gradient_counts)
         return lib.tensor([0.1, 0.2, 0.9]), w
 
+    torch = pytest.importorskip("torch", reason="compares with torch")
     want = error_of(step, torch, torch.nn.functional, *arguments(torch))
     assert want is not None
     function = mode.wrap(lambda x, w: step(jg, F, x, w))
