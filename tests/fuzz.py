@@ -255,7 +255,7 @@ def fuzz(
         failure = find_failure(program, with_torch=with_torch, twin=twin)
         if failure is None:
             continue
-        if re.search(ignore, str(failure)):
+        if re.search(ignore, f"{failure}\n{program.source}"):
             report.ignored += 1
             continue
         small = shrink(program, failure.kind, with_torch=with_torch, twin=twin)
@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--count", "--programs", type=int, default=100, help="programs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stop-after", type=int, default=5, help="failures")
-    parser.add_argument("--ignore", default="(?!)", help="a pattern: failures whose text has it are only counted")
+    parser.add_argument("--ignore", default="(?!)", help="a pattern: failures whose text or step has it only count")
     parser.add_argument("--no-scripts", action="store_true", help="print failures as data only")
     parser.add_argument("--no-torch", action="store_true", help="compare compiled with eager only")
     parser.add_argument("--native-compare", action="store_true", help="also compare with a process without native hits")

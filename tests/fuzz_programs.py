@@ -27,7 +27,7 @@ class Call:
         dtype: of ``x0`` and ``x1``.
         layout: strides of ``x0``.
         alias: what ``x1`` is.
-        x0_grad, p1_grad: ``requires_grad``.
+        x0_grad, p0_grad, p1_grad: ``requires_grad``; a parameter is frozen for some calls, and thawed again.
         p1: whether the parameter is the one of the call before, or what kind of new leaf.
         outer: what ``y0`` is: a tensor that may come with a graph from outside the step.
         hooks: what happens to hooks on the parameters before the call.
@@ -43,6 +43,7 @@ class Call:
     layout: str = "plain"
     alias: str = "none"
     x0_grad: bool = False
+    p0_grad: bool = True
     p1_grad: bool = True
     p1: str = "keep"
     outer: str = "none"
@@ -62,6 +63,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "layout": ("plain", "transposed", "offset", "strided", "expanded"),
     "alias": ("none", "x0", "detached", "row", "parameter", "parameter detached"),
     "x0_grad": (False, True),
+    "p0_grad": (True, True, True, False),
     "p1_grad": (True, True, False),
     "p1": ("keep", "keep", "new", "float32", "short", "window"),
     "outer": ("none", "leaf", "row of p0", "twice p1", "deep", "hooked", "detached p0"),
@@ -86,13 +88,15 @@ _AFTER = {
     "    if g is not None and g.requires_grad: g.sum().backward(retain_graph=True)",
     "written": f"for r in {_TENSORS}:\n    t = r * 2\n    t.mul_(r)\n    t.sum().backward(retain_graph=True)",
 }  # fmt: skip
+_IF_P0 = "if s.p0.requires_grad:"  # it may be frozen
 _HOOKS = {
     "none": (),
-    "tensor": ("s.handles.append(s.p0.register_hook(lambda g: s.log.append(('call', float(g.sum())))))",),
+    "tensor": (f"{_IF_P0} s.handles.append(s.p0.register_hook(lambda g: s.log.append(('call', float(g.sum())))))",),
     "tensor on p1": ("if s.p1.requires_grad: s.handles.append(s.p1.register_hook(lambda g: s.log.append(g * 1)))",),
-    "replacing": ("s.handles.append(s.p0.register_hook(lambda g: g * 0.5))",),
+    "replacing": (f"{_IF_P0} s.handles.append(s.p0.register_hook(lambda g: g * 0.5))",),
     "post accumulate": (
-        "s.handles.append(s.p0.register_post_accumulate_grad_hook(lambda p: s.log.append(float(p.grad.sum()))))",
+        f"{_IF_P0} s.handles.append("
+        "s.p0.register_post_accumulate_grad_hook(lambda p: s.log.append(float(p.grad.sum()))))",
     ),
     "remove": ("if s.handles: s.handles.pop().remove()",),
 }
@@ -102,7 +106,8 @@ _OUTER = {
     "row of p0": "s.y0 = s.p0[1]",
     "twice p1": "s.y0 = s.p1 * 2",
     "deep": "s.y0 = (s.p0 @ s.p0.sin()).tanh()[2]",
-    "hooked": "s.y0 = s.p0[0] * 3; s.y0.register_hook(lambda g: s.log.append(('outer', float(g.sum()))))",
+    "hooked": "s.y0 = s.p0[0] * 3\n"
+    f"{_IF_P0} s.y0.register_hook(lambda g: s.log.append(('outer', float(g.sum()))))",
     "detached p0": "s.y0 = s.p0.detach()[2]",
 }
 _LAYOUTS = {
@@ -124,6 +129,8 @@ _OPTIMIZERS = {
     "s.sgd": "s.sgd = lib.optim.SGD([s.p0, s.p1], lr=0.1)",
     "s.momentum": "s.momentum = lib.optim.SGD([s.p0, s.p1], lr=0.05, momentum=0.9, weight_decay=0.01)",
     "s.adam": "s.adam = lib.optim.Adam([s.p0, s.p1], lr=0.1)",
+    "s.rmsprop": "s.rmsprop = lib.optim.RMSprop([s.p0, s.p1], lr=0.01)",
+    "s.adagrad": "s.adagrad = lib.optim.Adagrad([s.p0, s.p1], lr=0.1)",
 }
 
 
@@ -170,6 +177,8 @@ def _prepare(call: Call, nr: int, seed: int, nudge: float) -> list[str]:
     ]
     if call.x0_grad and call.layout == "plain":
         lines.append("s.x0.requires_grad_()")
+    if not call.p0_grad or nr:
+        lines.append(f"if s.p0.is_leaf: s.p0.requires_grad_({call.p0_grad})")  # frozen, it may join a graph by a write
     lines += _prepare_p1(call, rng, nudge)
     is_plain = call.alias == "none" or (call.alias == "row" and not call.batch)
     lines.append(
@@ -219,8 +228,9 @@ class Program:
     def call(self, nr: int) -> str:
         """Python that calls ``step`` and uses the results."""
         call = self.calls[nr]
-        # a compiled step gives the caller's grad mode back, even if the step changes it for good
-        return f"with lib.set_grad_enabled({call.grad_mode}): results = step(lib, s)\n{_AFTER[call.after]}"
+        mode = "s.log.append(lib.is_grad_enabled())" if "lib.set_grad_enabled(" in self.source else "pass"
+        made = f"with lib.set_grad_enabled({call.grad_mode}):\n    results = step(lib, s)\n    {mode}"
+        return f"{made}\n{_AFTER[call.after]}"
 
     @property
     def script(self) -> str:
