@@ -74,6 +74,8 @@ def _difference(got: Any, want: Any, rtol: float, path: str = "") -> str:
     if isinstance(want, np.ndarray):
         if not isinstance(got, np.ndarray) or got.shape != want.shape or got.dtype != want.dtype:
             return f"{path}: {got!r} instead of {want!r}"
+        if got.tobytes() == want.tobytes():
+            return ""
         if not rtol:
             same = np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
             return "" if same else f"{path}: {got!r} instead of {want!r}"
