@@ -42,11 +42,11 @@ def apply(op: Op, *args: Any) -> Any:
             return recorder.apply(op, args)
         num_inputs = op.num_inputs
         if num_inputs == 1 and not op.is_view:
-            return apply_one(op, args[0], args[1:])
+            return door.run_one(op, args[0], args[1:])
         if num_inputs == 2:
-            return apply_two(op, args[0], args[1], args[2:])
+            return door.run_two(op, args[0], args[1], args[2:])
         inputs, params = split_args(op, args)
-        return apply_eager(op, inputs, params)
+        return door.run_many(op, inputs, params)
     except SparseOperandError:
         pass  # and let go of the error, whose frames hold operands
     return _apply_sparse(op, args)
@@ -57,11 +57,11 @@ def apply_elsewhere(op: Op, *args: Any) -> Any:
     inputs, params = split_args(op, args)
     recorder = state.handler
     if recorder is None:
-        return apply_eager(op, inputs, params)
+        return door.run_many(op, inputs, params)
     bump("fallbacks")
     recorder.go_outside()
     try:
-        return apply_eager(op, inputs, params)
+        return door.run_many(op, inputs, params)
     finally:
         recorder.come_inside()
 
@@ -79,7 +79,7 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
         if recorder is not None:
             return recorder.apply_inplace(op, targets, args)
         inputs, params = split_args(op, args)
-        return apply_inplace_eager(op, targets, inputs, params)
+        return door.run_inplace(op, targets, inputs, params)
     except SparseOperandError:
         pass
     return _apply_inplace_sparse(op, targets, args)
@@ -112,7 +112,8 @@ def apply_update(
         recorder.apply_update(op, rows, writes, numbers, params)
         return
     for row in rows:
-        apply_inplace_eager(op, tuple(row[i] for i in writes), (*row, *numbers), params)
+        door.run_inplace(op, tuple(row[i] for i in writes), (*row, *numbers), params)
 
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
+door.run_one, door.run_two, door.run_many, door.run_inplace = apply_one, apply_two, apply_eager, apply_inplace_eager

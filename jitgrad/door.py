@@ -9,8 +9,10 @@ Must not know: what is behind it.
 # step is ``door.apply_update``. ``dispatch.py`` gives the three their functions at import. Those look at
 # ``state.handler``, the thread's slot: None means that the operation runs now; else it goes to the object in the slot,
 # which is a ``handler.Handler``: a recorder, or whatever else wants to see operations. Whoever changes how operations
-# run assigns that slot by ``switch_handler``. Native hits (Note [Native hits]) are the one thing that replaces the
-# functions of the door, once in a process; no module, class or code object is ever patched.
+# run assigns that slot by ``switch_handler``. What runs now is called as ``door.run_one`` and the like: functions of
+# ``runtime.eager``. Two things replace functions of the door: native hits the ``apply`` ones, once in a
+# process (Note [Native hits]), and the profiler the ``run`` ones, while it is active (Note [Profiling points]). No
+# module, class or code object is ever patched.
 """
 
 from __future__ import annotations
@@ -35,18 +37,27 @@ class Door:
             tuple ``targets``, which it returns.
         apply_update: ``apply_update(op, rows, writes, numbers, params)``: an optimizer's step, see
             ``dispatch.apply_update``.
+        run_one: ``run_one(op, x, params)``: what ``apply`` calls where there is no handler, for one operand.
+        run_two: ``run_two(op, x, y, params=())``: for two.
+        run_many: ``run_many(op, inputs, params)``: for any number of operands, and views.
+        run_inplace: ``run_inplace(op, targets, inputs, params)``.
     """
 
-    __slots__ = ("apply", "apply_inplace", "apply_update")
+    __slots__ = ("apply", "apply_inplace", "apply_update", "run_inplace", "run_many", "run_one", "run_two")
 
     apply: Callable[..., Any]
     apply_inplace: Callable[..., tuple[Any, ...]]
     apply_update: Callable[
         [Any, Sequence[tuple[Any, ...]], tuple[int, ...], tuple[Any, ...], tuple[Any, ...]], None
     ]
+    run_one: Callable[..., Any]
+    run_two: Callable[..., Any]
+    run_many: Callable[..., Any]
+    run_inplace: Callable[..., tuple[Any, ...]]
 
     def __init__(self) -> None:
         self.apply = self.apply_inplace = self.apply_update = _not_installed
+        self.run_one = self.run_two = self.run_many = self.run_inplace = _not_installed
 
 
 door = Door()

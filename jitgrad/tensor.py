@@ -22,7 +22,6 @@ from jitgrad.functions import copying
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.torch_function import asks
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager.direct import apply_two
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.run.imperative import execution_engine
@@ -56,7 +55,7 @@ def _binary(op: Any, a: Any, b: Any, recorder: Any) -> Any:
         a, b = _operand(a), _operand(b)
         if a is NotImplemented or b is NotImplemented:
             return NotImplemented
-    return apply_two(op, a, b) if recorder is None else recorder.apply(op, (a, b))
+    return door.run_two(op, a, b) if recorder is None else recorder.apply(op, (a, b))
 
 
 class Tensor(TensorBase):

@@ -4,14 +4,7 @@ Owns: ``profile``, ``record_function``, ``emit_ranges``, and what can be asked o
 Must not know: what the functions that it times do.
 In: a ``with`` block. Out: events with times, as tables and as a trace for chrome://tracing.
 
-# Note [Profiling points]
-# ~~~~~~~~~~~~~~~~~~~~~~~
-# Nothing looks whether a profiler is active: while one is, a few functions are replaced, in the modules that call them,
-# by ones that also take the time (``_points``). For eager execution that is below everything that other parts of
-# jitgrad put in place for good, Note [Native hits] and Note [Overrides], so every operation is seen, however it comes.
-# Operations of a compiled step are recorded, not run: its ranges are the segments and their native steps, whose kernels
-# run in one native call and are listed, not timed one by one, and the operations that have no kernel. The engine's
-# short loop for the CPU looks at nothing, so it takes the full one while there is a profiler.
+What reports to the profiler, and where: Note [Profiling points].
 """
 
 from __future__ import annotations
@@ -20,7 +13,6 @@ import enum
 import functools
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,13 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from jitgrad.compiled import backend as backend_module
-from jitgrad.compiled import run as run_module
+from jitgrad.door import door
 from jitgrad.locks import process_lock
-from jitgrad.runtime.eager import direct as eager_direct_module
-from jitgrad.runtime.eager import eager as eager_module
-from jitgrad.runtime.engine.run import engine as engine_module
-from jitgrad.runtime.engine.run.trace import count_profilers
+from jitgrad.probe import Probe, probe
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -213,7 +201,7 @@ class _Stack(threading.local):
 
 
 class _Session:
-    """What is replaced while somebody watches, and who is told.
+    """What stands in ``probe.session`` and takes the times.
 
     Attributes:
         begin: called with each range's name.
@@ -223,31 +211,21 @@ class _Session:
     def __init__(self, begin: Callable[[str], None] | None, end: Callable[..., None]) -> None:
         self.begin, self.end = begin, end
         self._stack = _Stack()
-        self._before: list[tuple[Any, str, Any]] = []
 
     def open(self) -> None:
-        global _session
         with _lock:
-            if _session is not None:
+            if probe.session is not None:
                 raise RuntimeError("Profiler is already enabled: only one may be active at a time")
-            _session = self
-        count_profilers(1)
-        try:
-            for owner, attribute, category, name_of in _points():
-                function = vars(owner)[attribute]
-                self._before.append((owner, attribute, function))
-                setattr(owner, attribute, self._timed(function, category, name_of))
-        except BaseException:
-            self.close()
-            raise
+            self._before = door.run_one, door.run_two, door.run_many, door.run_inplace
+            one, two, many, inplace = self._before
+            door.run_one, door.run_two, door.run_many = self._timed(one), self._timed(two), self._timed(many)
+            door.run_inplace = self._timed(inplace, "_")
+            probe.session = self
 
     def close(self) -> None:
-        global _session
-        while self._before:
-            setattr(*self._before.pop())
-        count_profilers(-1)
         with _lock:
-            _session = None
+            probe.session = None
+            door.run_one, door.run_two, door.run_many, door.run_inplace = self._before
 
     def enter(self, name: str) -> int:
         """Begin a range on this thread; returns when."""
@@ -265,49 +243,31 @@ class _Session:
             inside[-1] += duration
         self.end(name, category, args, start, duration, covered, len(inside))
 
-    def _timed(self, function: Any, category: str, name_of: Callable[..., str]) -> Any:
-        is_static = isinstance(function, staticmethod)
-        call = function.__func__ if is_static else function
+    def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """See ``Probe.call``."""
+        name_of = _NAMES.get(category)
+        name = subject if name_of is None else name_of(subject)
+        start = self.enter(name)
+        try:
+            return function(*args)
+        finally:
+            self.leave(name, category, args, start)
 
-        @functools.wraps(call)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            name = name_of(*args)
+    def _timed(self, run: Callable[..., Any], suffix: str = "") -> Callable[..., Any]:
+        """One of the door's functions, which takes the time."""
+
+        def timed(op: Any, *args: Any) -> Any:
+            name = op.name + suffix
             start = self.enter(name)
             try:
-                return call(*args, **kwargs)
+                return run(op, *args)
             finally:
-                self.leave(name, category, args, start)
+                self.leave(name, "op", (op, *args), start)
 
-        return staticmethod(timed) if is_static else timed
+        return timed
 
 
-_session: _Session | None = None
 _lock = process_lock()
-
-
-def _callers_of_eager() -> Iterator[Any]:
-    """Every module that may have the functions of ``runtime.eager`` and ``runtime.eager.direct`` among its names.
-
-    They come from ``sys.modules``, because a package's attribute need not be its module: ``jitgrad.tensor`` is a
-    function. What is imported while a profiler is active takes the functions from where they are defined, unchanged.
-    """
-    for name, module in list(sys.modules.items()):
-        if name.startswith("jitgrad.") and module not in (eager_module, eager_direct_module):
-            yield module
-
-
-def _points() -> Iterator[tuple[Any, str, str, Callable[..., str]]]:
-    """(who calls it, by which name, category, the range's name from the arguments); see Note [Profiling points]."""
-    for module in _callers_of_eager():
-        for name, suffix in (("apply_eager", ""), ("apply_one", ""), ("apply_two", ""), ("apply_inplace_eager", "_")):
-            if name in vars(module):
-                yield module, name, "op", lambda op, *rest, suffix=suffix: op.name + suffix
-    yield run_module, "compute", "op", lambda instr, *rest: instr.op.name
-    yield engine_module, "evaluate_function", "node", lambda task, node, *rest: node.name()
-    backend = type(backend_module.backend)
-    yield backend, "run", "segment", lambda *args: "segment"
-    yield backend, "compile_end", "compile", lambda *args: "compile"
-    yield run_module, "_run_native", "kernel", lambda loaded, step, *rest: _kernel_names(step)
 
 
 def _kernels(step: Any) -> tuple[str, ...]:
@@ -318,6 +278,10 @@ def _kernel_names(step: Any) -> str:
     names = _kernels(step)
     more = f"+{len(names) - _MAX_KERNELS_IN_A_NAME} more" if len(names) > _MAX_KERNELS_IN_A_NAME else ""
     return "kernels " + ", ".join([*names[:_MAX_KERNELS_IN_A_NAME], *filter(None, [more])])
+
+
+_NAMES: dict[str, Callable[[Any], str]] = {"node": lambda node: node.name(), "kernel": _kernel_names}
+"""The names of ranges whose subject is no name, by category."""
 
 
 class profile:
@@ -422,10 +386,10 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
-        self._open: list[tuple[_Session | None, int]] = []
+        self._open: list[tuple[Probe | None, int]] = []
 
     def __enter__(self) -> record_function:
-        session = _session
+        session = probe.session
         self._open.append((session, session.enter(self.name) if session is not None else 0))
         return self
 

@@ -17,12 +17,14 @@ from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
 from jitgrad.compiled.run import LoadedProgram, run_end
 from jitgrad.dispatch import apply_elsewhere
+from jitgrad.door import door
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, logger
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.eager.eager import apply_inplace_eager, check_inplace, checked_plan, split_args
+from jitgrad.probe import probe
+from jitgrad.runtime.eager.eager import check_inplace, checked_plan, split_args
 from jitgrad.runtime.eager.overlap import check_no_overlap
 from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
 from jitgrad.runtime.engine.graph.current import current_graph_task
@@ -39,7 +41,7 @@ __all__ = ["backend"]
 def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """An in-place operation on tensors that are not on the CPU: it runs now."""
     bump("fallbacks")
-    return apply_inplace_eager(op, targets, inputs, params)
+    return door.run_inplace(op, targets, inputs, params)
 
 
 def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
@@ -60,7 +62,13 @@ class _Backend:
         self._is_installed = False
 
     def compile_end(self, segment: Segment) -> LoadedProgram:
-        """Plan and compile a segment; codegen and the native parts come with the first one, Note [Lazy codegen]."""
+        """Plan and compile a segment."""
+        if probe.session is not None:
+            return probe.session.call("compile", "compile", self._compile, segment)
+        return self._compile(segment)
+
+    def _compile(self, segment: Segment) -> LoadedProgram:
+        """Codegen and the native parts come with the first segment, Note [Lazy codegen]."""
         codegen = open_codegen()
         if not self._is_installed:
             codegen.install_native()
@@ -122,7 +130,7 @@ class _Backend:
     def inplace_eagerly(op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None:
         """An in-place operation outside the trace."""
         inputs, params = split_args(op, args)
-        _eagerly(apply_inplace_eager, op, targets, inputs, params)
+        _eagerly(door.run_inplace, op, targets, inputs, params)
 
     eagerly = staticmethod(_eagerly)
 

@@ -15,6 +15,7 @@ from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.errors import JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.probe import probe
 from jitgrad.runtime.eager.numpy_rule import run_numpy
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
@@ -53,8 +54,13 @@ class LoadedProgram:
         self.launches = sum(len(stage) for s in native for stage in s.stages)
 
 
-def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False) -> None:
+def run_end(
+    recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False, is_watched: bool = False
+) -> None:
     """Run a segment's program and hand out the storages."""
+    if probe.session is not None and not is_watched:
+        probe.session.call("segment", "segment", run_end, recorder, event, alive, is_last, True)
+        return
     buffers = recorder.buffers
     if event.has_pending:
         made: dict[int, Any] = {}
@@ -123,7 +129,16 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
     buffers.update(aliases)
 
 
-def _run_native(loaded: LoadedProgram, step: LoadedStep, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+def _run_native(
+    loaded: LoadedProgram,
+    step: LoadedStep,
+    buffers: dict[int, Any],
+    scalars: list[int | float],
+    is_watched: bool = False,
+) -> None:
+    if probe.session is not None and not is_watched:
+        probe.session.call("kernel", step, _run_native, loaded, step, buffers, scalars, True)
+        return
     native = step.step
     addresses = [buffers[v].addr for v in native.inputs]
     for vid, nbytes in native.outputs:
@@ -165,9 +180,12 @@ def type_aval(aval: Aval) -> Aval:
     return make_aval(aval.shape, aval.dtype)
 
 
-def compute(instr: Instr, arrays: list[Any]) -> list[Any]:
+def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[Any]:
     """The NumPy rule, or for a view operation a copy of the window."""
     op = instr.op
+    if probe.session is not None and not is_watched:
+        result: list[Any] = probe.session.call("op", op.name, compute, instr, arrays, True)
+        return result
     if op.numpy is not None:
         return run_numpy(op, arrays, instr.params, instr.avals)
     source = np.ascontiguousarray(arrays[0])

@@ -17,8 +17,8 @@ from modes import Mode
 
 import jitgrad
 from jitgrad import nn, optim
-from jitgrad.autograd import profiler
 from jitgrad.autograd.profiler import emit_ranges, profile, record_function
+from jitgrad.probe import probe
 
 
 def _make() -> tuple[Any, ...]:
@@ -202,20 +202,27 @@ def test_disabled() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Without a profiler the functions are the ones that were there before it."""
+    """A profiler fills two slots: the functions of the door that run operations, and ``probe.session``."""
     program = """
+        import sys
         import jitgrad
         from jitgrad.autograd import profiler
-        def state():
-            return [vars(owner)[name] for owner, name, *_ in profiler._points()]
-        before = state()
+        from jitgrad.compiled.backend import backend
+        from jitgrad.door import Door, door
+        from jitgrad.probe import probe
+        slots = [name for name in Door.__slots__ if name.startswith("run_")]
+        owners = [m for n, m in sys.modules.items() if n.startswith("jitgrad")] + [type(backend), jitgrad.Tensor]
+        before, names = [getattr(door, slot) for slot in slots], [dict(vars(owner)) for owner in owners]
         with profiler.profile():
-            assert all(a is not b for a, b in zip(before, state()))
+            assert all(a is not getattr(door, slot) for a, slot in zip(before, slots))
+            assert all(vars(owner)[n] is v for owner, was in zip(owners, names) for n, v in was.items() if callable(v))
+            assert probe.session is not None
             jitgrad.ones(2, requires_grad=True).sum().backward()
-        assert all(a is b for a, b in zip(before, state()))
+        assert all(a is getattr(door, slot) for a, slot in zip(before, slots))
+        assert probe.session is None
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
-    assert profiler._session is None
+    assert probe.session is None
 
 
 def test_torch_profiler_s_names() -> None:

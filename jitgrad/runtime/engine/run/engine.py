@@ -35,6 +35,7 @@ from jitgrad.config import config
 from jitgrad.devices import Device
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import devices_in_use
+from jitgrad.probe import probe
 from jitgrad.runtime.devices.device import device_count, set_device
 from jitgrad.runtime.devices.stream import current_stream
 from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current
@@ -142,7 +143,7 @@ class Engine:
         uses_devices = _uses_devices(graph_task, graph_root)
         # the handles of some interpreters of operations (``transforms.level``) mean nothing to another thread
         stays_here = uses_devices and recorder is not None and recorder.stays_on_thread
-        graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or trace.is_profiled())
+        graph_task.is_alone = not (uses_devices or outer >= 0 or anomaly.enabled or probe.session is not None)
         graph_task.root = graph_root
         graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer
         try:
@@ -258,7 +259,11 @@ class Engine:
             thread_locals = task.thread_locals or ThreadLocalState(task.grad_mode)
             try:
                 with GraphTaskGuard(task), NodeGuard(node), ThreadLocalStateGuard(thread_locals):
-                    evaluate_function(task, node, item.inputs, self.ready_queue)
+                    if probe.session is None:
+                        evaluate_function(task, node, item.inputs, self.ready_queue)
+                    else:
+                        args = (task, node, item.inputs, self.ready_queue)
+                        probe.session.call("node", node, evaluate_function, *args)
             except BaseException as error:  # it belongs to the thread that called
                 self.thread_on_exception(task, node, error)
         if task.finish_one():

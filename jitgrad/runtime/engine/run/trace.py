@@ -17,7 +17,7 @@ from typing import Any
 from jitgrad.locks import process_lock
 from jitgrad.structs import value
 
-__all__ = ["KINDS", "Provisional", "Trace", "TraceEvent", "count_profilers", "emit", "is_active", "is_profiled"]
+__all__ = ["KINDS", "Provisional", "Trace", "TraceEvent", "emit", "is_active"]
 
 KINDS = {
     "deps": "before anything runs: ``count`` gradients will arrive at the node",
@@ -147,7 +147,6 @@ def _labels(events: list[TraceEvent]) -> dict[int, str]:
 
 
 _active: tuple[Trace, ...] = ()
-_num_profilers = 0
 _change_lock = process_lock()
 
 
@@ -160,18 +159,6 @@ def _change(change: Any) -> None:
 def is_active() -> bool:
     """Whether anybody is watching."""
     return bool(_active)
-
-
-def is_profiled() -> bool:
-    """Whether graphs are to run by the engine's full loop, for a profiler that times its nodes."""
-    return bool(_num_profilers)
-
-
-def count_profilers(change: int) -> None:
-    """A profiler begins (1) or ends (-1)."""
-    global _num_profilers
-    with _change_lock:
-        _num_profilers += change
 
 
 class _Held(threading.local):

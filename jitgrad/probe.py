@@ -1,0 +1,62 @@
+"""``probe``: the slot of whoever wants to see what runs.
+
+Owns: ``Probe``, what is called at the places that report, and ``probe``, the slot.
+Must not know: what is done with it (``autograd.profiler`` measures times).
+
+# Note [Profiling points]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# ``probe.session`` is None nearly always. These places look at it, once per range and before they start, and if
+# somebody is there, they run as ``probe.session.call(category, subject, function, *args)``:
+# - ``compiled.run``: a segment, its native steps ("kernel"), its operations without a kernel ("op");
+# - ``compiled.backend``: compiling a segment;
+# - the engine: a node. Its short loop for the CPU looks once per backward and leaves the graph to the full loop.
+# Eager operations do not look, because that would be a look per operation: they are called as ``door.run_one`` and the
+# like, and the profiler puts functions there that take the time and call the ones before. That is below all that
+# handles operations (native hits, overrides, transforms), so every operation is seen, however it comes.
+# Operations of a compiled step are recorded, not run: its ranges are those above. Kernels of one native call are
+# listed, not timed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["Probe", "ProbeSlot", "probe"]
+
+
+class Probe(Protocol):
+    """What may stand in the slot; its methods are called from any thread."""
+
+    def enter(self, name: str) -> int:
+        """A range of the user's begins on this thread; the result is for ``leave``."""
+        ...
+
+    def leave(self, name: str, category: str, args: tuple[Any, ...], start: int) -> None:
+        """The thread's innermost range ends."""
+        ...
+
+    def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """Return ``function(*args)``.
+
+        Args:
+            category: ``"segment"``, ``"compile"``, ``"kernel"``, ``"op"`` or ``"node"``.
+            subject: what runs: the node, the loaded native step, the operation's name; else the category.
+        """
+        ...
+
+
+class ProbeSlot:
+    """The slot.
+
+    Attributes:
+        session: who watches, of the whole process; None: nobody does.
+    """
+
+    __slots__ = ("session",)
+
+    def __init__(self) -> None:
+        self.session: Probe | None = None
+
+
+probe = ProbeSlot()
