@@ -27,7 +27,7 @@ from jitgrad.events import bump, log
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
-from jitgrad.state import anomaly, switch_handler
+from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
@@ -75,6 +75,8 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     """(why the engine must run at every call, or nothing, the results if it need not)."""
     if anomaly.enabled:
         return "anomaly mode looks at every node", None
+    if request.create_graph and state.saved_tensor_hooks:
+        return "saved-tensor hooks see what its own operations save", None
     reach = _reach(recorder, request)
     if reach.refusal:
         return reach.refusal, None
@@ -96,7 +98,7 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
     """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
     node = recorder.node.children.get(("<backward>", root._vid, keep_graph, create_graph))
-    if node is None or node.event.refusal or anomaly.enabled:
+    if node is None or node.event.refusal or anomaly.enabled or (create_graph and state.saved_tensor_hooks):
         return False
     reach, inputs = node.event, recorder.inputs
     for vid in reach.leaves:

@@ -34,15 +34,15 @@ class NodeMakingRecorder(ForwardingHandler):
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
         _without_hooks((a, b))
-        return _make_nodes(self._recorder.binary(op, a, b))
+        return self._make_nodes(self._recorder.binary(op, a, b))
 
     def reflected(self, op: Op, number: int | float, x: Any) -> Any:
         _without_hooks((x,))
-        return _make_nodes(self._recorder.reflected(op, number, x))
+        return self._make_nodes(self._recorder.reflected(op, number, x))
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         _without_hooks(args[0] if op.num_inputs < 0 else args)
-        return _make_nodes(self._recorder.apply(op, args))
+        return self._make_nodes(self._recorder.apply(op, args))
 
     def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         operands = args[0] if op.num_inputs < 0 else args
@@ -52,8 +52,23 @@ class NodeMakingRecorder(ForwardingHandler):
             done: tuple[Any, ...] = self._recorder.write_outside(op, targets, args)
             return done
         targets = self._recorder.apply_inplace(op, targets, args)
-        _make_nodes(targets)
+        self._make_nodes(targets)
         return targets
+
+    def grad_fn_of(self, tensor: Any) -> Any:
+        """The Node of a value that has none yet: it was recorded outside the hooks."""
+        hooks, state.saved_tensor_hooks = state.saved_tensor_hooks, ()
+        try:
+            return self._recorder.grad_fn_of(tensor)
+        finally:
+            state.saved_tensor_hooks = hooks
+
+    def _make_nodes(self, results: Any) -> Any:
+        """The Nodes of what was just recorded; making them calls the hooks."""
+        for out in results if isinstance(results, tuple) else (results,):
+            if _is_pending(out):
+                self._recorder.grad_fn_of(out)
+        return results
 
     def saved_hooks_changed(self) -> None:
         """Step aside when the last pair of hooks has gone."""
@@ -68,18 +83,6 @@ def _is_pending(x: Any) -> bool:
 
 def _without_hooks(operands: Iterable[Any]) -> None:
     """Make the Nodes of operations that were recorded outside the hooks."""
-    pending = [x for x in operands if _is_pending(x)]
-    if pending:
-        hooks, state.saved_tensor_hooks = state.saved_tensor_hooks, ()
-        try:
-            for x in pending:
-                x.grad_fn  # noqa: B018 - looking makes it
-        finally:
-            state.saved_tensor_hooks = hooks
-
-
-def _make_nodes(results: Any) -> Any:
-    for out in results if isinstance(results, tuple) else (results,):
-        if _is_pending(out):
-            out.grad_fn  # noqa: B018 - looking makes it, and calls the hooks
-    return results
+    for x in operands:
+        if _is_pending(x):
+            x.grad_fn  # noqa: B018 - looking makes it, see ``grad_fn_of``

@@ -23,6 +23,7 @@ from jitgrad.runtime.engine.graph.saved_names import (
     saved_parameters,
     saved_tensors,
     shows_sizes,
+    tensor_name,
 )
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
 from jitgrad.state import anomaly, state
@@ -79,8 +80,10 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
         wanted = [(0, op.vjps[0])] if op.vjps and any(needs) else []
     else:
         wanted = [(i, vjp) for i, vjp in enumerate(op.vjps) if i < len(needs) and needs[i]]
+        wanted.sort(key=lambda row: (tensor_name(op, row[0]), row[0]))
     keys = {key for _, vjp in wanted if vjp is not None for key in vjp.saves}
-    inputs = tuple(sorted(key for key in keys if isinstance(key, int)))
+    # by their names, as in PyTorch: hooks on saved tensors see the order
+    inputs = tuple(sorted((key for key in keys if isinstance(key, int)), key=lambda key: (tensor_name(op, key), key)))
     outputs = tuple(sorted({_output_number(key) for key in keys if isinstance(key, str)}))
     place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)

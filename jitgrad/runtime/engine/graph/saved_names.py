@@ -15,7 +15,7 @@ from typing import Any
 
 from jitgrad.ops.table import Op
 
-__all__ = ["ALL_NAMES", "saved_parameter", "saved_parameters", "saved_tensors", "shows_sizes"]
+__all__ = ["ALL_NAMES", "saved_parameter", "saved_parameters", "saved_tensors", "shows_sizes", "tensor_name"]
 
 _TENSORS: dict[str, dict[int | str, str]] = {
     "addcdiv": {1: "tensor1", 2: "tensor2", 3: "value"},
@@ -81,6 +81,11 @@ ALL_NAMES = frozenset(
     + [f"_saved_{name}" for name in _PARAMETERS.values()]
 )
 """Every name that the node of some operation has."""
+
+
+def tensor_name(op: Op, key: int | str) -> str:
+    """What PyTorch calls the tensor with this key of ``Vjp.saves``; after all names where that is not known."""
+    return _TENSORS.get(op.name, {}).get(key) or _USUAL.get(key) or f"~{key}"
 
 
 @functools.cache
