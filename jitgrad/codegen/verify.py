@@ -27,8 +27,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from jitgrad.abi import MAX_STAGE_TASKS, Launch, NativeStep
 from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.lower import LoopInstr
@@ -38,7 +36,7 @@ from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
 from jitgrad.codegen.primitives.rules import check_values
 from jitgrad.codegen.primitives.simplify import topological
-from jitgrad.codegen.schedule.access import Access, Interval, accesses_of, nest_accesses, reach
+from jitgrad.codegen.schedule.access import Access, Interval, accesses_of, common_position, nest_accesses, reach
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel
 from jitgrad.dtypes import bool_
 from jitgrad.errors import CompileError
@@ -46,8 +44,6 @@ from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Segment
 
 __all__ = ["VerifyError", "verify_piece", "verify_segment", "verify_step"]
-
-_MAX_ELEMENTS = 1 << 16  # two writes of one buffer are compared element by element up to this many
 
 
 class VerifyError(CompileError):
@@ -321,22 +317,8 @@ def _check_common_writes(writes: Sequence[_Touch]) -> None:
     """Jobs of one stage that write one buffer (the parts of a cat) write different elements."""
     for n, a in enumerate(writes):
         for b in writes[:n]:
-            if a.job.stage != b.job.stage or a.access.bytes.last < b.access.bytes.first:
-                continue
-            if b.access.bytes.last < a.access.bytes.first:
-                continue
-            if max(math.prod(a.access.extents), math.prod(b.access.extents)) > _MAX_ELEMENTS:
-                continue
-            common = np.intersect1d(_positions(a.access), _positions(b.access))
-            _must(not common.size, f"{_name(a.job)} and {_name(b.job)} write the same byte {common[:1]} in one stage")
-
-
-def _positions(access: Access) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    at = np.array([access.address[0]], np.int64)
-    for extent, step in zip(access.extents, access.address[1:], strict=True):
-        if step:
-            at = np.add.outer(at, np.arange(extent) * step).reshape(-1)
-    return np.unique(at)
+            common = common_position(a.access, b.access) if a.job.stage == b.job.stage else None
+            _must(common is None, f"{_name(a.job)} and {_name(b.job)} write the same byte {common} in one stage")
 
 
 def _check_arena(piece: Piece, touched: Sequence[Sequence[_Touch]]) -> None:

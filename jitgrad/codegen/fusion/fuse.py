@@ -336,10 +336,7 @@ def _lower_alone(group: Group, root: Root) -> None:
 
 
 def _start_matmul(group: Group, root: Root) -> None:
-    """The product is an instruction like any other; what joins the group is its epilogue."""
-    lowerer = group.lowerer
     dims = tuple(range(len(group.shape)))
-    m = lowerer.domain.identity(root.value.shape, dims)
-    lowerer._set(lowerer.local, root.value, (m, lowerer._emit("acc", root.value.dtype, ())))
+    group.lowerer.add_product(root.value, dims)
     group.roots.append(root)
     group.dims.append(dims)

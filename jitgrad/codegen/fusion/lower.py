@@ -138,6 +138,11 @@ class Lowerer:
         self._current = None
         self._set(self.local, root.value, (own, reg))
 
+    def add_product(self, product: Value, dims: tuple[int, ...]) -> None:
+        """Make a matrix product the instruction "acc", which the roots that join it later read: its epilogue."""
+        m = self.domain.identity(product.shape, dims)
+        self._set(self.local, product, (m, self._emit("acc", product.dtype, ())))
+
     def _where_it_counts(self, x: int, kid: int, v: Value) -> int:
         """``x`` where mask ``kid`` holds; elsewhere what does not change the reduction ``v`` (0 for a sum)."""
         if not kid:

@@ -145,24 +145,24 @@ class MemoryPrinter:
     def _load(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         lanes = self.lanes(n)
         mask = self._lanes_that_count(scope, lanes, self._own_mask(instr, 0))
-        at = self._address(scope, n)
+        at = self.address(scope, n)
         if lanes > 1 and classes(instr)[self.vec] == "x":
             offsets = self._vector_offsets(scope, instr)
             return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
         if lanes > 1 and classes(instr)[self.vec] == "0":  # only its mask varies along the lanes
             return self._from_memory(instr, lanes, self._gather(instr, lanes, at, _zeros(lanes), mask))
-        return self._from_memory(instr, lanes, self._plain_load(instr, lanes, at, mask))
+        return self._from_memory(instr, lanes, self.plain_load(instr, lanes, at, mask))
 
-    def _address(self, scope: Scope, n: int) -> str:
+    def address(self, scope: Scope, n: int) -> str:
         """The pointer of access ``n`` in this scope; with strided lanes: of lane 0."""
         found = scope.addresses.get(n)
         if found is None:
             outer = scope.outer
             assert outer is not None
-            found = scope.addresses[n] = self._moved(scope, n, self._address(outer, n))
+            found = scope.addresses[n] = self._moved(scope, n, self.address(outer, n))
         return found
 
-    def _plain_load(self, instr: KernelInstr, lanes: int, at: str, mask: str | None) -> str:
+    def plain_load(self, instr: KernelInstr, lanes: int, at: str, mask: str | None) -> str:
         scalar = dt.memory(instr.dtype)
         kind = vector_type(lanes, scalar)
         align = dt.of(instr.dtype).itemsize
@@ -208,7 +208,7 @@ class MemoryPrinter:
         lanes = self.lanes(n)
         value = self._to_memory(instr.dtype, lanes, self.operand(scope, instr.srcs[0], lanes))
         mask = scope.mask if lanes == self.width else None
-        at = self._address(scope, n)
+        at = self.address(scope, n)
         kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
         if lanes > 1 and classes(instr)[self.vec] == "x":
             pointers = self._pointers(lanes, at, self._vector_offsets(scope, instr))
@@ -262,13 +262,13 @@ class MemoryPrinter:
 
     def _gather_at(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         count = instr.static[1]
-        lanes, at = self.lanes(n), self._address(scope, n)
+        lanes, at = self.lanes(n), self.address(scope, n)
         mask = self._lanes_that_count(scope, lanes, self._own_mask(instr, count))
         indices = instr.srcs[:count]
         varying = any(self.lanes(s) > 1 for s in indices)
         if lanes == 1 or (not varying and classes(instr)[self.vec] == "1"):
             at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, instr, 1, indices)}")
-            return self._from_memory(instr, lanes, self._plain_load(instr, lanes, at, mask))
+            return self._from_memory(instr, lanes, self.plain_load(instr, lanes, at, mask))
         offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
         return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
 
@@ -287,13 +287,13 @@ class MemoryPrinter:
 
     def _store_add(self, scope: Scope, n: int, instr: KernelInstr) -> None:
         """Add to memory. Lanes never meet: the scheduler makes lanes of kept dims only (or one lane)."""
-        lanes, at = self.width, self._address(scope, n)
+        lanes, at = self.width, self.address(scope, n)
         value = self.operand(scope, instr.srcs[0], lanes)
         indices = instr.srcs[1:]
         offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
         if lanes == 1:
             at = self.b.op(f"getelementptr i8, ptr {at}, i64 {offsets}")
-            old = self._plain_load(instr, 1, at, None)
+            old = self.plain_load(instr, 1, at, None)
             self.b.do(f"store {dt.memory(instr.dtype)} {self._sum(instr, 1, old, value)}, ptr {at}")
             return
         mask = scope.mask or self.b.const(1, "i1", lanes)

@@ -59,12 +59,12 @@ class Tiles:
         lanes = [b.call("i64", "llvm.smin.i64", f"i64 {j}", f"i64 {last}") for j in range(self.key.width)]
         for n in self.staged:
             instr = self.key.instrs[n]
-            at = self.printer._address(corner, n)
+            at = self.printer.address(corner, n)
             stride = self.printer.word(instr.word + 2 + classes(instr)[: self.key.vec].count("x"))
             vectors = []
             for lane in lanes:
                 place = b.op(f"getelementptr i8, ptr {at}, i64 {b.op(f'mul i64 {lane}, {stride}')}")
-                vectors.append(self.printer._plain_load(instr, self.key.width, place, mask))
+                vectors.append(self.printer.plain_load(instr, self.key.width, place, mask))
             scalar = dt.register(instr.dtype)
             for row, vector in enumerate(_transposed(b, scalar, vectors)):
                 place = b.op(f"getelementptr {self._kind(n)}, ptr {self._buffers[n]}, i64 {row}")

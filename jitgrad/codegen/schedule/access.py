@@ -7,14 +7,19 @@ In: loop extents, ``KernelInstr``s and words. Out: intervals, which ``verify`` c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from jitgrad.codegen.fusion.index_map import Expr
 from jitgrad.codegen.llvm.dtype_text import of
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, NestKey, classes
 
-__all__ = ["Access", "Interval", "accesses_of", "nest_accesses", "reach"]
+__all__ = ["Access", "Interval", "accesses_of", "common_position", "nest_accesses", "reach"]
+
+_MAX_ELEMENTS = 1 << 16  # two accesses are compared element by element up to this many
 
 Bounds = Mapping[int, tuple[int, int]]
 
@@ -89,6 +94,24 @@ def accesses_of(instrs: Sequence[KernelInstr], extents: Sequence[int], words: Se
             Access(number, i.op, slot, Interval(touched.first, touched.last + size - 1), address, tuple(extents))
         )
     return found
+
+
+def common_position(a: Access, b: Access) -> int | None:
+    """A byte at which elements of both begin; None if there is none, or if both are too large to tell."""
+    if a.bytes.last < b.bytes.first or b.bytes.last < a.bytes.first:
+        return None
+    if max(math.prod(a.extents), math.prod(b.extents)) > _MAX_ELEMENTS:
+        return None
+    common = np.intersect1d(_positions(a), _positions(b))
+    return int(common[0]) if common.size else None
+
+
+def _positions(access: Access) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    at = np.array([access.address[0]], np.int64)
+    for extent, step in zip(access.extents, access.address[1:], strict=True):
+        if step:
+            at = np.add.outer(at, np.arange(extent) * step).reshape(-1)
+    return at
 
 
 def _mask_bounds(instrs: Sequence[KernelInstr], i: KernelInstr, words: Sequence[int]) -> dict[int, tuple[int, int]]:
