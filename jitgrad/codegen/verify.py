@@ -356,6 +356,7 @@ def verify_step(piece: Piece, step: NativeStep, jobs: Sequence[Sequence[Job]]) -
         for launch, job in zip(launches, own, strict=True):
             try:
                 _check_launch(launch, job, slots, 2 + len(step.inputs) + len(step.outputs), len(step.scalars))
+                _check_places(launch, job, step)
             except ValueError as error:
                 raise VerifyError(f"after pass link: {launch.name}: {error}") from error
 
@@ -394,3 +395,24 @@ def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], first
     for i in instrs:
         if i.op == "scalar":
             _must(0 <= own[i.word] - first_scalar < scalars, f"slot {own[i.word]} holds no run-time scalar")
+
+
+def _check_places(launch: Launch, job: Job, step: NativeStep) -> None:
+    """Every buffer of the plan stands in its slot, at its offset."""
+    kernel = job.kernel
+    assert kernel is not None
+    at = 0 if isinstance(kernel, LoopKernel) else GEMM_ARGS
+    for word in kernel.words:
+        if isinstance(word, BufferArg):
+            place = word.buffer.offset if word.buffer.kind == "arena" else 0
+            slot = _slot_of(word.buffer, step)
+            what = f"words {at} and {at + 1} should be slot {slot}, offset {place + word.offset}"
+            _must(launch.args[at : at + 2] == (slot, place + word.offset), what)
+        at += 2 if isinstance(word, BufferArg) else 1
+
+
+def _slot_of(buffer: Buffer, step: NativeStep) -> int:
+    inputs, outputs = list(step.inputs), [vid for vid, _ in step.outputs]
+    if buffer.kind == "input":
+        return 1 + inputs.index(buffer.vid)
+    return 1 + len(inputs) + (outputs.index(buffer.vid) if buffer.kind == "output" else len(outputs))

@@ -399,6 +399,20 @@ def test_argument_words(name: str, word: int, value: int, words: str) -> None:
         verify_step(piece, step, piece.plan.stages)
 
 
+def test_a_temporary_in_the_slot_of_an_output() -> None:
+    piece, step = _step(lambda b, x: b.sum(b.tanh(b.matmul(x, x)), (1,)), f32(16, 16))
+    assert piece.plan is not None
+    verify_step(piece, step, piece.plan.stages)
+    second = step.stages[1][0]
+    kernel = piece.plan.stages[1][0].kernel
+    assert isinstance(kernel, LoopKernel)
+    word = kernel.key.instrs[0].word
+    second.args = (*second.args[:word], second.args[word] - 1, *second.args[word + 1 :])
+    step.outputs = ((step.outputs[0][0], 4096),)
+    with pytest.raises(VerifyError, match="should be slot 3, offset 0"):
+        verify_step(piece, step, piece.plan.stages)
+
+
 def test_an_extent_that_is_too_large() -> None:
     piece, step = _step(lambda b, x: b.exp(x), f32(4, 6))
     assert piece.plan is not None
