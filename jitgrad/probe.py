@@ -37,7 +37,7 @@ class Probe(Protocol):
         ...
 
     def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``.
+        """Return ``function(*args)``, or something that stands for it.
 
         Args:
             category: ``"segment"``, ``"compile"``, ``"kernel"``, ``"op"`` or ``"node"``.

@@ -22,17 +22,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 import jitgrad
-from jitgrad.compiled import run as run_module
-from jitgrad.dtypes import from_numpy_dtype
-from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Const
+from jitgrad.compiled.backend import backend
+from jitgrad.probe import probe
 
 if __package__:  # python -m tests.fuzz
     from tests.fuzz_compare import (
@@ -73,46 +67,27 @@ __all__ = ["Call", "Failure", "Program", "check", "find_failure", "generate", "i
 # ---- the tracer alone------------------------------------------------------------------------------------------
 
 
+class _Interpreter:
+    """Stands in ``probe.session``: segments are not compiled, so their operations run one by one."""
+
+    def enter(self, name: str) -> int:
+        return 0
+
+    def leave(self, name: str, category: str, args: tuple[Any, ...], start: int) -> None:
+        pass
+
+    def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
+        return backend.defer_end(*args) if category == "compile" else function(*args)
+
+
 @contextmanager
 def interpreted() -> Iterator[None]:
     """Inside, segments of compiled functions are run by the NumPy rules instead of native code."""
-    names = ("_run", "LoadedProgram")
-    saved = {name: getattr(run_module, name) for name in names}
-    backend = jitgrad.compiled.backend.backend
-    kind = type(backend)
-    compile_end = kind.compile_end
-    run_module._run = _interpret
-    kind.compile_end = lambda self, segment: SimpleNamespace(segment=segment, launches=0, only=None)  # type: ignore[method-assign]
+    probe.session = _Interpreter()
     try:
         yield
     finally:
-        kind.compile_end = compile_end  # type: ignore[method-assign]
-        for name, value in saved.items():
-            setattr(run_module, name, value)
-
-
-def _interpret(loaded: Any, buffers: dict[int, Any], scalars: list[Any]) -> None:
-    segment = loaded.segment
-    values: dict[int, Any] = {v: buffers[v].array(a).copy() for v, a in segment.inputs.items()}
-    for instr in segment.instrs:
-        arrays = [
-            x.value if isinstance(x, Const) else values[x] if isinstance(x, int) else scalars[x.slot]
-            for x in instr.inputs
-        ]
-        try:
-            results = run_module.compute(instr, arrays)
-        except Exception:
-            run_module._keep_computed(segment, values, buffers)
-            raise
-        values.update(zip(instr.outputs, results, strict=True))
-    for vid in segment.outputs:
-        value = values[vid]
-        storage = buffers.get(vid)
-        if storage is None:
-            storage = buffers[vid] = Storage(max(value.nbytes, 1))
-        np.copyto(storage.array(make_aval(value.shape, from_numpy_dtype(value.dtype))), value)
-    for vid, owner in segment.writes:
-        np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
+        probe.session = None
 
 
 # ---- checking -------------------------------------------------------------------------------------------------
