@@ -95,7 +95,7 @@ _tile = _bare.PUBLIC['tile']; _unbind = _bare.PUBLIC['unbind']; _unflatten = _ba
 _unsafe_chunk = _bare.PUBLIC['unsafe_chunk']; _view = _bare.PUBLIC['view']; _new_zeros = _bare.METHODS['new_zeros']
 _new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']; _storage = _bare.METHODS['storage']
 _untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
-_get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']; _to = _bare.METHODS['to']
+_get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']
 _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
 _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
 _new_tensor = _bare.METHODS['new_tensor']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
@@ -2136,11 +2136,6 @@ def record_stream(input, stream):
                 raise
     return _slow(record_stream, (input, stream,), {})
 
-def to(*args, **options):
-    if _overrides:
-        return _slow(to, args, options)
-    return _to(*args, **options) if options else _to(*args)
-
 def type_as(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -3060,9 +3055,9 @@ METHODS = {
     'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select,
     'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'clone': clone, 'contiguous': contiguous,
     'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
-    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream, 'to': to,
-    'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool,
-    'new_tensor': new_tensor, 'where': where_method,
+    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream,
+    'to': _bare.METHODS['to'], 'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_,
+    'bool': bool, 'new_tensor': new_tensor, 'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -3172,9 +3167,9 @@ MADE = (
     (new_full, _bare.METHODS['new_full']), (storage, _bare.METHODS['storage']),
     (untyped_storage, _bare.METHODS['untyped_storage']), (cpu, _bare.METHODS['cpu']),
     (get_device, _bare.METHODS['get_device']), (record_stream, _bare.METHODS['record_stream']),
-    (to, _bare.METHODS['to']), (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']),
-    (detach_, _bare.METHODS['detach_']), (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']),
-    (bool, _bare.METHODS['bool']), (new_tensor, _bare.METHODS['new_tensor']), (where_method, _bare.METHODS['where']),
+    (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
+    (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bool, _bare.METHODS['bool']),
+    (new_tensor, _bare.METHODS['new_tensor']), (where_method, _bare.METHODS['where']),
     (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
     (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),
     (ceil_, _bare.INPLACE_METHODS['ceil_']), (cos_, _bare.INPLACE_METHODS['cos_']),

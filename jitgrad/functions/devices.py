@@ -14,10 +14,12 @@ from typing import Any
 from jitgrad.devices import CPU, META
 from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_
+from jitgrad.functions._parse import given
+from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.devices.stream import Stream, virtual
-from jitgrad.state import state
+from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -87,6 +89,9 @@ def to(
         RuntimeError: there is no such device.
         NotImplementedError: from ``meta`` to anywhere else.
     """
+    if override_classes and has_torch_function((input, *args)):
+        options = given(("dtype", dtype, None), ("device", device, None), ("copy", copy, False))
+        return handle_torch_function(to, (input, *args), input, *args, **options)
     dtype, device = to_target(args, dtype, device)
     aval = input._aval
     wanted = aval.dtype if dtype is None else dtype

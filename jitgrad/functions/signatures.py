@@ -17,8 +17,8 @@ def _rows(table: dict[str, str]) -> dict[str, str]:
     return {name: text for names, text in table.items() for name in names.split()}
 
 
-NOT_PARSED = frozenset({"as_tensor", "from_numpy", "tensor"})
-"""Functions that take any data: they have no signature, and nothing overrides them, as in PyTorch."""
+NOT_PARSED = frozenset({"as_tensor", "from_numpy", "tensor", "to"})
+"""Functions without a signature. Three take any data and nothing overrides them, as in PyTorch; ``to`` looks itself."""
 
 _MAKING = "dtype? dtype=None, any device=None, bool requires_grad=False"
 
@@ -182,7 +182,7 @@ SIGNATURES: dict[str, str] = _rows(
         "uniform_": "Tensor input, float low=0.0, float high=1.0",
         "normal_": "Tensor input, float mean=0.0, float std=1.0",
         "bernoulli_": "Tensor input, any p=0.5",
-        "to einsum meshgrid": "...",
+        "einsum meshgrid": "...",
         "where_method": "Tensor self, Tensor condition, Tensor|Scalar other",
         "where": "Tensor condition | Tensor condition, Tensor|Scalar input, Tensor|Scalar other",
     }

@@ -287,6 +287,10 @@ def test_what_is_no_tensor_may_answer_as_well() -> None:
     assert jitgrad.sum(answer, dim=0) == ("sum", 1, {"dim": 0})
     assert jitgrad.cat([t, answer], dim=0) == ("cat", 1, {"dim": 0})
     assert F.linear(t, answer) == ("linear", 2, {})
+    x = jitgrad.ones(2).as_subclass(Logged)
+    CALLS.clear()
+    assert type(t.to(x)) is type(x.to(jitgrad.float64)) is Logged
+    assert CALLS == ["to", "to"]
     with pytest.raises(TypeError, match=r"tanh\(\): argument 'input' \(position 1\) must be Tensor, not int"):
         jitgrad.tanh(3)
 
