@@ -29,6 +29,7 @@ from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
 from jitgrad.tracer.numbers import is_number
+from jitgrad.tracer.shared_memory import Share
 
 __all__ = ["Tensor", "is_tensor"]
 
@@ -503,10 +504,12 @@ class Tensor(TensorBase):
             )
         if self._aval.device is not CPU:
             return numpy_elsewhere(self, force)
-        recorder = state.handler
-        if recorder is not None:
-            recorder.flush()  # whoever has the memory may write to it: what was recorded so far must have read it
-        return self._ndarray().view()
+        array = self._ndarray()
+        if state.handler is None:
+            return array.view()
+        owner = Share(array)
+        state.handler.shares(self, owner)
+        return np.asarray(owner)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()

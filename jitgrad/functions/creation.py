@@ -17,6 +17,7 @@ from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.storage.storage import Storage
+from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = [
@@ -91,7 +92,10 @@ def from_numpy(ndarray: Any) -> Any:
     if not ndarray.flags.writeable:
         raise ValueError("the given NumPy array is not writable; share a writable one, or copy it with tensor()")
     aval = make_aval(ndarray.shape, dtype, tuple(s // dtype.itemsize for s in ndarray.strides))
-    return new_tensor(aval, Storage.from_array(ndarray), ndarray)
+    tensor = new_tensor(aval, Storage.from_array(ndarray), ndarray)
+    if state.handler is not None:
+        state.handler.shares(tensor, tensor)
+    return tensor
 
 
 def _infer_dtype(array: Any) -> DType:

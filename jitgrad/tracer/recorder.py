@@ -27,6 +27,7 @@ from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.numbers import is_number, number_key
 from jitgrad.tracer.picks import Picks
 from jitgrad.tracer.shape_rules import name_line
+from jitgrad.tracer.shared_memory import share
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
 
@@ -305,6 +306,11 @@ class Recorder(Picks):
         if tensor._tid != self.tid:
             self.enter(tensor)
         self._mark((_HOOKS, tensor._vid), LookEvent(tensor._vid))
+
+    def shares(self, tensor: Any, owner: Any) -> None:
+        """See ``Handler.shares``: what is pending must have read the memory, and what follows must read it in time."""
+        self.flush()
+        share(self, tensor, owner)
 
     def read(self, tensor: Any) -> None:
         """Python wants to see a value: run what it depends on."""
