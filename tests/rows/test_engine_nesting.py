@@ -14,6 +14,7 @@ from modes import ARGUMENTS, HOOKED, VIRTUAL, Mode, cpu_and
 from threads import LONGEST_WAIT_S, run_threads, sleeps_on, wait_until
 
 import jitgrad
+from jitgrad.autograd import engine
 from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current, current_graph_task
 from jitgrad.runtime.engine.run.graph_task import GraphTask
 from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
@@ -108,6 +109,24 @@ def test_nested_tasks_report_their_depth(mode: Mode) -> None:
         return seen, current_graph_task()
 
     assert mode.run(step) == ([0, 1, 2], None)
+
+
+@pytest.mark.row("B40", engine=HOOKED)
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_call_inside_a_restricted_one_is_restricted(mode: Mode, depth: int) -> None:
+    """A checkpoint that runs backward reaches every leaf only if no call around it has chosen its inputs."""
+
+    def step() -> Any:
+        seen: list[bool] = []
+        x = _leaf(1.0)
+        for ask in (lambda y: y.sum().backward(), lambda y: jitgrad.autograd.grad(y.sum(), x)):
+            y = x * 2
+            y.register_hook(_nested(depth, lambda: seen.append(engine.is_checkpoint_valid())))
+            ask(y)
+        return seen, engine.is_checkpoint_valid()
+
+    count = depth + 1
+    assert mode.run(step) == ([True] * count + [False] * count, True)
 
 
 @pytest.mark.row("B6", eager_only="It looks at a thread pool of its own, without any graph.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from modes import ARGUMENTS, HOOKED, OUTSIDE, UNRECORDABLE, VIRTUAL, Mode, cpu_and
-from threads import LONGEST_WAIT_S, Gate, run_threads, wait_until
+from threads import LONGEST_WAIT_S, Gate, run_threads, wait_for_devices, wait_until
 
 import jitgrad
 from jitgrad import vcpu
@@ -630,6 +630,30 @@ def test_no_node_runs_after_an_error(mode: Mode, device: str) -> None:
         return kinds.count("error"), "exec" in after, x.grad is not None, current_graph_task(), current_node()
 
     assert mode.run(step) == (1, False, True, None, None)
+
+
+@pytest.mark.row("C24", engine=ARGUMENTS)
+@cpu_and("vcpu:0")
+def test_what_waits_in_a_queue_does_not_run_after_an_error(mode: Mode, device: str) -> None:
+    """Nobody traces: the events of a trace are made where the node would run."""
+
+    def step() -> Any:
+        x = _leaf(1.0, device=device)
+        a, b = x.sin(), x.exp()
+        ran: list[str] = []
+
+        def fail(grads: Any) -> None:
+            raise LookupError("first")
+
+        b.grad_fn.register_prehook(fail)
+        a.grad_fn.register_prehook(lambda grads: ran.append("a"))
+        with pytest.raises(LookupError):
+            jitgrad.autograd.backward([a, b], [jitgrad.ones(1, device=device)] * 2)
+        if device != "cpu":
+            wait_for_devices()
+        return ran, x.grad
+
+    assert mode.run(step) == ([], None)
 
 
 @pytest.mark.row("C23", "C24", engine=(OUTSIDE, ARGUMENTS), fallbacks=VIRTUAL)

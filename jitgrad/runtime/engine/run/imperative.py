@@ -49,9 +49,8 @@ class ImperativeEngine:
         Raises:
             RuntimeError: wrong arguments, and as ``backward()``.
         """
-        _check_roots(tensors, grad_tensors)
+        grads = _checked_grads(tensors, grad_tensors)
         _check_inputs(inputs, accumulate_grad)
-        grads = tuple([None if grad is ONES else grad for grad in grad_tensors])
         request = BackwardRequest(
             tensors, grads, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
         )
@@ -68,25 +67,33 @@ class ImperativeEngine:
         return engine.is_checkpoint_valid()
 
 
-def _check_roots(tensors: Any, grads: Any) -> None:
-    for name, value in (("tensors", tensors), ("grad_tensors", grads)):
-        if not isinstance(value, tuple):
-            raise RuntimeError(f"{name} argument is expected to be a tuple, but got {type(value).__name__}")
+def _checked_grads(tensors: Any, grads: Any) -> tuple[Any, ...]:
+    """The gradients as a request has them: None for ``ONES``."""
+    if not isinstance(tensors, tuple):
+        raise RuntimeError(f"tensors argument is expected to be a tuple, but got {type(tensors).__name__}")
+    if not isinstance(grads, tuple):
+        raise RuntimeError(f"grad_tensors argument is expected to be a tuple, but got {type(grads).__name__}")
     if len(tensors) != len(grads):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
+    checked: list[Any] = []
     for index, tensor in enumerate(tensors):
+        grad = grads[index]
+        if grad is ONES:  # for a tensor that ``make_grads`` has looked at
+            checked.append(None)
+            continue
         if isinstance(tensor, TensorBase):
             if not tensor.requires_grad:
                 raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
         elif not isinstance(tensor, Edge):
             raise RuntimeError(f"element {index} of tensors tuple is neither a Tensor nor a GradientEdge")
-        grad = grads[index]
         if grad is None:
             raise RuntimeError(
                 f"element {index} of gradients tuple is None, but the corresponding Tensor requires grad"
             )
-        if grad is not ONES and not isinstance(grad, TensorBase):
+        if not isinstance(grad, TensorBase):
             raise RuntimeError(f"element {index} of gradients tuple is not a Tensor or None")
+        checked.append(grad)
+    return tuple(checked)
 
 
 def _check_inputs(inputs: Any, accumulate_grad: bool) -> None:

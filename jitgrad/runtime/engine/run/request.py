@@ -112,16 +112,28 @@ def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
     """
     if len(roots) != len(grads):
         raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
-    return tuple([_checked(i, root, grad) for i, (root, grad) in enumerate(zip(roots, grads, strict=True))])
+    made = []
+    for index, root in enumerate(roots):
+        grad = grads[index]
+        if isinstance(root, Edge):
+            if grad is None:
+                raise RuntimeError("a gradient edge as a root needs its gradient to be given")
+        elif grad is not None:
+            _check_given(index, root, grad)
+        elif root._requires_grad:
+            aval = root._aval
+            if aval.numel != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if not aval.dtype.is_floating_point:
+                raise RuntimeError(
+                    f"grad can be implicitly created only for real scalar outputs but got {aval.dtype}"
+                )
+            grad = ONES
+        made.append(grad)
+    return tuple(made)
 
 
-def _checked(index: int, root: Any, grad: Any) -> Any:
-    if isinstance(root, Edge):
-        if grad is None:
-            raise RuntimeError("a gradient edge as a root needs its gradient to be given")
-        return grad
-    if grad is None:
-        return _checked_implicit(root)
+def _check_given(index: int, root: Any, grad: Any) -> None:
     if not isinstance(grad, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._aval.shape != root._aval.shape:
@@ -129,17 +141,6 @@ def _checked(index: int, root: Any, grad: Any) -> Any:
             f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a "
             f"shape of {root._aval.shape}."
         )
-    return grad
-
-
-def _checked_implicit(root: Any) -> Any:
-    if not root._requires_grad:
-        return None
-    if root._aval.numel != 1:
-        raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    if not root._aval.dtype.is_floating_point:
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {root._aval.dtype}")
-    return ONES
 
 
 def fill_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
