@@ -38,6 +38,8 @@ _HOOKS = "rows/test_hooks.py"
 _FUNCTIONS = "rows/test_functions.py"
 _LOOPS = "runtime/test_engine_loops.py"
 _STREAMS = "runtime/test_streams.py"
+_DIRECT = "runtime/test_eager_direct.py"
+_TRACING = "compiled/test_tracing.py"
 
 _ENGINE_RUN = _in(
     "runtime/engine/run",
@@ -104,8 +106,8 @@ _ENGINE_RUN = _in(
      f"{_LOOPS}::test_both_loops_make_gradients_fit"),
     ("evaluate.py", "    if not info.needed and node.hooks is not None:\n", "    if False:\n",
      f"{_HOOKS}::test_a_captured_gradient_has_passed_all_hooks"),
-    ("evaluate.py",
-     "task.leaf_streams.append(stream)", "pass", f"{_TASKS}::test_the_caller_s_stream_waits_for_the_streams_of_leaves"),
+    ("evaluate.py", "task.leaf_streams.append(stream)", "pass",
+     f"{_TASKS}::test_the_caller_s_stream_waits_for_the_streams_of_leaves"),
     ("evaluate.py", "        if not task.should_execute(target):\n", "        if False:\n",
      f"{_LOOPS}::test_both_loops_do_the_same"),
     # the loop for one thread
@@ -213,4 +215,81 @@ _ENGINE_GRAPH = _in(
      "rows/test_anomaly.py::test_nan_is_an_error_that_names_the_forward"),
 )  # fmt: skip
 
-MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH]
+_RUNTIME = _in(
+    "runtime",
+    ("devices/stream.py", "if source is None or source is self._queue:", "if True:",
+     f"{_STREAMS}::test_streams_are_independent_until_one_waits"),
+    ("devices/stream.py", "                storage.error = error\n", "                pass\n",
+     f"{_STREAMS}::test_an_error_goes_where_values_go"),
+    ("devices/device_queue.py", "            if self._error is not None:\n", "            if False:\n",
+     f"{_STREAMS}::test_a_poisoned_stream_takes_no_work"),
+    ("devices/device_queue.py", "if self._submitted - self._finished >= _MAX_PENDING:", "if False:",
+     f"{_STREAMS}::test_python_does_not_run_away_from_a_stream"),
+    ("devices/device_queue.py", "while idle < _IDLE_S and not self.is_retired:", "while idle < _IDLE_S:",
+     f"{_STREAMS}::test_a_dropped_stream_ends_its_work_and_its_thread"),
+    ("devices/device_queue.py", "            work = on_failure = error = None  # type: ignore[assignment]\n", "",
+     f"{_STREAMS}::test_done_work_lets_its_memory_go"),
+    ("devices/device_storage.py", "queue.synchronize(self.ticket)", "pass",
+     f"{_STREAMS}::test_reading_waits_for_the_last_writer"),
+    ("eager/plan.py", "type(number) in (int, float) and number\n", "type(number) in (int, float)\n",
+     f"{_DIRECT}::test_zeros_of_both_signs_are_two_numbers"),
+    ("eager/plan.py", "return not has_number_by_type or all(", "return True or all(",
+     f"{_DIRECT}::test_an_exponent_is_looked_at_every_time"),
+    ("eager/plan.py", "on_new_default.append(plans.clear)", "pass",
+     f"{_DIRECT}::test_plans_of_another_default_dtype_are_forgotten"),
+    ("storage/storage.py", "storage = _storages.get(id(array))", "storage = None",
+     f"{_DIRECT}::test_a_result_and_its_saved_alias_have_one_storage"),
+    ("storage/memory.py", "if _held[0] + nbytes > _limit and not _trim(nbytes):", "if False:",
+     "runtime/test_buffer.py::test_the_free_lists_are_bounded"),
+)  # fmt: skip
+
+_CODEGEN = _in(
+    "codegen",
+    ("primitives/simplify.py", "s.dtype.np.type(n) for s, n", "n for s, n",
+     "codegen/test_simplify.py::test_constants_fold_in_their_dtype"),
+    ("primitives/simplify.py", "    if v.dtype.category == 1:\n        return x if",
+     "    if True:\n        return x if", "codegen/test_simplify.py::test_rule"),
+    ("primitives/simplify.py", "return v.srcs[0].srcs[0] if v.srcs[0].op == \"neg\" else None", "return None",
+     "codegen/test_simplify.py::test_rule"),
+    ("schedule/memory.py", "alive.setdefault(lifetime.last, [])", "alive.setdefault(lifetime.first, [])",
+     "codegen/test_fuzz.py"),
+    ("llvm/object_cache.py", "info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)", "info.st_mode & 0",
+     "codegen/test_object_cache.py::test_file_that_others_can_write_is_not_loaded"),
+)  # fmt: skip
+
+_COMPILED = _in(
+    "compiled",
+    ("backward/backward.py", "    if is_traced():\n", "    if False:\n",
+     f"{_GRAPH}::test_the_example_of_the_source_has_one_arrival_everywhere"),
+    ("backward/backward.py", "    if history.looked_at:\n", "    if False:\n",
+     f"{_HOOKS}::test_a_hook_replaces_the_gradient_and_none_keeps_it"),
+    ("backward/backward.py", "    if any(input_kind(recorder.inputs[vid]) == HOOKED for vid in leaves):\n",
+     "    if False:\n", f"{_HOOKS}::test_post_hooks_see_what_the_node_was_given"),
+    ("backward/backward.py", "    if anomaly.enabled:\n", "    if False:\n", "rows/test_anomaly.py"),
+    ("batches.py", "        if id(result) in passed:\n", "        if False:\n",
+     "compiled/test_batches.py::test_the_argument_comes_back_as_itself"),
+    ("batches.py", "    stand_in._vc = x._vc\n", "", "compiled/test_batches.py"),
+)  # fmt: skip
+
+_TRACER = _in(
+    "tracer",
+    ("numbers.py", "return value if value and value == value else repr(value)", "return value",
+     f"{_TRACING}::test_negative_zero_is_not_zero"),
+    ("numbers.py", "return op.name not in _STATIC and type(value)", "return type(value)",
+     f"{_TRACING}::test_exponents_stay_static"),
+    ("early_checks.py", "known[1] == version is not None", "known[1] is not None",
+     "compiled/test_early_checks.py::test_an_index_that_was_written_is_looked_at_again"),
+    ("early_checks.py", "return event.is_pause or any(look.position < 0 for look in event.demands)", "return False",
+     "compiled/test_early_checks.py"),
+)  # fmt: skip
+
+_AUTOGRAD = [
+    Mutant("jitgrad/autograd/backward.py", "        if grad_tensors is not None:\n", "        if False:\n",
+           f"{_CALLS}::test_the_old_name_of_the_gradients"),
+    Mutant("jitgrad/grad_mode.py", "        if thread[\"grad_enabled\"] is not enabled:\n", "        if False:\n",
+           "rows/test_grad_modes.py::test_no_grad_adds_no_node_and_is_left_after_an_exception"),
+    Mutant("jitgrad/functions/storages.py", "        self._memory()[self._checked(index)] = value",
+           "        self._checked(index)", "rows/test_views.py::test_a_storage_is_a_row_of_elements"),
+]  # fmt: skip
+
+MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD]
