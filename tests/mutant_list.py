@@ -190,12 +190,14 @@ _ENGINE_GRAPH = _in(
      "                variable._grad = old + new_grad",
      f"{_TASKS}::test_hooks_come_before_the_sum_and_the_sum_is_in_place"),
     ("accumulate_grad.py", "new_grad if is_ours and not", "new_grad if not",
-     f"{_FUNCTIONS}::test_one_object_for_two_gradients"),
+     f"{_DIRECT}::test_a_gradient_that_arrives_is_taken_over_only_from_nobody"),
     ("accumulate_grad.py", " or (old.is_sparse and not new_grad.is_sparse)", "",
      "rows/test_sparse.py::test_accumulation_within_and_across_calls"),
     ("node.py", "ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1", "ACCUMULATE_GRAD_SEQUENCE_NR = 0",
      "rows/test_graph_looks.py::test_sequence_numbers_rise_and_leaves_have_the_highest"),
-    ("node.py", "    return longest + 1\n", "    return max(longest, 0)\n",
+    ("node.py", "    return longest + 1\n", "    return longest\n",
+     "rows/test_graph_looks.py::test_nodes_of_functions_know_their_depth"),
+    ("op_node.py", "node.topological_nr = topological_nr + 1", "node.topological_nr = topological_nr",
      "rows/test_graph_looks.py::test_a_node_can_be_called_and_knows_its_depth"),
     ("node.py", "        inputs = hooks.run_pre(inputs)\n", "        hooks.run_pre(inputs)\n",
      f"{_HOOKS}::test_node_hooks_see_gradients_of_both_sides_and_replace_them"),
@@ -252,7 +254,7 @@ _CODEGEN = _in(
     ("primitives/simplify.py", "return v.srcs[0].srcs[0] if v.srcs[0].op == \"neg\" else None", "return None",
      "codegen/test_simplify.py::test_rule"),
     ("schedule/memory.py", "alive.setdefault(lifetime.last, [])", "alive.setdefault(lifetime.first, [])",
-     "codegen/test_fuzz.py"),
+     "codegen/test_arena.py"),
     ("llvm/object_cache.py", "info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)", "info.st_mode & 0",
      "codegen/test_object_cache.py::test_file_that_others_can_write_is_not_loaded"),
 )  # fmt: skip
@@ -279,8 +281,6 @@ _TRACER = _in(
      f"{_TRACING}::test_exponents_stay_static"),
     ("early_checks.py", "known[1] == version is not None", "known[1] is not None",
      "compiled/test_early_checks.py::test_an_index_that_was_written_is_looked_at_again"),
-    ("early_checks.py", "return event.is_pause or any(look.position < 0 for look in event.demands)", "return False",
-     "compiled/test_early_checks.py"),
 )  # fmt: skip
 
 _AUTOGRAD = [

@@ -108,8 +108,12 @@ def test_positions_that_are_in_range_by_construction_end_no_segment() -> None:
 
 
 def test_an_index_that_was_written_is_looked_at_again() -> None:
+    after = []
+
     def step(x: Any, i: Any) -> Any:
-        return x[i]
+        y = x[i]
+        after.append(1)
+        return y
 
     function, i = jg.compile(step), jg.tensor(GOOD)
     for _ in range(3):
@@ -117,6 +121,7 @@ def test_an_index_that_was_written_is_looked_at_again() -> None:
     i[0] = 3
     with pytest.raises(IndexError):
         function(leaf(), i)
+    assert len(after) == 3  # it was raised by the operation, not where its result was needed
 
 
 def test_an_index_that_changes_unseen() -> None:

@@ -174,7 +174,9 @@ def test_integers_too_large_for_a_tensor() -> None:
 
 
 def test_exponents_stay_static() -> None:
-    agreement.agree(lambda x, k: x**k, lambda: (const(3), 2), 6, lambda a, nr: (a[0], (2, 3, 0.5, -1, 2.0, 0)[nr]))
+    with events.count("promotions") as promotions:
+        agreement.agree(lambda x, k: x**k, lambda: (const(3), 2), 6, lambda a, nr: (a[0], (2, 3, 0.5, -1, 2.0, 0)[nr]))
+    assert promotions() == 0
 
 
 # ---- reading values -----------------------------------------------------------------------------------------------

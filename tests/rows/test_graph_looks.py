@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import re
 import weakref
+from typing import Any
 
 import pytest
-from modes import ARGUMENTS, HOOKED, Mode
+from modes import ARGUMENTS, HOOKED, OUTSIDE, Mode
 
 import jitgrad
 from jitgrad import nn
-from jitgrad.autograd import engine, grad, graph
+from jitgrad.autograd import Function, engine, grad, graph
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 
 
@@ -108,6 +109,27 @@ def test_a_node_can_be_called_and_knows_its_depth(mode: Mode) -> None:
     assert depths == [3, 1, 0]
     assert count == 2
     assert base == "Node"
+
+
+class _Same(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+@pytest.mark.row("C9", engine=OUTSIDE)
+def test_nodes_of_functions_know_their_depth(mode: Mode) -> None:
+    def step(x: Any) -> Any:
+        first = _Same.apply(x)
+        second = _Same.apply(first * 2)
+        second.sum().backward()
+        return first.grad_fn.topological_nr, second.grad_fn.topological_nr, x.grad.tolist()
+
+    assert mode.run(step, lambda: (jitgrad.ones(1, requires_grad=True),)) == (1, 3, [2.0])
 
 
 @pytest.mark.row("C10", engine=ARGUMENTS)
