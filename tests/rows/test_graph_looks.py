@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 import pytest
-from modes import ARGUMENTS, HOOKED, OUTSIDE, Mode
+from modes import ARGUMENTS, HOOKED, Mode
 
 import jitgrad
 from jitgrad import nn
@@ -121,7 +121,7 @@ class _Same(Function):
         return grad
 
 
-@pytest.mark.row("C9", engine=OUTSIDE)
+@pytest.mark.row("C9", engine=HOOKED)
 def test_nodes_of_functions_know_their_depth(mode: Mode) -> None:
     def step(x: Any) -> Any:
         first = _Same.apply(x)

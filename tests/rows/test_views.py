@@ -369,6 +369,21 @@ class _Returns(Function):
         return ctx.make(g), None
 
 
+@pytest.mark.row("D25", "B26")
+def test_grad_of_chosen_inputs_passes_through_a_written_view(mode: Mode) -> None:
+    """The view's own node is on no path any more: where the base's gradient goes decides what the write computes."""
+
+    def step(x: Any, w: Any) -> Any:
+        z = x * 2
+        z[:2].mul_(w)
+        return [jitgrad.autograd.grad(z.sum(), wanted, retain_graph=True)[0].tolist() for wanted in (x, w)]
+
+    def make() -> Any:
+        return jitgrad.ones(3, requires_grad=True), jitgrad.full((2,), 5.0, requires_grad=True)
+
+    assert mode.run(step, make) == [[10.0, 10.0, 2.0], [2.0, 2.0]]
+
+
 @pytest.mark.row("C15", engine=OUTSIDE)
 def test_a_gradient_of_the_wrong_shape_names_node_and_index(mode: Mode) -> None:
     def step(x: Any) -> None:
