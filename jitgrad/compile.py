@@ -28,6 +28,10 @@ from jitgrad.tracer.trie import Trie
 # and compiled when it is met again; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
 # ``_LOOK_EVERY`` is recorded, to notice when graphs repeat. One call without a miss ends all this.
 # ``stats()["eager_calls"]`` counts.
+# A segment that runs operation by operation may round differently from its kernels, which contract ``x * y + z`` and
+# add up sums in blocks: a call's last bits may depend on whether its graph was new. With ``config.same_bits`` every
+# segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
+# bits.
 _DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY = 6, 16, 16
 
 __all__ = ["CompiledFunction", "compile", "eager"]
@@ -119,6 +123,8 @@ class CompiledFunction:
 
     def _count_new_graph(self) -> None:
         """See Note [New graphs]."""
+        if config.same_bits:
+            return
         self._streak += 1
         self._trie.defers = self._streak >= _DEFER_AFTER
         if self._streak >= _EAGER_AFTER:

@@ -40,6 +40,8 @@ class Config:
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
         max_trie_nodes: per compiled function; the least recently used paths go first.
         max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].
+        same_bits: compile every graph at once, however new: equal calls give equal bits, Note [New graphs]
+            (``JITGRAD_SAME_BITS=1``).
         max_segment_ops: a recorded segment is run when it reaches this many operations.
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         reference_counts: ask reference counts what is still held (``JITGRAD_LIVENESS=weak``: ask weak references, as on
@@ -56,6 +58,7 @@ class Config:
     cache_limit_nbytes: int = 256 << 20
     max_trie_nodes: int = 200_000
     max_new_values: int = 2048
+    same_bits: bool = False
     max_segment_ops: int = 20_000
     native_hits: bool = True
     reference_counts: bool = True
@@ -78,6 +81,7 @@ def _from_environment() -> Config:
         eager=env.get("JITGRAD_EAGER", "0") not in ("", "0"),
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
         cache_dir=_default_cache_dir() if cache is None else (cache or None),
+        same_bits=env.get("JITGRAD_SAME_BITS", "0") not in ("", "0"),
         native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
         reference_counts=env.get("JITGRAD_LIVENESS", "") != "weak",
         vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.config import config
 from jitgrad.events import bump
 from jitgrad.state import state, switch_handler
 
@@ -27,7 +28,7 @@ __all__ = ["is_too_long", "stop_recording"]
 
 def is_too_long(recorder: Any) -> bool:
     """Whether a call should record nothing more. Asked before an operation is recorded for the first time."""
-    if recorder.new_values < recorder.trie.new_limit or recorder.must_record:
+    if recorder.new_values < recorder.trie.new_limit or recorder.must_record or config.same_bits:
         return False
     is_active = state.handler is recorder
     return is_active and recorder.backend.may_stop()
