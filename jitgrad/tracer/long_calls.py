@@ -38,7 +38,7 @@ def stop_recording(recorder: Any) -> None:
     """End the segment without compiling it; the thread runs eagerly until the call returns."""
     bump("long_calls")
     recorder.has_stopped = True
-    recorder.leave()
+    recorder.step_outside()
     recorder.graph.make_all_nodes()
     recorder.trie.new_limit *= 2
     state.eager_depth += 1  # ``CompiledFunction`` takes it back

@@ -6,6 +6,7 @@ Owns: ``Writes``, the part of a recorder that records writes, or sends them outs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any
 from weakref import ref
 
@@ -15,7 +16,7 @@ from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
 from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
-from jitgrad.state import state
+from jitgrad.state import state, write_checks
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
@@ -32,6 +33,28 @@ __all__ = ["WRITE", "Writes"]
 
 WRITE = "<write>"
 _UPDATE, _OUTSIDE, _DATA = "<update>", "<outside>", "<data>"
+
+
+class _Left:
+    """What must be known of an eager block inside a step.
+
+    Attributes:
+        versions: id -> (handle, its version before): the handles that share their storage with others from the start;
+            the call's other values once they are written.
+    """
+
+    def __init__(self, tid: int, versions: dict[int, tuple[Any, int]]) -> None:
+        self.versions = versions
+        self._tid = tid
+        self._thread = get_ident()
+
+    def note(self, tensor: Any) -> None:
+        """A tensor is about to be written, on any thread."""
+        if get_ident() != self._thread:
+            return
+        for handle in (tensor, tensor._base):
+            if handle is not None and abs(handle._tid) == self._tid:
+                self.versions.setdefault(id(handle), (handle, handle._vc[0]))
 
 
 class Writes(VersionCounters):
@@ -376,21 +399,27 @@ class Writes(VersionCounters):
         """What is recorded from now on comes after the Nodes made eagerly."""
         self.graph.order.come_inside(self.node.next_vid)
 
-    def leave(self) -> dict[int, tuple[Any, int]]:
-        """Recording stops for a while; what is remembered tells ``come_back`` which storages were written meanwhile."""
+    def leave(self) -> _Left:
+        """Recording stops for a while; what is returned tells ``come_back`` which storages were written meanwhile."""
+        self.step_outside()
+        left = _Left(self.tid, {id(h): (h, h._vc[0]) for slot in self._slots.values() for h in slot.live()})
+        write_checks.append(left.note)
+        return left
+
+    def step_outside(self) -> None:
+        """End the segment; what runs from here on is not recorded."""
         for storage in tuple(self._counted_twice.values()):
             slot = self._slots.get(id(storage))
             for handle in slot.live()[:1] if slot is not None else ():
                 self._is_saved(handle)
         self.flush()
         self.go_outside()
-        known = [h for slot in self._slots.values() for h in slot.live()]
-        return {id(h): (h, h._vc[0]) for h in known}
 
-    def come_back(self, versions: dict[int, tuple[Any, int]]) -> None:
+    def come_back(self, left: _Left) -> None:
         """Recording goes on: values that were written have to be looked at afresh."""
+        write_checks.remove(left.note)
         self.come_inside()
-        written = [h for h, version in versions.values() if h._vc[0] != version]
+        written = [h for h, version in left.versions.values() if h._vc[0] != version]
         if written:
             seen = tuple(dict.fromkeys(v for h in written for v in self._seen_values(h)))
             self._mark((_OUTSIDE, None, seen), OutsideEvent(seen))
