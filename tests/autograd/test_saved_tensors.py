@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import pytest
 from modes import Mode
@@ -332,3 +333,25 @@ def test_a_pack_hook_that_raises_prevents_the_write(mode: Mode) -> None:
     assert ([1.0, 2.0], [3.0, 4.0]) in seen
     assert [now for now, _ in seen] == [[1.0, 2.0]] * 2 + [[3.0, 8.0]] * 2
     assert (z, x_grad, y_grad) == ([12.0, 8.0], [12.0, 4.0], [4.0, 5.0])
+
+
+def test_transforms_inside_the_hooks(mode: Mode) -> None:
+    """A level stands on whatever handles operations: here on the recorder that makes Nodes at once."""
+    packed: list[tuple[int, ...]] = []
+
+    def pack(t: Any) -> Any:
+        packed.append(tuple(t.shape))
+        return t
+
+    def step(x: Any) -> Any:
+        packed.clear()
+        with saved_tensors_hooks(pack, lambda t: t):
+            y = jitgrad.func.vmap(lambda a: a * a)(x).sum()
+            _, tangent = jitgrad.func.jvp(lambda a: (a * a).sum(), (x,), (x,))
+        y.backward()
+        return x.grad, tangent, list(packed)
+
+    grad, tangent, shapes = mode.run(step, lambda: (jitgrad.ones(3, 2, requires_grad=True),))
+    assert grad.tolist() == [[2, 2]] * 3
+    assert float(tangent) == 12
+    assert shapes[:2] == [(3, 2), (3, 2)]
