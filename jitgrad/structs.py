@@ -37,7 +37,8 @@ def field(*, default_factory: Callable[[], T]) -> T:
 def struct(cls: type[T]) -> type[T]:
     """Make the annotated names of a class its slots and the arguments of its ``__init__``, in order.
 
-    Objects are equal to themselves only. The class must have no base, and no method that says ``super()``.
+    ``__post_init__`` is called when the fields are set. Objects are equal to themselves only. The class must have no
+    base, and no method that says ``super()``.
     """
     return _made(cls, {"__repr__": _show})
 
@@ -67,7 +68,7 @@ def _compiled_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any])
     """The only method that has to be fast: events and requests are made at every miss, every backward."""
     arguments = [f"{name}=default_{name}" if f"default_{name}" in defaults else name for name in fields]
     lines = [f"def __init__({', '.join(('self', *arguments))}):", *(f" self.{name} = {name}" for name in fields)]
-    lines.append(" return")
+    lines.append(" self.__post_init__()" if "__post_init__" in cls.__dict__ else " return")
     for nr, name in enumerate(fields, 1):
         if isinstance(defaults.get(f"default_{name}"), _Fresh):
             lines[nr] = f" self.{name} = {name}.make() if {name} is default_{name} else {name}"

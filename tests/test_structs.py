@@ -26,6 +26,17 @@ class Line:
         return self.text.upper()
 
 
+@struct
+class Square:
+    """One field follows from the other."""
+
+    side: int
+    area: int = 0
+
+    def __post_init__(self) -> None:
+        self.area = self.side**2
+
+
 @value
 class Point:
     x: int
@@ -41,6 +52,10 @@ def test_arguments_are_the_fields_in_order() -> None:
     line = Line("a", 2, ["m"])
     assert (line.text, line.number, line.marks) == ("a", 2, ["m"])
     assert Line(number=3, text="b").number == 3
+
+
+def test_fields_may_follow_from_others() -> None:
+    assert Square(3).area == 9
 
 
 def test_defaults_are_used_where_nothing_is_given() -> None:
