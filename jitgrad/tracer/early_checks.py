@@ -11,8 +11,8 @@ Must not know: which operation asks for what (``ops/value_checks.py``).
 # comes from outside; where it was looked at and has not been written since, it is not looked at again. One that the
 # open segment computes has no value yet: if its operation says enough (``argmax``), that does; if it only moves what
 # came from outside (``tokens[:, 1:].reshape(-1)``), that is looked at, which is more than it must be; else, or if that
-# fails, the segment ends before the operation that uses it (``PauseEvent``). The kernels still check: memory can change
-# unseen.
+# fails, the segment ends before the operation that uses it (``PauseEvent``). After an operation that raises for some
+# floating values (``Op.checks_reals``) the segment ends. The kernels still check: memory can change unseen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jitgrad.tracer.inputs import Inputs
 from jitgrad.tracer.numbers import Mark, NumberKeys
 from jitgrad.tracer.trie import OTHER, Trie, TrieNode
 
-__all__ = ["EarlyChecks", "Look", "must_pause"]
+__all__ = ["EarlyChecks", "Look", "must_pause", "must_raise_now"]
 
 
 class Look(NamedTuple):
@@ -106,6 +106,27 @@ class EarlyChecks(Inputs):
                 return False
             passed[nr] = (ref(storage), version)
         return True
+
+
+_WITHIN_ONE = frozenset({"sigmoid", "_softmax", "hardsigmoid"})
+
+
+def must_raise_now(history: History, instr: Instr) -> bool:
+    """Whether the segment must end after an operation that floating values may make raise, so that it does so here.
+
+    Not after ``binary_cross_entropy`` of what a sigmoid has just computed: nothing is wrong with that.
+    """
+    if not instr.op.checks_reals:
+        return False
+    vid = instr.inputs[0]
+    while instr.op.name == "binary_cross_entropy" and vid in history.defs:
+        source = history.defs[vid][0]
+        if source.op.name in _WITHIN_ONE:
+            return False
+        if not (source.op.is_view or source.op.name in _MOVING):
+            break
+        vid = source.inputs[0]
+    return True
 
 
 def must_pause(event: Any) -> bool:

@@ -19,7 +19,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.early_checks import must_pause
+from jitgrad.tracer.early_checks import must_pause, must_raise_now
 from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
 from jitgrad.tracer.hot import HOT
@@ -240,7 +240,8 @@ class Recorder(Picks):
         node.vid, node.aval = instr.outputs[0], instr.avals[0]
         node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category == 2
         history = self._live()
-        event.ends_segment = len(history.instrs) - history.start + 1 >= self.segment_limit
+        is_full = len(history.instrs) - history.start + 1 >= self.segment_limit
+        event.ends_segment = is_full or must_raise_now(history, instr)
         if any(type(p) in (float, bool) for p in params):
             node.param_types = tuple(map(type, params))
         plain = not (several or event.ends_segment or event.demands)

@@ -125,9 +125,27 @@ def index_computed_in_the_step(lib: Any, functional: Any, x: Any, w: Any) -> Any
     return x * 2
 
 
-@pytest.mark.parametrize(
-    "step", [bce_in_the_middle, bce_of_which_only_the_gradient_counts, singular, index_computed_in_the_step]
-)
+def caught_where_it_is_raised(lib: Any, functional: Any, x: Any, w: Any) -> Any:
+    seen = []
+    for p in (x * w, (x * w).sigmoid(), x * 0.5):
+        try:
+            functional.binary_cross_entropy(p, lib.ones(3))
+        except RuntimeError:
+            seen.append("bce")
+    try:
+        lib.linalg.inv(x.reshape(3, 1) * lib.ones(1, 3) * 0)
+    except RuntimeError:
+        seen.append("inv")
+    raise KeyError(seen)
+
+
+STEPS = [
+    caught_where_it_is_raised, bce_in_the_middle, bce_of_which_only_the_gradient_counts, singular,
+    index_computed_in_the_step,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_steps_raise_what_pytorch_raises(step: Any, mode: Mode) -> None:
     def arguments(lib: Any) -> tuple[Any, Any]:
         w = lib.tensor([2.0, 3.0, 4.0], requires_grad=step is bce_of_which_only_the_gradient_counts)
@@ -141,3 +159,15 @@ def test_steps_raise_what_pytorch_raises(step: Any, mode: Mode) -> None:
         got = error_of(function, *arguments(jg))
         assert got is not None
         assert got[0].lstrip("_") == want[0].lstrip("_")
+        if want[0] == "KeyError":
+            assert got == want
+
+
+def test_a_cross_entropy_of_a_sigmoid_is_one_segment() -> None:
+    @jg.compile
+    def step(x: Any) -> Any:
+        return F.binary_cross_entropy((x * 2).sigmoid().reshape(-1), jg.ones(3)) * 2
+
+    before = jg.stats()["segments"]
+    step(jg.ones(3, 1))
+    assert jg.stats()["segments"] - before == 1
