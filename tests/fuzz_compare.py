@@ -164,6 +164,8 @@ def has_no_reference(source: str, reference: list[Any]) -> bool:
         return True
     if "layer_norm" in source and "create_graph" in source:
         return True  # the third derivative in PyTorch is not what finite differences say
+    if "saved_tensors_hooks" in source and "create_graph" in source:
+        return True  # how many tensors a derivative's own derivative saves depends on how its rule is written
     return ".data = " in source and "lib.func." in source
 
 
