@@ -78,8 +78,8 @@ def test_a_process_without_native_hits_shows_and_counts_the_same() -> None:
             check(generate(seed), with_torch=False, twin=twin)
         twin.start(generate(204))
         shown = twin.result()
-        assert [dict(counted)["hits"] for _, counted in shown] == [
-            dict(counted)["hits"] for _, counted in compiled_rounds(generate(204))
+        assert [counted["hits"] for _, counted in shown] == [
+            counted["hits"] for _, counted in compiled_rounds(generate(204))
         ]
     finally:
         twin.close()
