@@ -72,6 +72,7 @@ __all__ = [
     "Launch",
     "NativeStep",
     "Program",
+    "RunRecord",
 ]
 
 TASK_WORDS = 5
@@ -164,3 +165,17 @@ class Program:
     notes: tuple[str, ...] = ()
     text: dict[str, str] = field(default_factory=dict)
     interpreted: bool = False
+
+
+class RunRecord:
+    """A program record that one run at a time owns, as native code sees it.
+
+    Attributes:
+        bufs_addr: of its bufs.
+        record_addr: what the driver is called with.
+    """
+
+    __slots__ = ("bufs_addr", "record_addr")
+
+    bufs_addr: int
+    record_addr: int

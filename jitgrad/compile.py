@@ -16,9 +16,12 @@ from typing import Any, TypeVar, overload
 from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
+from jitgrad.dtypes import get_default_dtype
 from jitgrad.events import bump, bump_call
 from jitgrad.state import state, switch_handler
+from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
+from jitgrad.tracer.recorder_state import new_tid
 from jitgrad.tracer.trie import Trie
 
 # Note [New graphs]
@@ -82,17 +85,23 @@ class CompiledFunction:
         swapped: list[Any] = []
         if args or kwargs:
             args, kwargs, swapped = self._batches.swap(args, kwargs)
+        grad_mode = state.grad_enabled
         try:
             recorder = self._idle.pop()  # atomic under the GIL
-            recorder.begin()
         except IndexError:
             recorder = Recorder(self._trie, backend, config.max_segment_ops)
-        switch_handler(recorder)
-        if state.saved_tensor_hooks:
-            recorder.saved_hooks_changed()
+        else:
+            if not HOT.hit_begin(recorder, new_tid(), grad_mode, get_default_dtype()):
+                recorder.begin()
+        tid = recorder.tid
         try:
+            HOT.began(recorder)
+            switch_handler(recorder)
+            if state.saved_tensor_hooks:
+                recorder.saved_hooks_changed()
             result = self.fn(*args, **kwargs)
-            recorder.flush(is_last=True)
+            if not HOT.hit_end(recorder, True):
+                recorder.flush(is_last=True)
         except BaseException:
             # what was recorded before the exception has happened, as in eager mode
             recorder.flush()
@@ -101,7 +110,14 @@ class CompiledFunction:
             if recorder.has_stopped:
                 state.eager_depth -= 1
             switch_handler(None)
-            self._finish(recorder)
+            HOT.ended(tid)
+            if HOT.hit_finish(recorder):
+                self._last = recorder.node
+                self._streak = 0
+                self._trie.defers = False
+                self._idle.append(recorder)
+            else:
+                self._finish(recorder)
             if swapped:
                 self._batches.settle(swapped)
         return self._batches.returned(result, swapped) if swapped else result

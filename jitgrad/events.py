@@ -14,7 +14,7 @@ from typing import Any
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 
-__all__ = ["COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
+__all__ = ["CALLS", "COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -36,7 +36,8 @@ COUNTERS: dict[str, str] = {
 
 _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 _lock = process_lock()
-_calls: list[tuple[int, int, int, int]] = []
+CALLS: list[tuple[int, int, int, int]] = []
+"""(events, misses, segments, launches) of calls that are not added up yet."""
 _MAX_CALLS = 1000
 _logging = LazyModule("logging")
 
@@ -49,16 +50,16 @@ def bump(name: str, by: int = 1) -> None:
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:
     """Count one call of a compiled function. Calls are added up later: this is the hot path."""
-    _calls.append((events, misses, segments, launches))
-    if len(_calls) >= _MAX_CALLS:
+    CALLS.append((events, misses, segments, launches))
+    if len(CALLS) >= _MAX_CALLS:
         with _lock:
             _add_up()
 
 
 def _add_up() -> None:
     """Move the calls into the counters; under the lock."""
-    calls = _calls[:]
-    del _calls[: len(calls)]  # others may have appended meanwhile
+    calls = CALLS[:]
+    del CALLS[: len(calls)]  # others may have appended meanwhile
     _values["traces"] += len(calls)
     for events, misses, segments, launches in calls:
         _values["hits"] += events - misses
@@ -77,7 +78,7 @@ def stats() -> dict[str, int]:
 def reset_stats() -> None:
     """Set every counter to zero."""
     with _lock:
-        _calls.clear()
+        CALLS.clear()
         for name in _values:
             _values[name] = 0
 

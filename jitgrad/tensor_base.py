@@ -17,8 +17,9 @@ Must not know: operations, the engine, the tracer (they know this class).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+from jitgrad.cpython.primitives import install_handles
 from jitgrad.errors import UnknownNameError
 from jitgrad.ops.aval import Aval
 from jitgrad.state import modes_in_use, state, write_checks
@@ -27,6 +28,7 @@ __all__ = [
     "InferenceVersion",
     "TensorBase",
     "inference_tensors",
+    "install_link",
     "install_storage",
     "install_tensor_class",
     "is_inference",
@@ -53,7 +55,11 @@ _DEFAULTS: dict[str, Any] = {
     "_tid": 0,
     "_vid": -1,
     "_graph": None,
+    "_source": None,
+    "_tracks": False,
 }
+_OF_A_LINK = ("_storage", "_vc", "_base", "_view_version", "_creation_meta")
+"""What a view gets from its source, see Note [Links of views]."""
 
 
 class TensorBase:
@@ -73,11 +79,22 @@ class TensorBase:
         _creation_meta: for a view in the graph, why it must not be written; see ``graph/creation_meta.py``.
         _tid, _vid: the trace's stamp.
         _graph: where an escaped result of a trace finds its graph, built on demand.
+        _source, _tracks: of a recorded view, what it is a view of, and whether it is one in the graph's sense; see Note
+            [Links of views].
     """
 
     __slots__ = (*_DEFAULTS, "__weakref__", "_aval", "_vc")  # no __dict__: a handle is made for every operation
 
     is_sparse = False
+
+    # what native code reads in a slot that was never set, and the slot that makes another one more than its default
+    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {n: v for n, v in _DEFAULTS.items() if n not in _OF_A_LINK}
+    NATIVE_GUARDS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "_storage": ("_array", "_source"),
+        "_base": ("_source",),
+        "_view_version": ("_source",),
+        "_creation_meta": ("_source",),
+    }
 
     _aval: Aval
     _vc: list[int]
@@ -97,8 +114,13 @@ class TensorBase:
     _tid: int
     _vid: int
     _graph: Any
+    _source: Any
+    _tracks: bool
 
     def __getattr__(self, name: str) -> Any:
+        if name in _OF_A_LINK and self._source is not None:
+            _link[0](self)
+            return getattr(self, name)
         if name in _DEFAULTS:
             # remember it: the next look is a plain slot access
             default = _DEFAULTS[name]
@@ -113,6 +135,14 @@ class TensorBase:
             # a property raised AttributeError, and Python came here with the property's name instead
             raise RuntimeError(f"internal error in Tensor.{name}")
         raise UnknownNameError(f"'{type(self).__name__}' object", name, type(self))
+
+
+_link: list[Callable[[Any], None]] = []
+
+
+def install_link(link: Callable[[Any], None]) -> None:
+    """Let ``link(view)`` give a recorded view what it gets from its source. ``tracer/hits.py`` calls it once."""
+    _link[:] = [link]
 
 
 _make_storage: list[Callable[[Any], Any]] = []
@@ -171,6 +201,7 @@ _class: list[type[TensorBase]] = [TensorBase]
 def install_tensor_class(cls: type[TensorBase]) -> None:
     """Make ``cls`` the class of every result. ``tensor.py`` calls it once."""
     _class[0] = cls
+    install_handles(cls)
 
 
 def tensor_class() -> type[TensorBase]:

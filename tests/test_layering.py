@@ -20,7 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"})
     | {"cpython", "door", "handler", "locks", "probe", "structs", "user_line"},
-    frozenset({"ops", "tensor_base"}),
+    frozenset({"ops", "storage_base", "tensor_base"}),
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),

@@ -11,6 +11,7 @@ from typing import Any
 from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
 from jitgrad.compiled.backward.reach import reached_leaves
+from jitgrad.compiled.end_plan import end_plan
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
@@ -79,6 +80,11 @@ class _Backend:
         except CompileError as error:
             program = _without_kernels(segment, error)
         return LoadedProgram(program, segment)
+
+    @staticmethod
+    def end_plan(recorder: Any, event: Any, alive: list[Any]) -> Any:
+        """What hits of a segment's end do; None if they take the general way."""
+        return end_plan(recorder, event, alive)
 
     @staticmethod
     def defer_end(segment: Segment) -> LoadedProgram:

@@ -19,6 +19,6 @@ def install_native() -> None:
     native = driver.load()
     executor.install(native.driver, native.worker, native)
     try:
-        native_hits.install()
+        native_hits.install(native.driver)
     except Exception as error:  # they are an accelerator: without them every hit takes the Python path
         log("record", "native hits are off: %r", error)

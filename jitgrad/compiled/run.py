@@ -23,7 +23,7 @@ from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import new_version
 from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.tracer.history import EndEvent
-from jitgrad.tracer.hot import FRESH, PENDING, VIEW
+from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 
 __all__ = ["LoadedProgram", "run_end"]
 

@@ -49,6 +49,7 @@ def detach_(self: Any) -> Any:
 def _get_data(self: Any) -> Any:
     """The same storage outside the graph, with a version counter of its own."""
     out = door.apply(_DETACH, self)
+    out._storage  # noqa: B018 - a recorded view is linked first, see Note [Links of views]
     out._vc = [0]
     if state.handler is not None:
         state.handler.note_data(self, out)

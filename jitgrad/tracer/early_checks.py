@@ -29,7 +29,7 @@ from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History, PauseEvent
 from jitgrad.tracer.inputs import Inputs
 from jitgrad.tracer.numbers import Mark, NumberKeys
-from jitgrad.tracer.trie import OTHER, Trie, TrieNode
+from jitgrad.tracer.trie import Trie, TrieNode
 
 __all__ = ["EarlyChecks", "Look", "must_pause", "must_raise_now"]
 
@@ -80,7 +80,6 @@ class EarlyChecks(Inputs):
     def _pause(self, key: Any, mark: Mark | None) -> TrieNode:
         """From now on, the segment ends before the operation of ``key``. No path goes through such a node."""
         node = self.trie.grow(self.node, key, PauseEvent())
-        node.special = OTHER
         self._numbers.follow(node, mark)
         self._numbers = NumberKeys()  # what follows is not below this node
         return Trie.publish(node)

@@ -11,8 +11,9 @@ from typing import Any
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
-from jitgrad.tracer.hot import FRESH, PENDING, VIEW, assignments
+from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.tracer.slots import has_node
+from jitgrad.tracer.view_hits import assignments
 
 __all__ = ["build_end"]
 

@@ -225,6 +225,7 @@ class BackwardEvent:
         released: outputs of instructions whose saved values are gone.
         consts: (value id, tensor): tensors that a rule made by itself.
         overwritten, writes: as in ``OpEvent``, for accumulation in place.
+        set_places: per entry of ``sets``, the leaf's place among the call's entered tensors, if hits are to know.
     """
 
     instrs: tuple[Instr, ...]
@@ -235,6 +236,7 @@ class BackwardEvent:
     consts: tuple[tuple[int, Any], ...] = ()
     overwritten: tuple[int, ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
+    set_places: tuple[int, ...] = ()
 
     def replay(self, history: History) -> None:
         for vid, tensor in self.consts:
@@ -263,6 +265,7 @@ class EndEvent:
         named: (owner id, value id): storages that got memory, under another value than they were first known by.
         windows: (value id, value id): saved views, and on whose memory they are windows.
         segment: what the program computes, for ``explain`` and for replaying an error.
+        plan: what a hit does, an ``EndPlan``; None if hits take the general way; ``has_plan``: that was asked.
     """
 
     program: Any
@@ -277,6 +280,8 @@ class EndEvent:
     named: tuple[tuple[int, int], ...]
     windows: tuple[tuple[int, int], ...]
     segment: Any
+    plan: Any = None
+    has_plan: bool = False
 
     def replay(self, history: History) -> None:
         history.avals.update(self.avals)

@@ -1,66 +1,71 @@
-"""Functions of the hot path that have native twins, see Note [Native hits].
+"""``HOT``: the hits in the form that is in use, Python's or native code's.
 
-Owns: ``HOT`` and the functions as Python has them.
-Must not know: the native ones, which ``compiled/native_hits.py`` puts here.
+Owns: the one place where the recorder finds the functions of ``hits.py``.
+Must not know: what they do. ``hits.py`` puts Python's there, ``compiled/native_hits.py`` the native ones, once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.liveness import held_elsewhere
-
-__all__ = ["FRESH", "HOT", "PENDING", "VIEW", "assignments"]
-
-# how a surviving handle gets its storage
-FRESH = 0  # a new one
-PENDING = 1  # views hold a storage without memory already: give that one memory
-VIEW = 2  # shares one that has memory, or gets it from another survivor
-
-
-def assignments(alive: list[Any]) -> tuple[int, ...]:
-    """One per handle. Of the handles that share a storage without memory, the first that is no view fills it."""
-    assign = []
-    filled: set[int] = set()
-    for handle in alive:
-        storage = handle._storage
-        if storage is None:
-            how = FRESH
-        elif handle._base is not None or id(storage) in filled:
-            how = VIEW
-        elif not storage.addr:
-            how = PENDING
-            filled.add(id(storage))
-        else:  # an alias of an input
-            how = VIEW
-        assign.append(how)
-    return tuple(assign)
-
-
-def _unwatched(recorder: Any, targets: list[Any]) -> bool:
-    """True if nobody else can be looking at what a write to the targets changes; here never sure, for Python asks in
-    ``Writes._rebinds`` anyway."""
-    return False
-
-
-def _move(recorder: Any, targets: list[Any], vids: tuple[int, ...]) -> None:
-    """The targets are on to new values; their storages are to be written."""
-    dirty = recorder._dirty
-    for target, vid in zip(targets, vids, strict=True):
-        target._vid = vid
-        target._vc[0] += 1
-        storage = target._storage
-        if storage is not None:
-            dirty.add(id(storage))
+__all__ = ["HOT", "Hot"]
 
 
 class Hot:
-    """The functions in use."""
+    """Functions of ``hits.py``, by their names there."""
 
-    alive = staticmethod(held_elsewhere)
-    assignments = staticmethod(assignments)
-    unwatched = staticmethod(_unwatched)
-    move = staticmethod(_move)
+    __slots__ = (
+        "all_unwatched",
+        "assignments",
+        "began",
+        "catch_up",
+        "ended",
+        "has_plain_source",
+        "hit_apply",
+        "hit_backward",
+        "hit_begin",
+        "hit_binary",
+        "hit_end",
+        "hit_enter",
+        "hit_finish",
+        "hit_inplace",
+        "hit_mark",
+        "hit_update",
+        "link_views",
+        "living",
+        "move",
+        "note_source",
+        "sharing",
+    )
+
+    all_unwatched: Callable[..., bool]
+    assignments: Callable[..., tuple[int, ...]]
+    began: Callable[..., None]
+    catch_up: Callable[..., None]
+    ended: Callable[..., None]
+    has_plain_source: Callable[..., bool]
+    hit_apply: Callable[..., Any]
+    hit_backward: Callable[..., bool]
+    hit_begin: Callable[..., bool]
+    hit_end: Callable[..., bool]
+    hit_finish: Callable[..., bool]
+    hit_update: Callable[..., bool]
+    hit_binary: Callable[..., Any]
+    hit_enter: Callable[..., bool]
+    hit_inplace: Callable[..., bool]
+    hit_mark: Callable[..., bool]
+    link_views: Callable[..., None]
+    living: Callable[..., list[Any]]
+    move: Callable[..., None]
+    note_source: Callable[..., None]
+    sharing: Callable[..., tuple[int, ...]]
+
+    def use(self, functions: dict[str, Any]) -> None:
+        """Use these from now on; names that are no slot are not for the recorder."""
+        for name in self.__slots__:
+            if name in functions:
+                setattr(self, name, functions[name])
 
 
 HOT = Hot()

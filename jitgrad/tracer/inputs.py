@@ -14,13 +14,12 @@ from jitgrad.ops.aval import Aval
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference
 from jitgrad.tracer.history import InputEvent, OpEvent
+from jitgrad.tracer.keys import ALIAS, IN, JOIN
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import EXTERNAL, HOOKED, LEAF, PLAIN, Slot, input_kind, looks_refused, twin_of
 
-__all__ = ["IN", "Inputs"]
-
-IN, _ALIAS, _JOIN = "<in>", "<alias>", "<join>"
+__all__ = ["Inputs"]
 
 
 def _key(tensor: Any, kind: int) -> tuple[Any, ...]:
@@ -63,6 +62,7 @@ class Inputs(RecorderState):
         else:
             vid = self._input(tensor, storage, _key(tensor, kind), kind)
             self._slots[id(storage)] = self._slots[id(root)] = Slot(storage, tensor, vid)
+            root.tid = self.tid
         if kind == EXTERNAL:
             self.outer[vid] = origin
         return vid
@@ -72,13 +72,14 @@ class Inputs(RecorderState):
         if node is None:
             event = InputEvent(self.node.next_vid, tensor._aval, kind)
             node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
-            node.vid = event.vid
-        self.node = node
+            node.vid, node.op, node.ids = event.vid, IN, (tensor._aval, kind)
+            if len(key) > 3:
+                node.op = None  # inference tensors are entered here
+        self.node.last = self.node = node
         vid = node.vid
-        tensor._tid = self.tid
+        tensor._tid = storage.tid = self.tid
         tensor._vid = vid
-        self.inputs[vid] = tensor
-        self.buffers[vid] = storage
+        self.entered.extend((tensor, storage, vid))
         return vid
 
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
@@ -110,7 +111,7 @@ class Inputs(RecorderState):
         if kind == PLAIN and not known._requires_grad and not differs:
             tensor._vid = vid
             return vid
-        key = (_ALIAS, vid, kind, differs)
+        key = (ALIAS, vid, kind, differs)
         node = self.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, kind, tensor._aval)
@@ -151,7 +152,7 @@ class Inputs(RecorderState):
         """Give a tensor of this call a value id of its own: what the old one is in the graph no longer concerns it."""
         vid, storage = tensor._vid, tensor._storage
         has_memory = storage is not None and storage.addr != 0
-        key = (_JOIN, vid, has_memory)
+        key = (JOIN, vid, has_memory)
         node = self.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, EXTERNAL, tensor._aval, has_memory)

@@ -20,22 +20,23 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.early_checks import must_pause, must_raise_now
+from jitgrad.tracer.end_hits import use_hits
 from jitgrad.tracer.flush import build_end
+from jitgrad.tracer.graph import RuntimeScalar
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, OpEvent, ReleaseEvent
+from jitgrad.tracer.hits import MISSED
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import DETACHED_MARK, DTYPE, END, HOOKS, LEAF_MARK, RELEASED, STUB, quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
-from jitgrad.tracer.numbers import is_number, number_key
+from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.picks import Picks
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.shared_memory import share
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import OTHER, SIMPLE, VIEWS, TrieNode
+from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
 
-__all__ = ["DETACHED", "OTHER", "SIMPLE", "TRACKED", "UNTRACKED", "VIEWS", "Recorder"]
+__all__ = ["Recorder"]
 
-_DETACHED, _STUB = "<detached>", "<stub>"
-_END, _LEAF, _HOOKS, _DTYPE, _RELEASED = (f"<{n}>" for n in "end leaf hooks dtype released".split())
-DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
 
 class Recorder(Picks):
@@ -46,33 +47,13 @@ class Recorder(Picks):
     is_hot = True  # native hits may answer for it
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
-        """``a op b`` from an operator of Tensor: the shortest path of a hit."""
-        tid = self.tid
-        try:
-            ia = a._vid if a._tid == tid else self.enter(a)
-            if isinstance(b, TensorBase):
-                key: Any = (op, ia, b._vid if b._tid == tid else self.enter(b))
-            elif type(b) is float or type(b) is int:
-                key = (op, ia, (b if b and b == b else repr(b), type(b)))
-            else:
-                return self._odd_operand(op, a, b)
-        except ElsewhereError:
-            return self.backend.apply_elsewhere(op, a, b)
-        node = self.node.children.get(key)
-        if node is None or node.special:
-            return self.apply(op, (a, b))
-        self.node = node
-        out = self._new(self._cls)
-        out._tid = tid
-        out._vid = node.vid
-        out._aval = node.aval
-        if node.requires_grad:
-            out._requires_grad = True
-            out._graph = self.graph
-        else:
-            out._requires_grad = False
-        self.handles.append(out)
-        return out
+        """``a op b`` from an operator of Tensor."""
+        out = HOT.hit_binary(self, op, a, b)
+        if out is not MISSED:
+            return out
+        if not isinstance(b, TensorBase) and type(b) is not float and type(b) is not int:
+            return self._odd_operand(op, a, b)
+        return self._apply_general(op, (a, b))
 
     def _odd_operand(self, op: Op, a: Any, b: Any) -> Any:
         """NumPy scalars become Python numbers; bool is a number; anything else is not ours."""
@@ -82,41 +63,12 @@ class Recorder(Picks):
 
     def reflected(self, op: Op, number: int | float, x: Any) -> Any:
         """``number op x`` from a reflected operator of Tensor."""
-        if type(number) is not float and type(number) is not int:
-            return self.apply(op, (number, x))
-        try:
-            vid = x._vid if x._tid == self.tid else self.enter(x)
-        except ElsewhereError:
-            return self.backend.apply_elsewhere(op, number, x)
-        node = self.node.children.get((op, (number_key(number), type(number)), vid))
-        if node is None or node.special:
-            return self.apply(op, (number, x))
-        self.node = node
-        return self._handle(node.vid, node.aval, node.requires_grad)
+        return self.apply(op, (number, x))
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Any operation: inputs, then static params."""
-        x = args[0]
-        if op.num_inputs != 1 or not isinstance(x, TensorBase):
-            return self._apply_general(op, args)
-        try:
-            vid = x._vid if x._tid == self.tid else self.enter(x)
-        except ElsewhereError:
-            return self.backend.apply_elsewhere(op, *args)
-        params = args[1:]
-        key = (op, vid, params)
-        node = self.node.children.get(key)
-        if node is None:
-            return self._grow(op, (x,), params, [vid], key)
-        if node.special == OTHER or node.param_types is not None:
-            return self._apply_special(op, node, (x,), params, [vid], key)
-        if node.special:
-            self.node = node
-            out = self._handle(node.vid, node.aval, node.requires_grad)
-            self._link_view(out, x)
-            return out
-        self.node = node
-        return self._handle(node.vid, node.aval, node.requires_grad)
+        out = HOT.hit_apply(self, op, args)
+        return self._apply_general(op, args) if out is MISSED else out
 
     def _apply_general(self, op: Op, args: tuple[Any, ...]) -> Any:
         inputs, params = self.backend.split_args(op, args)
@@ -124,7 +76,7 @@ class Recorder(Picks):
             ids, numeric = self._ids(inputs)
         except ElsewhereError:
             return self.backend.apply_elsewhere(op, *args)
-        key = (op, ids[0], ids[1]) if op.num_inputs == 2 and not params else (op, tuple(ids), params)
+        key = (op, tuple(ids), params)
         node = self.node.children.get(key)
         if node is None and numeric:
             node = self._numbers.promoted_hit(self, op, inputs, params)
@@ -147,6 +99,8 @@ class Recorder(Picks):
         event = node.event
         if event.demands and not self._meets(event, inputs):
             return self._apply_unmet(op, event, inputs, params)
+        if self.node.last is not node:
+            self.node.last = node
         self.node = node
         return self._results(node, inputs)
 
@@ -173,7 +127,7 @@ class Recorder(Picks):
             if nr and out._requires_grad:
                 out._output_nr = nr
             if instr.op.is_view:
-                self._link_view(out, inputs[0])
+                self._note_view(node, out, inputs[0])
             outs.append(out)
         if event.ends_segment:
             self.flush()
@@ -191,6 +145,13 @@ class Recorder(Picks):
             out._requires_grad = False
         self.handles.append(out)
         return out
+
+    def _note_view(self, node: TrieNode, out: Any, source: Any) -> None:
+        """A view: linked now, or when that matters (Note [Links of views])."""
+        if node.is_simple and node.window is not UNTRACKED and HOT.has_plain_source(source):
+            HOT.note_source(self, node, out, source)
+        else:
+            self._link_view(out, source)
 
     def _link_view(self, out: Any, source: Any) -> None:
         """Let a view share its source's storage, be it pending, and version."""
@@ -212,6 +173,7 @@ class Recorder(Picks):
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
+            storage.tid = self.tid
         if slot.others is None:
             slot.others = []
             self._viewed.append(slot)
@@ -244,8 +206,9 @@ class Recorder(Picks):
         event.ends_segment = is_full or must_raise_now(history, instr)
         if any(type(p) in (float, bool) for p in params):
             node.param_types = tuple(map(type, params))
-        plain = not (several or event.ends_segment or event.demands)
-        node.special = OTHER if not plain else VIEWS if op.is_view else SIMPLE
+        node.op, node.params, node.is_view = op, params, op.is_view
+        node.ids = quick_ids(inputs, ids, [isinstance(x, RuntimeScalar) for x in operands])
+        node.is_simple = op.num_inputs > 0 and not (several or event.ends_segment or event.demands)
         if op.is_view and op.vjps:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
         self._publish(node, event, mark)
@@ -255,8 +218,8 @@ class Recorder(Picks):
 
     def set_grad_mode(self, enabled: bool) -> None:
         """Grad mode is part of the path, so no operation has to carry it."""
-        node = self.node.children.get(enabled)
-        self.node = node if node is not None else self._mark(enabled)
+        if not HOT.hit_mark(self, enabled):
+            self._mark(enabled)
         if enabled and self._unlinked:
             self._give_stubs()
 
@@ -272,14 +235,14 @@ class Recorder(Picks):
             if view is None or (id(view) in ours and references(view) <= ONE_LOCAL + 1):
                 continue  # nobody but ``handles`` holds it
             if view._tid == self.tid and not view._requires_grad and view.requires_grad:
-                self._mark((_STUB, view._vid))
+                self._mark((STUB, view._vid))
                 self.outer[view._vid] = (None, 0)
                 view._requires_grad = True
                 self._stubs.append(reference)
 
     def set_default_dtype(self, dtype: Any) -> None:
         """What Python floats become from here on is part of the path."""
-        self._mark((_DTYPE, dtype))
+        self._mark((DTYPE, dtype))
 
     def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
         """A value of the trace becomes a leaf, or leaves the graph."""
@@ -291,11 +254,12 @@ class Recorder(Picks):
         elif tensor._requires_grad is requires_grad:
             return
         if not requires_grad and not tensor.is_leaf:
-            self._mark((_DETACHED, tensor._vid), make=lambda: DetachEvent(tensor._vid))
+            self._mark((DETACHED_MARK, tensor._vid), make=lambda: DetachEvent(tensor._vid))
             self.graph.detach(tensor)
             self.renumber(tensor)  # who used the value before still has its Node
             return
-        self._mark((_LEAF, tensor._vid, requires_grad), make=lambda: LeafEvent(tensor._vid) if requires_grad else None)
+        vid = tensor._vid
+        self._mark((LEAF_MARK, vid, requires_grad), make=lambda: LeafEvent(vid) if requires_grad else None)
         self.inputs[tensor._vid] = tensor
         if requires_grad:
             self._age_views(tensor)
@@ -306,7 +270,7 @@ class Recorder(Picks):
             return
         if tensor._tid != self.tid:
             self.enter(tensor)
-        self._mark((_HOOKS, tensor._vid), LookEvent(tensor._vid))
+        self._mark((HOOKS, tensor._vid), LookEvent(tensor._vid))
 
     def shares(self, tensor: Any, owner: Any) -> None:
         """See ``Handler.shares``: what is pending must have read the memory, and what follows must read it in time."""
@@ -340,7 +304,7 @@ class Recorder(Picks):
 
     def mark_released(self, request_key: Any) -> None:
         """The engine has run over Nodes of this trace: values saved by Nodes that are used up need not be kept."""
-        self._mark((_RELEASED, request_key), make=lambda: ReleaseEvent(self.graph.released()))
+        self._mark((RELEASED, request_key), make=lambda: ReleaseEvent(self.graph.released()))
 
     def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
@@ -356,22 +320,28 @@ class Recorder(Picks):
 
     def flush(self, is_last: bool = False) -> None:
         """End the segment: run it, and give every handle that somebody still holds its storage."""
+        if HOT.hit_end(self, is_last):
+            return
         if self.picks:
             self.drop_idle_picks()
-        alive = HOT.alive(self.handles)
-        key: tuple[Any, ...] = (_END, *[h._vid for h in alive]) if alive else (_END,)
-        if self._viewed:  # which of the handles share a storage is not told by their values
-            key = (*key, HOT.assignments(alive))
+        alive = HOT.living(self)
+        key: tuple[Any, ...] = (END, *[h._vid for h in alive]) if alive else (END,)
+        shared = HOT.sharing(alive)
+        if shared:  # which of the handles share a storage is not told by their values
+            key = (*key, shared)
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_end(key, alive)
         elif node.event.is_deferred:
             node.event.program = self.backend.compile_end(node.event.segment)
             node.event.is_deferred = False
-        self.node = node
+        self.node.last = self.node = node
         self.handles = []
+        self.keepers.clear()
         event = node.event
         try:
+            if not event.has_plan and not event.is_deferred:
+                event.plan, event.has_plan = self.backend.end_plan(self, event, alive), True
             self.backend.run(self, event, alive, is_last)
         except BaseException:
             self._drop_lost_gradients()
@@ -403,4 +373,9 @@ class Recorder(Picks):
         history = self._live()
         event = build_end(history, self.backend, alive, self._slots, self.inputs, self.trie.defers or self.has_stopped)
         node = self.trie.grow(self.node, key, event)
+        node.op, node.ids = END, tuple(h._vid for h in alive)
+        node.params = HOT.sharing(alive)
         return self._publish(node, event)
+
+
+use_hits()

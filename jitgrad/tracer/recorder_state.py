@@ -19,15 +19,29 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, inference_tensors, tensor_class
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import EndEvent, History
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import MARK
 from jitgrad.tracer.numbers import NumberKeys
 from jitgrad.tracer.shape_rules import out_avals_of
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.user_line import user_line
 
-__all__ = ["Backend", "RecorderState"]
+__all__ = ["LATEST", "RUNNING", "Backend", "RecorderState", "new_tid"]
 
-_tids = itertools.count(1)
+new_tid = itertools.count(1).__next__
+"""The stamp of another call."""
+
+
+RUNNING: dict[int, Any] = {}
+"""Stamp -> recorder, of the calls that are being recorded, on all threads."""
+
+LATEST: list[int] = [0]
+"""The stamp of the one call that is being recorded; 0 if another one has begun meanwhile.
+
+Two calls at a time may put their stamps on one tensor in turn. Then a tensor that a call has met looks new to it, so
+each call asks its tables, as ``Recorder.enter`` does.
+"""
 
 
 class Backend(Protocol):
@@ -37,6 +51,7 @@ class Backend(Protocol):
     def defer_end(self, segment: Any) -> Any: ...
     def may_stop(self) -> bool: ...
     def run(self, recorder: Any, event: EndEvent, alive: list[Any], is_last: bool) -> None: ...
+    def end_plan(self, recorder: Any, event: EndEvent, alive: list[Any]) -> Any: ...
     def pending_storage(self) -> Any: ...
     def root_of(self, storage: Any) -> Any: ...
     def check_write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> None: ...
@@ -72,10 +87,14 @@ class RecorderState(Handler):
         tid: stamps of this call carry it.
         node: where the path has got to.
         handles: results since the last segment's end, in order; see ``flush``.
+        entered: (tensor, storage, value id), flat, of what hits have entered; ``catch_up`` moves it on to the tables.
+        caught: how much of ``entered`` is in the tables.
         inputs: value id -> tensor, for what came from outside (and leaves made inside).
         outer: value id -> (Node, output number), for inputs that came with a graph of their own.
         buffers: value id -> storage, for what has memory.
         scalars: run-time scalars so far.
+        keepers: values that must be stored because an alias of a part of them may be held.
+        links: some view of this segment may not be linked yet, see Note [Links of views].
         history: what the path has recorded, or None while every event was a hit.
         graph: what escaping results hold on to.
         new_values: how many values this call has recorded that no call had before.
@@ -90,19 +109,22 @@ class RecorderState(Handler):
         "_new",
         "_numbers",
         "_root",
-        "_slots",
         "_start",
         "_stubs",
         "_unlinked",
         "_viewed",
         "backend",
-        "buffers",
+        "buffer_table",
+        "caught",
+        "entered",
         "graph",
         "handles",
         "has_stopped",
         "history",
-        "inputs",
+        "input_table",
+        "keepers",
         "launches",
+        "links",
         "misses",
         "must_record",
         "new_values",
@@ -112,41 +134,102 @@ class RecorderState(Handler):
         "scalars",
         "segment_limit",
         "segments",
+        "slot_table",
         "tid",
         "trie",
     )
+
+    _counted_twice: dict[int, Any]
+    _dirty: set[int]
+    _former: dict[int, set[int]]
+    _root: TrieNode
+    _start: tuple[bool, Any]
+    _stubs: list[Any]
+    _unlinked: list[Any]
+    _viewed: list[Slot]
+    buffer_table: dict[int, Any]
+    caught: int
+    entered: list[Any]
+    graph: Any
+    handles: list[Any]
+    input_table: dict[int, Any]
+    history: History | None
+    keepers: list[Any]
+    launches: int
+    links: bool
+    misses: int
+    must_record: bool
+    node: TrieNode
+    outer: dict[int, tuple[Any, int]]
+    picks: list[Any]
+    scalars: list[int | float]
+    segments: int
+    slot_table: dict[int, Slot]
+    tid: int
+    trie: Trie
 
     def __init__(self, trie: Trie, backend: Backend, segment_limit: int) -> None:
         self.trie = trie
         self.backend = backend
         self._start = (state.grad_enabled, get_default_dtype())
         self._root = self.node = trie.root(self._start)
-        self.tid = next(_tids)
-        self.handles: list[Any] = []
-        self.inputs: dict[int, Any] = {}
-        self.outer: dict[int, tuple[Any, int]] = {}
-        self.buffers: dict[int, Any] = {}
-        self.scalars: list[int | float] = []
-        self.history: History | None = None
+        self.tid = new_tid()
+        self.handles = []
+        self.entered = []
+        self.caught = 0
+        self.input_table = {}
+        self.outer = {}
+        self.buffer_table = {}
+        self.scalars = []
+        self.history = None
         self.misses = self.segments = self.launches = self.new_values = 0
         self.must_record = self.has_stopped = False
         self.segment_limit = segment_limit
-        self._slots: dict[int, Slot] = {}
-        self._dirty: set[int] = set()
-        self._viewed: list[Slot] = []
-        self.picks: list[Any] = []
-        self._counted_twice: dict[int, Any] = {}
-        self._former: dict[int, set[int]] = {}
-        self._unlinked: list[Any] = []
-        self._stubs: list[Any] = []
+        self.slot_table = {}
+        self._dirty = set()
+        self._viewed = []
+        self.picks = []
+        self.links = False
+        self.keepers = []
+        self._counted_twice = {}
+        self._former = {}
+        self._unlinked = []
+        self._stubs = []
         self._numbers = NumberKeys()
         self._cls = cls = tensor_class()
         self._new = cls.__new__
         self.graph = backend.new_graph(self)
 
+    @property
+    def inputs(self) -> dict[int, Any]:
+        """See above."""
+        if self.caught != len(self.entered):
+            HOT.catch_up(self)
+        return self.input_table
+
+    @property
+    def buffers(self) -> dict[int, Any]:
+        """See above."""
+        if self.caught != len(self.entered):
+            HOT.catch_up(self)
+        return self.buffer_table
+
+    @property
+    def _slots(self) -> dict[int, Slot]:
+        """id of a storage -> who looks at it, see Note [Aliases in a trace]."""
+        if self.links:
+            HOT.link_views(self)
+        if self.caught != len(self.entered):
+            HOT.catch_up(self)
+        return self.slot_table
+
+    def catch_up(self) -> None:
+        """Have everything that was entered in the tables."""
+        HOT.catch_up(self)
+
     def begin(self) -> None:
         """Start another call with a recorder that ``rest`` has emptied."""
-        self.tid = next(_tids)
+        self.tid = new_tid()
         grad_enabled, dtype = self._start
         if state.grad_enabled is not grad_enabled or get_default_dtype() is not dtype:
             self._start = (state.grad_enabled, get_default_dtype())
@@ -158,13 +241,16 @@ class RecorderState(Handler):
         """Let go of what the call held. False if an escaped graph still needs it: no call may use this again."""
         if self.misses or self.graph.tip is not None:
             return False
-        self.inputs.clear()
-        self.buffers.clear()
-        self._slots.clear()
+        self.entered.clear()
+        self.caught = 0
+        self.input_table.clear()
+        self.buffer_table.clear()
+        self.slot_table.clear()
         self.scalars.clear()
         self.outer.clear()
         self._viewed.clear()
         self.picks.clear()
+        self.keepers.clear()
         self._counted_twice.clear()
         self._former.clear()
         self._unlinked.clear()
@@ -233,6 +319,8 @@ class RecorderState(Handler):
         if node is None:
             self._live()
             event = make() if make is not None else event
-            node = self._publish(self.trie.grow(self.node, key, event), event)
-        self.node = node
+            node = self.trie.grow(self.node, key, event)
+            node.op = MARK
+            self._publish(node, event)
+        self.node.last = self.node = node
         return node

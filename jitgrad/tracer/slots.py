@@ -102,12 +102,20 @@ class Slot:
 
     __slots__ = ("home", "is_family", "is_shared", "older", "others", "owner", "storage")
 
+    home: Any
+    is_family: bool
+    is_shared: bool
+    older: list[Any] | None
+    others: list[Any] | None
+    owner: int
+    storage: Any
+
     def __init__(self, storage: Any, home: Any, owner: int) -> None:
         self.storage = storage
         self.home = home
         self.owner = owner
-        self.others: list[Any] | None = None
-        self.older: list[Any] | None = None
+        self.others = None
+        self.older = None
         self.is_shared = False
         self.is_family = False
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from jitgrad.events import bump
 
-__all__ = ["OTHER", "SIMPLE", "VIEWS", "Trie", "TrieNode"]
+__all__ = ["DETACHED", "SEVERAL", "TRACKED", "UNTRACKED", "Trie", "TrieNode"]
 
-SIMPLE, VIEWS, OTHER = range(3)  # TrieNode.special
+DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
 
 
 class TrieNode:
@@ -32,15 +32,17 @@ class TrieNode:
         key: under which the parent holds this node.
         event: what happened, for replays.
         vid, aval, requires_grad: of the (first) result, for events that make one.
-        special: how much of a hit the recorder's fast paths may do by themselves, ``SIMPLE`` means all.
         param_types: types of the params, where equal params of other types would mean something else.
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
-        window: for a view: ``recorder.TRACKED``, ``UNTRACKED`` (made in no_grad mode) or ``DETACHED``.
+        window: for a view: ``TRACKED``, ``UNTRACKED`` (made in no_grad mode), ``SEVERAL`` (one of many), ``DETACHED``.
         writes: of an in-place operation that is a hit without further ado: the value ids that its targets get.
         tick: when a call last ended here.
         depth: number of events on the path.
+        last, first, sibling: the child taken last, the first child, the parent's next one: what hits look at.
+        op, ids, params: the key in the form that hits compare, see ``hits.py``.
+        is_simple, is_view: whether a hit may make the result by itself, and whether that is a view.
     """
 
     __slots__ = (
@@ -48,20 +50,44 @@ class TrieNode:
         "children",
         "depth",
         "event",
+        "first",
+        "ids",
+        "is_simple",
+        "is_view",
         "key",
+        "last",
         "masks",
         "next_scalar",
         "next_vid",
+        "op",
         "param_types",
+        "params",
         "parent",
         "requires_grad",
         "seen",
-        "special",
+        "sibling",
         "tick",
         "vid",
         "window",
         "writes",
     )
+
+    aval: Any
+    depth: int
+    event: Any
+    first: TrieNode | None
+    ids: tuple[Any, ...]
+    is_simple: bool
+    is_view: bool
+    last: TrieNode | None
+    op: Any
+    params: tuple[Any, ...]
+    requires_grad: bool
+    sibling: TrieNode | None
+    tick: int
+    vid: int
+    window: int
+    writes: tuple[int, ...] | None
 
     def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
         self.children: dict[Any, TrieNode] = {}
@@ -71,7 +97,6 @@ class TrieNode:
         self.vid = -1
         self.aval: Any = None
         self.requires_grad = False
-        self.special = 0
         self.param_types: tuple[type, ...] | None = None
         self.next_vid = next_vid
         self.next_scalar = next_scalar
@@ -79,8 +104,26 @@ class TrieNode:
         self.seen: dict[Any, tuple[Any, ...]] | None = None
         self.tick = 0
         self.window = 0
-        self.writes: tuple[int, ...] | None = None
-        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.writes = None
+        self.last = self.first = self.sibling = None
+        self.op: Any = None
+        self.ids: tuple[Any, ...] = ()
+        self.params: tuple[Any, ...] = ()
+        self.is_simple = self.is_view = False
+        self.depth = 0 if parent is None else parent.depth + 1
+
+
+    def unlink(self, child: TrieNode) -> None:
+        """Take a child out of what hits look at."""
+        if self.last is child:
+            self.last = None
+        node, before = self.first, None
+        while node is not None and node is not child:
+            node, before = node.sibling, node
+        if node is not None and before is not None:
+            before.sibling = node.sibling
+        elif node is not None:
+            self.first = node.sibling
 
 
 class Trie:
@@ -95,6 +138,10 @@ class Trie:
     """
 
     __slots__ = ("clock", "defers", "limit", "new_limit", "roots", "size")
+
+    clock: int
+    limit: int
+    size: int
 
     def __init__(self, limit: int, new_limit: int) -> None:
         self.roots: dict[Any, TrieNode] = {}
@@ -117,8 +164,11 @@ class Trie:
     @staticmethod
     def publish(node: TrieNode) -> TrieNode:
         """Let calls find ``node`` from now on."""
-        assert node.parent is not None
-        node.parent.children[node.key] = node
+        parent = node.parent
+        assert parent is not None
+        parent.children[node.key] = node
+        node.sibling, parent.first = parent.first, node
+        parent.last = node
         return node
 
     def end_of_call(self, node: TrieNode) -> None:
@@ -153,5 +203,6 @@ class Trie:
         current: TrieNode | None = node
         while current is not None and current.parent is not None and not current.children:
             current.parent.children.pop(current.key, None)
+            current.parent.unlink(current)
             self.size -= 1
             current = current.parent

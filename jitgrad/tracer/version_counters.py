@@ -19,10 +19,9 @@ from typing import Any
 
 from jitgrad.tracer.early_checks import EarlyChecks
 from jitgrad.tracer.history import LookEvent, SaversEvent
+from jitgrad.tracer.keys import NODE, SAVERS
 
 __all__ = ["VersionCounters"]
-
-_NODE, _SAVERS = "<node>", "<savers>"
 
 
 class VersionCounters(EarlyChecks):
@@ -48,7 +47,7 @@ class VersionCounters(EarlyChecks):
             seeds.update(h._vid for h in slot.live() if h._tid == self.tid)
         seeds |= self._former.get(id(tensor._storage), set())
         key = tuple(sorted(seeds))
-        vids = self._mark((_SAVERS, key), make=lambda: SaversEvent(self.backend.savers(self._live(), key))).event.vids
+        vids = self._mark((SAVERS, key), make=lambda: SaversEvent(self.backend.savers(self._live(), key))).event.vids
         for vid in vids:
             self._make_node(vid)
         return bool(vids)
@@ -57,4 +56,4 @@ class VersionCounters(EarlyChecks):
         """Have the Node of a value of this trace. Python may hook it: the path is another one from here."""
         graph = self.graph
         if vid not in graph.nodes:
-            graph.build(vid, self._mark((_NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)
+            graph.build(vid, self._mark((NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)

@@ -15,6 +15,7 @@ from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent
+from jitgrad.tracer.keys import AFRESH, THROUGH, WINDOW
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.writes import Writes
@@ -22,7 +23,6 @@ from jitgrad.user_line import user_line
 
 __all__ = ["WindowWrites"]
 
-_WINDOW, _AFRESH, _THROUGH = "<window>", "<afresh>", "<through>"
 
 
 class WindowWrites(Writes):
@@ -66,10 +66,10 @@ class WindowWrites(Writes):
             return False
         if slot.storage.addr and self._read_through_base(slot, base, inputs):
             ids, numeric = self._ids(inputs)
-        key = (_WINDOW, op, base._vid, tuple(ids), params)
+        key = (WINDOW, op, base._vid, tuple(ids), params)
         node = self.node.children.get(key)
         if node is None and numeric:
-            node = self._numbers.promoted_hit(self, op, inputs, params, (_WINDOW, base._vid))
+            node = self._numbers.promoted_hit(self, op, inputs, params, (WINDOW, base._vid))
         if node is None:
             if self.trie.defers and slot.storage.addr:
                 return False  # without kernels the whole base would be copied, Note [New graphs]
@@ -126,7 +126,7 @@ class WindowWrites(Writes):
 
     def _through_base(self, view: Any, base: Any) -> None:
         """A second id for a window's value, read out of the base; its Node stays what it is."""
-        key = (_THROUGH, view._vid, base._vid)
+        key = (THROUGH, view._vid, base._vid)
         node = self.node.children.get(key)
         if node is None:
             fresh = self.node.next_vid
@@ -151,7 +151,7 @@ class WindowWrites(Writes):
         history = self._live()
         self.backend.check_writable((target,), inputs)
         operands, key, fresh_scalars, mark = self._numbers.operands(
-            self, op, inputs, params, ids, key, (_WINDOW, base._vid)
+            self, op, inputs, params, ids, key, (WINDOW, base._vid)
         )
         copied, operands = self._keep_target(op, (target,), inputs, operands)
         instr, several = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
@@ -239,7 +239,7 @@ class WindowWrites(Writes):
         if (joins and view._creation_meta is not None) or (view._requires_grad and not base._requires_grad):
             return None
         older = view._vid if view._requires_grad and not joins else None
-        key = (_AFRESH, view._aval, base._vid, joins, older)
+        key = (AFRESH, view._aval, base._vid, joins, older)
         node = self.node.children.get(key)
         if node is None:
             instr = _window_instr(base, view, self.node.next_vid, joins)

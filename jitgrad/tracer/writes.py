@@ -22,6 +22,7 @@ from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import DataEvent, History, OpEvent, OutsideEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import DATA, OUTSIDE, UPDATE, WRITE, quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, fresh_handle, has_node, looks_refused
@@ -29,10 +30,8 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.version_counters import VersionCounters
 from jitgrad.user_line import user_line
 
-__all__ = ["WRITE", "Writes"]
+__all__ = ["Writes"]
 
-WRITE = "<write>"
-_UPDATE, _OUTSIDE, _DATA = "<update>", "<outside>", "<data>"
 
 
 class _Left:
@@ -84,7 +83,7 @@ class Writes(VersionCounters):
             node = self._grow_inplace(op, targets, inputs, params, ids, key)
         if node.event.demands and not self._meets(node.event, inputs):
             return self._write_unmet(op, node.event, targets, args)
-        self.node = node
+        self.node.last = self.node = node
         self._rebind(node.event.instr, targets, rebinds)
         if node.event.ends_segment:
             self.flush()
@@ -104,7 +103,7 @@ class Writes(VersionCounters):
 
     def _rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
-        if not self._counted_twice and HOT.unwatched(self, [*targets]):
+        if not self._counted_twice and HOT.all_unwatched(self, [*targets]):
             return ()
         same: list[Any] | tuple[()] = ()
         for nr, target in enumerate(targets):
@@ -214,6 +213,10 @@ class Writes(VersionCounters):
         node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
         if not (final.requires_grad or event.ends_segment or event.demands):
             node.writes = final.outputs
+            if len(targets) == 1:
+                hidden = [isinstance(x, RuntimeScalar) for x in operands]
+                node.op, node.ids = WRITE, (op, targets[0]._vid, *quick_ids(inputs, ids, hidden))
+                node.params = params
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)
         return node
@@ -240,6 +243,8 @@ class Writes(VersionCounters):
         self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
     ) -> None:
         """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
+        if type(rows) is list and HOT.hit_update(self, op, rows, writes, numbers, params):
+            return
         tid = self.tid
         try:
             ids = tuple([x._vid if x._tid == tid else self.enter(x) for row in rows for x in row])
@@ -252,11 +257,11 @@ class Writes(VersionCounters):
             for row in rows:
                 self.apply_inplace(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
             return
-        key = (_UPDATE, op, ids, tuple(map(type, numbers)), params)
+        key = (UPDATE, op, ids, tuple(map(type, numbers)), params)
         node = self.node.children.get(key)
         if node is None:
             node = self._grow_update(op, rows, writes, numbers, params, key)
-        self.node = node
+        self.node.last = self.node = node
         self.scalars.extend(numbers)
         HOT.move(self, targets, node.event.results)
         for nr, other in rebinds:
@@ -299,7 +304,11 @@ class Writes(VersionCounters):
             events.append(self._write_event(history, (instr,), instr, targets))
         event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
         event.ends_segment = len(history.instrs) - history.start + len(rows) >= self.segment_limit
-        return self._publish(self.trie.grow(self.node, key, event, vids=vid - first, scalars=len(numbers)), event)
+        node = self.trie.grow(self.node, key, event, vids=vid - first, scalars=len(numbers))
+        if not event.ends_segment:
+            ids = (x._vid for row in rows for x in row)
+            node.op, node.ids = UPDATE, (op, params, tuple(map(type, numbers)), *ids)
+        return self._publish(node, event)
 
     def _write_event(
         self, history: History, instrs: tuple[Instr, ...], final: Instr, targets: tuple[Any, ...]
@@ -310,7 +319,7 @@ class Writes(VersionCounters):
             storage = target._storage
             if storage is not None and storage.addr:
                 writes.append((self.owner_of(target, target._vid), vid))
-            for handle in self._slots[id(storage)].live() if storage is not None else (target,):
+            for handle in self._lookers(target):
                 if handle._tid == self.tid and handle._vid in history.leaves and handle._requires_grad:
                     leaves.append((vid, history.leaves[handle._vid]))
         nodes = (
@@ -324,6 +333,11 @@ class Writes(VersionCounters):
         event = OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
         event.successors = tuple((t._vid, vid) for t, vid in zip(targets, final.outputs, strict=True))
         return event
+
+    def _lookers(self, target: Any) -> list[Any]:
+        """The handles that look at a target's storage."""
+        slot = self._slots.get(id(target._storage))
+        return [target] if slot is None else slot.live()
 
     def write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``apply_inplace``, done eagerly after the end of the segment."""
@@ -375,7 +389,7 @@ class Writes(VersionCounters):
             write()
         finally:
             self.come_inside()
-        self._mark((_OUTSIDE, name, seen), make=lambda: OutsideEvent(seen, name, user_line()))
+        self._mark((OUTSIDE, name, seen), make=lambda: OutsideEvent(seen, name, user_line()))
 
     def note_write(self, tensor: Any) -> None:
         """Python has written a tensor behind the recorder's back, and says so: its values are looked at afresh."""
@@ -388,7 +402,7 @@ class Writes(VersionCounters):
         if tensor._tid != self.tid:
             tensor._vid = -1  # of another trace
         overwritten = tuple(dict.fromkeys([*seen, *self._seen_values(tensor)]))
-        self._mark((_OUTSIDE, None, overwritten), OutsideEvent(overwritten))
+        self._mark((OUTSIDE, None, overwritten), OutsideEvent(overwritten))
         self.forget(tensor)
 
     def go_outside(self) -> None:
@@ -422,7 +436,7 @@ class Writes(VersionCounters):
         written = [h for h, version in left.versions.values() if h._vc[0] != version]
         if written:
             seen = tuple(dict.fromkeys(v for h in written for v in self._seen_values(h)))
-            self._mark((_OUTSIDE, None, seen), OutsideEvent(seen))
+            self._mark((OUTSIDE, None, seen), OutsideEvent(seen))
         for handle in written:
             if id(handle._storage) in self._counted_twice:
                 self.graph.forget(handle._storage)
@@ -453,6 +467,7 @@ class Writes(VersionCounters):
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(tensor), vid)
+            storage.tid = self.tid
         if id(storage) not in self._dirty and self.buffers.get(vid) is storage and not self._live().is_open(vid):
             # the id that the write reads: by another one, codegen would not see that they share memory
             slot.owner = vid
@@ -467,7 +482,7 @@ class Writes(VersionCounters):
     def replace_data(self, tensor: Any, value: Any) -> None:
         """``tensor.data = value``: Nodes save their inputs themselves, so they will see the new data, as in PyTorch."""
         if tensor._tid == self.tid:
-            self._mark((_DATA, tensor._vid), DataEvent(tensor._vid))
+            self._mark((DATA, tensor._vid), DataEvent(tensor._vid))
             self.inputs[tensor._vid] = tensor
         self.graph.replace_data(tensor, value)
 

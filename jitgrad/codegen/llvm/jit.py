@@ -49,13 +49,15 @@ class KernelSource:
         key: everything the text depends on, apart from the target; the same in every process.
         text: prints the LLVM module; called on a miss only.
         is_glue: it mostly calls other functions, so that LLVM's quick instruction selection costs it no speed; it is
-            seven times as quick (the native hits: 6 ms instead of 45).
+            seven times as quick.
+        needs_passes: its text keeps variables in memory and calls small functions: LLVM's passes clean that up.
     """
 
     name: str
     key: str
     text: Callable[[], str]
     is_glue: bool = False
+    needs_passes: bool = False
 
 
 class CompiledKernel:
@@ -110,15 +112,29 @@ class _LlvmSession:
         self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
         self._serial = itertools.count()
 
-    def emit(self, name: str, text: str, is_glue: bool = False) -> bytes:
+    def emit(self, source: KernelSource, text: str) -> bytes:
         """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
-        machine = self._glue_machine if is_glue else self._machine
+        name = source.name
+        machine = self._glue_machine if source.is_glue else self._machine
         try:
             module = binding().parse_assembly(text)
             module.verify()
+            if source.needs_passes:
+                self._clean_up(module)
             return machine.emit_object(module)
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
+
+    def _clean_up(self, module: Any) -> None:
+        llvm = binding()
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_jump_threading_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options()))
 
     def load(self, name: str, obj: bytes) -> CompiledKernel:
         library = binding().JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
@@ -180,7 +196,7 @@ def _build(source: KernelSource, digest: bytes) -> CompiledKernel:
             return kernel
     text = source.text()
     log("llvm", "%s\n%s", source.name, text)
-    obj = session.emit(source.name, text, source.is_glue)
+    obj = session.emit(source, text)
     bump("compiles")
     if cache and cache.store(digest, obj):
         bump("cache_writes")

@@ -30,6 +30,8 @@ from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import BACKWARD, GRADS
 from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
 
 __all__ = ["record_backward", "repeat_backward"]
@@ -50,7 +52,7 @@ class _Reach:
     fresh_key: Any = None
 
     def __post_init__(self) -> None:
-        self.fresh_key = ("<grads>", (None,) * len(self.leaves))
+        self.fresh_key = (GRADS, (None,) * len(self.leaves))
 
     def replay(self, history: History) -> None:
         """Nothing was computed yet."""
@@ -86,7 +88,7 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
         if any(old.is_sparse or old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
             return "a .grad with a graph, a sparse one, or one in several windows", None
     states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
-    key = ("<grads>", states)
+    key = (GRADS, states)
     node = recorder.node.children.get(key)
     if node is None:
         grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
@@ -97,8 +99,12 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
 
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
     """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
-    node = recorder.node.children.get(("<backward>", root._vid, keep_graph, create_graph))
-    if node is None or node.event.refusal or anomaly.enabled or (create_graph and state.saved_tensor_hooks):
+    if anomaly.enabled or (create_graph and state.saved_tensor_hooks):
+        return False
+    if not is_traced() and HOT.hit_backward(recorder, root, keep_graph, create_graph):
+        return True
+    node = recorder.node.children.get((BACKWARD, root._vid, keep_graph, create_graph))
+    if node is None or node.event.refusal:
         return False
     reach, inputs = node.event, recorder.inputs
     for vid in reach.leaves:
@@ -113,7 +119,7 @@ def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bo
 
 
 def _simple_key(request: BackwardRequest) -> Any:
-    return ("<backward>", request.roots[0]._vid, request.keep_graph, request.create_graph)
+    return (BACKWARD, request.roots[0]._vid, request.keep_graph, request.create_graph)
 
 
 def _is_simple(recorder: Any, request: BackwardRequest) -> bool:
@@ -153,15 +159,18 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
         return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
     roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
     inputs = _ids(recorder, request.inputs) if request.inputs else None
-    key = ("<backward>", roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
+    key = (BACKWARD, roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
            request.allow_unused)  # fmt: skip
     if _is_simple(recorder, request):
         key = _simple_key(request)
     node = recorder.node.children.get(key)
     if node is None:
         event = _find_leaves(recorder, request, [v for v in (*roots, *(inputs or ())) if v is not None])
-        node = recorder._publish(recorder.trie.grow(recorder.node, key, event), event)
-    recorder.node = node
+        node = recorder.trie.grow(recorder.node, key, event)
+        if key[0] is BACKWARD and len(key) == 4 and not event.refusal:
+            node.op, node.ids = BACKWARD, key[1:]
+        recorder._publish(node, event)
+    recorder.node.last = recorder.node = node
     return node.event
 
 
@@ -226,10 +235,21 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         switch_handler(active)
     event = _event(recorder, inner, nodes, before, results)
     node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
+    _let_hits_know(recorder, node, event, leaves, key)
     recorder._publish(node, event)
     recorder.node = node
     _adopt(recorder, event, before, results)
     return node, results
+
+
+def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[int, Any], key: Any) -> None:
+    """The usual backward, into leaves without gradients: note where the call has entered the leaves."""
+    entered = recorder.entered
+    places = {entered[i + 2]: i for i in range(0, len(entered), 3)}
+    is_fresh = all(state is None for state in key[1]) and not event.adds and not event.consts and not event.results
+    if is_fresh and places.keys() >= leaves.keys():
+        event.set_places = tuple(places[source] for source, _, _, _ in event.sets)
+        node.op, node.ids = GRADS, tuple(places[source] for source in leaves)
 
 
 def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:

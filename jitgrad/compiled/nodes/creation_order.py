@@ -20,14 +20,14 @@ __all__ = ["CreationOrder"]
 class CreationOrder:
     """The numbers of one call's Nodes; costs nothing until the first is asked for."""
 
-    __slots__ = ("_marks",)
+    __slots__ = ("marks",)
 
     def __init__(self) -> None:
-        self._marks: list[tuple[int, int]] = []  # (first value id, offset), both rising
+        self.marks: list[tuple[int, int]] = []  # (first value id, offset), both rising
 
     def number_of(self, vid: int) -> int:
         """Of the Node whose first output is value ``vid``."""
-        marks = self._marks
+        marks = self.marks
         if not marks:
             marks.append((0, next_sequence_nr()))  # more than any Node from before the call
         found = marks[-1] if marks[-1][0] <= vid else marks[bisect_right(marks, vid, key=_first) - 1]
@@ -36,7 +36,7 @@ class CreationOrder:
     def number_now(self, next_vid: int) -> int:
         """Of a Node that Python has just made; values from ``next_vid`` on come later."""
         number = self.number_of(next_vid)
-        self._marks.append((next_vid, number + 1 - next_vid))
+        self.marks.append((next_vid, number + 1 - next_vid))
         return number
 
     def go_outside(self, next_vid: int) -> None:
@@ -45,7 +45,7 @@ class CreationOrder:
 
     def come_inside(self, next_vid: int) -> None:
         """Values recorded from now on come after what eager execution has made."""
-        self._marks.append((next_vid, next_sequence_nr() + 1 - next_vid))
+        self.marks.append((next_vid, next_sequence_nr() + 1 - next_vid))
 
     def close(self, next_vid: int) -> None:
         """The call is over: Nodes made from now on are younger than its own."""
@@ -53,12 +53,12 @@ class CreationOrder:
 
     def reset(self) -> None:
         """For another call."""
-        self._marks.clear()
+        self.marks.clear()
 
     @property
     def is_in_use(self) -> bool:
         """Whether a number has been asked for."""
-        return bool(self._marks)
+        return bool(self.marks)
 
 
 def _first(mark: tuple[int, int]) -> int:

@@ -22,19 +22,17 @@ from jitgrad.compiled.nodes.graph_nodes import Recipe, Sources, build_nodes, mak
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
+from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
 
 __all__ = ["TraceGraph"]
 
 
-class TraceGraph:
+class TraceGraph(CallGraph):
     """What the escaped results of one call can be differentiated with.
 
     Attributes:
-        tid: the call.
-        recorder: the recorder while the call runs, then None.
-        tip: the end of the path when a segment last left differentiable survivors.
         nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
         order: how they are numbered.
     """
@@ -51,9 +49,6 @@ class TraceGraph:
         "_versions",
         "nodes",
         "order",
-        "recorder",
-        "tid",
-        "tip",
     )
 
     def __init__(self, recorder: Any) -> None:
@@ -67,6 +62,8 @@ class TraceGraph:
         self._scalars: list[int | float] = []
         self.nodes: dict[int, Any] = {}
         self.order = CreationOrder()
+        self.marks = self.order.marks
+        self.is_touched = False
         self._detached: set[int] = set()
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self._counters: dict[int, list[int]] = {}
@@ -95,6 +92,7 @@ class TraceGraph:
 
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
+        self.is_touched = True
         for tensor in tensors:
             vid = tensor._vid
             if tensor._tid == self.tid and vid not in self._counters:
@@ -113,6 +111,7 @@ class TraceGraph:
             self._counters.clear()
             self._versions.clear()
             self.order.reset()
+            self.is_touched = False
             return
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
@@ -150,6 +149,7 @@ class TraceGraph:
 
     def build(self, vid: int, recipe: Recipe) -> None:
         """Make the Nodes behind a value."""
+        self.is_touched = True
         recorder = self.recorder
         is_running = recorder is not None
         outer = recorder.outer if is_running else self._outer
@@ -169,6 +169,7 @@ class TraceGraph:
 
     def detach(self, tensor: Any) -> None:
         """``tensor.detach_()``: Nodes that saved it as an operand refuse to use it."""
+        self.is_touched = True
         self._detached.add(tensor._vid)
         for twin in self._twins_of(tensor):
             take_history(twin)

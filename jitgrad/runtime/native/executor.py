@@ -17,7 +17,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from jitgrad.abi import MAX_STAGE_TASKS, RECORD_WORDS, STAGE_SHARE, STAGE_WAKE, TASK_WORDS, Launch, NativeStep
+from jitgrad.abi import (
+    MAX_STAGE_TASKS,
+    RECORD_WORDS,
+    STAGE_SHARE,
+    STAGE_WAKE,
+    TASK_WORDS,
+    Launch,
+    NativeStep,
+    RunRecord,
+)
+from jitgrad.cpython.primitives import install_driver
 from jitgrad.runtime.devices.device_queue import DeviceQueue
 from jitgrad.runtime.native.pool import pool
 from jitgrad.runtime.storage.storage import Storage
@@ -50,6 +60,7 @@ def install(driver_address: int, worker_address: int, keep_alive: Any = None) ->
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # c_void_p converts an int 0.1 us faster than c_int64
     _driver = prototype(driver_address)
     _driver.keep_alive = keep_alive  # type: ignore[attr-defined]
+    install_driver(_driver)
 
 
 def _words(values: Sequence[int]) -> Any:
@@ -105,10 +116,10 @@ class _Tables:
         self.shares = any(flags)
 
 
-class _Instance:
+class _Instance(RunRecord):
     """What one run at a time owns: bufs, record, and the arena unless it is lent."""
 
-    __slots__ = ("abort", "arena", "bufs", "record", "record_addr")
+    __slots__ = ("abort", "arena", "bufs", "record")
 
     def __init__(self, tables: _Tables, slots: int, arena_slot: int, arena_nbytes: int) -> None:
         self.bufs = _words([0] * slots)
@@ -125,6 +136,7 @@ class _Instance:
             ctypes.addressof(self.abort),
         )
         self.record_addr = ctypes.addressof(self.record)
+        self.bufs_addr = ctypes.addressof(self.bufs)
 
 
 # Note [Interrupting a native step]
@@ -165,18 +177,21 @@ class LoadedStep:
     Attributes:
         step: what was loaded.
         cost: estimated nanoseconds on one core.
+        idle: instances that no thread is using.
+        is_short: it is run on the calling thread.
+        lent_nbytes: of an arena that is lent for one run; 0: each instance has its own.
     """
 
     __slots__ = (
         "__weakref__",
         "_arena_slot",
-        "_idle",
-        "_is_short",
-        "_lent_nbytes",
         "_pack",
         "_packs_arena",
         "_tables",
         "cost",
+        "idle",
+        "is_short",
+        "lent_nbytes",
         "step",
     )
 
@@ -187,11 +202,11 @@ class LoadedStep:
         self._arena_slot = 1 + len(step.inputs) + len(step.outputs)
         kinds = "".join("d" if is_float else "q" for _, is_float in step.scalars)
         addresses = "q" * (self._arena_slot - 1)
-        self._lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
-        self._packs_arena = bool(self._lent_nbytes or kinds)
+        self.lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
+        self._packs_arena = bool(self.lent_nbytes or kinds)
         self._pack = struct.Struct(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
-        self._idle: list[_Instance] = []
-        self._is_short = self.cost < LONG_COST
+        self.idle: list[_Instance] = []
+        self.is_short = self.cost < LONG_COST
         _LOADED.add(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], scalars: Sequence[float] = ()) -> int:
@@ -206,23 +221,23 @@ class LoadedStep:
             The status word: 0, or what a kernel stored there.
         """
         try:
-            instance = self._idle.pop()  # atomic under the GIL
+            instance = self.idle.pop()  # atomic under the GIL
         except IndexError:
             instance = self._new_instance()
-        arena = Storage(self._lent_nbytes) if self._lent_nbytes else instance.arena
+        arena = Storage(self.lent_nbytes) if self.lent_nbytes else instance.arena
         if self._packs_arena:
             self._pack(instance.bufs, _WORD, *inputs, *outputs, arena.addr, *scalars)
         else:
             self._pack(instance.bufs, _WORD, *inputs, *outputs)
-        status = _driver(instance.record_addr) if self._is_short else _run_long(instance)
-        self._idle.append(instance)
+        status = _driver(instance.record_addr) if self.is_short else _run_long(instance)
+        self.idle.append(instance)
         return status
 
     def _new_instance(self) -> _Instance:
         if self._tables.shares:
             pool.start()
         slots = self._arena_slot + 1 + len(self.step.scalars)
-        return _Instance(self._tables, slots, self._arena_slot, 0 if self._lent_nbytes else self.step.arena_nbytes)
+        return _Instance(self._tables, slots, self._arena_slot, 0 if self.lent_nbytes else self.step.arena_nbytes)
 
 
 _LOADED: weakref.WeakSet[LoadedStep] = weakref.WeakSet()
@@ -231,7 +246,7 @@ _LOADED: weakref.WeakSet[LoadedStep] = weakref.WeakSet()
 def _after_fork() -> None:
     """Make every step of a forked child take a new instance, and thereby start the child's own workers."""
     for step in list(_LOADED):
-        step._idle.clear()
+        step.idle.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -28,6 +28,7 @@ import numpy as np
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval
 from jitgrad.runtime.storage.memory import _cached, _held, give, take
+from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
 
 __all__ = ["Storage", "StorageWindow", "root_of"]
@@ -35,7 +36,7 @@ __all__ = ["Storage", "StorageWindow", "root_of"]
 _byte: Any = ctypes.c_char
 
 
-class Storage:
+class Storage(StorageBase):
     """Memory of one or more tensors.
 
     ``Storage(nbytes)`` allocates (64-byte aligned, contents undefined); ``Storage.from_array`` shares a NumPy array's
@@ -47,11 +48,7 @@ class Storage:
         owner: what keeps the memory alive, if it is not the storage's own.
     """
 
-    __slots__ = ("__weakref__", "addr", "nbytes", "owner")
-
-    addr: int
-    nbytes: int
-    owner: Any
+    __slots__ = ()
 
     def __init__(self, nbytes: int) -> None:
         # memory.take, spelled out: this is the hot path of every output of every program
@@ -125,6 +122,7 @@ class StorageWindow(Storage):
 
     def __init__(self, storage: Storage, first_byte: int) -> None:
         self.addr, self.nbytes, self.owner = storage.addr + first_byte, storage.nbytes - first_byte, storage
+        self.is_window = True
 
 
 def root_of(storage: Storage) -> Storage:
@@ -159,4 +157,5 @@ def _span(array: np.ndarray[Any, Any]) -> int:
     return array.itemsize + last
 
 
+StorageBase.kind = Storage
 install_storage(Storage.from_array)

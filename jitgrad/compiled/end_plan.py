@@ -1,0 +1,56 @@
+"""Making the plan of a segment's end, for its hits; see Note [Hits of an end].
+
+Owns: ``end_plan``, and which ends are usual enough to have one.
+Must not know: what hits do with a plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.compiled.run import LoadedProgram
+from jitgrad.tracer.end_hits import EndPlan
+from jitgrad.tracer.history import EndEvent
+from jitgrad.tracer.keys import PENDING, VIEW
+
+__all__ = ["end_plan"]
+
+_RELEASE_COST = 30_000.0
+"""Estimated nanoseconds from which other threads may run Python during a program."""
+
+
+def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None:
+    """The plan of an end that this call is about to run; None if its hits take the general way."""
+    plan = EndPlan()
+    plan.views = tuple(i for i, how in enumerate(event.assign) if how == VIEW)
+    plan.keeps, plan.written = event.keeps_graph, event.written
+    plan.has_program, plan.program = event.program is not None, event.program
+    if event.program is None:
+        _fill(plan, (), (), (), [])
+        return plan if len(plan.views) == len(alive) else None
+    loaded: LoadedProgram = plan.program
+    step = loaded.only
+    if step is None or not step.is_short or loaded.program.interpreted or not all(f for _, f in step.step.scalars):
+        return None
+    holders = {h._vid: i for i, (h, how) in enumerate(zip(alive, event.assign, strict=True)) if how != VIEW}
+    outs = dict(step.step.outputs)
+    if len(holders) + len(plan.views) != len(alive) or not holders.keys() <= outs.keys():
+        return None  # two handles on one value, or one that the program does not compute
+    _fill(plan, tuple(outs), tuple(max(n, 1) for n in outs.values()), step.step.inputs, recorder.entered)
+    plan.holders = tuple(holders.get(vid, -1) for vid in outs)
+    plan.is_pending = tuple(at >= 0 and event.assign[at] == PENDING for at in plan.holders)
+    plan.numbers = tuple(slot for slot, _ in step.step.scalars)
+    plan.idle, plan.arena_nbytes = step.idle, step.lent_nbytes
+    plan.releases, plan.launches = step.cost > _RELEASE_COST, loaded.launches
+    return plan
+
+
+def _fill(plan: EndPlan, outs: Any, sizes: Any, inputs: Any, entered: list[Any]) -> None:
+    """Outputs, and where the inputs are: the place of the storage among what the call has entered, or -1."""
+    known = {entered[i + 2]: (i + 1, entered[i + 2]) for i in range(0, len(entered), 3)}
+    found = [known.get(vid, (-1, vid)) for vid in inputs]
+    plan.places, plan.vids = tuple(at for at, _ in found), tuple(vid for _, vid in found)
+    plan.outs, plan.sizes = tuple(outs), tuple(sizes)
+    plan.spares, plan.seconds = [None] * len(plan.outs), [None] * len(plan.outs)
+    plan.holders = plan.is_pending = plan.numbers = ()
+    plan.idle, plan.arena_nbytes, plan.releases, plan.launches = [], 0, False, 0

@@ -1,0 +1,212 @@
+"""Calls in the subset, as LLVM text, see Note [Native Python].
+
+Owns: calls of native functions, primitives, methods of lists, dictionaries and sets, and of any Python callable.
+Must not know: statements.
+"""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.cpython import primitives
+from jitgrad.cpython.translate import LLVM, FunctionText, NativeValue, signature_of
+
+__all__ = ["PRIMITIVES", "call", "install_expressions"]
+
+PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
+    primitives.active: ("active", "borrowed", ()),
+    primitives.blank: ("blank", "new", ("obj",)),
+    primitives.new_handle: ("new_handle", "new", ()),
+    primitives.poke: ("poke", "none", ("int", "int", "int")),
+    primitives.poke_float: ("poke_float", "none", ("int", "int", "obj")),
+    primitives.refcount: ("refcount", "int", ("obj",)),
+    primitives.retire_all: ("retire_all", "none", ("obj",)),
+    primitives.run_driver: ("run_driver", "int", ("int",)),
+    primitives.run_driver_released: ("run_driver_released", "int", ("int",)),
+    primitives.same: ("same", "bool", ("obj", "obj")),
+}
+"""Python function -> (symbol, kind of the result or ``"none"`` or ``"new"``, kinds of the arguments)."""
+
+_e: dict[str, Callable[..., Any]] = {}
+
+
+def install_expressions(*functions: Callable[..., Any]) -> None:
+    """The functions that print expressions; they and calls contain each other."""
+    _e.update({function.__name__: function for function in functions})
+
+
+def call(f: FunctionText, node: ast.Call) -> NativeValue:
+    """Any call."""
+    if node.keywords:
+        f.fail(node, "keyword arguments")
+    func = node.func
+    if isinstance(func, ast.Name) and func.id not in f.locals:
+        return _call_global(f, f.global_value(func.id, node), node)
+    if isinstance(func, ast.Attribute):
+        return _call_method(f, func, node)
+    return call_object(f, _e["obj"](f, func), [_e["obj"](f, a) for a in node.args])
+
+
+def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
+    args = node.args
+    if target in f.module.functions:
+        return _call_native(f, target, node)
+    if target in PRIMITIVES:
+        return _call_primitive(f, target, node)
+    if target is len:
+        return NativeValue("int", _e["length"](f, _e["value"](f, args[0]), node))
+    if target is id:
+        return NativeValue("int", f.op(f"ptrtoint ptr {_e['obj'](f, args[0]).reg} to i64"))
+    if target is int:
+        return NativeValue("int", _e["integer"](f, args[0]))
+    if target is type and len(args) == 1:
+        return NativeValue("obj", _e["type_of"](f, _e["obj"](f, args[0])), type)
+    if target is isinstance:
+        return _isinstance(f, node)
+    if target is set and not args:
+        return f.own(f.api("PySet_New", "ptr", "ptr null"), set)
+    if target is tuple:
+        return f.own(f.api("PyList_AsTuple", "ptr", f"ptr {_e['obj'](f, args[0]).reg}"), tuple)
+    if target is weakref.ref:
+        found = _e["obj"](f, args[0])
+        return f.own(f.api("PyWeakref_NewRef", "ptr", f"ptr {found.reg}", "ptr null"))
+    result = call_object(f, f.object(target), [_e["obj"](f, a) for a in args])
+    if isinstance(target, type):
+        result.cls = target
+    return result
+
+
+def _isinstance(f: FunctionText, node: ast.Call) -> NativeValue:
+    found, cls = _e["obj"](f, node.args[0]), _e["obj"](f, node.args[1])
+    kind = _e["type_of"](f, found)
+    is_sub = f.op(f"call i1 @is_subtype(ptr {kind}, ptr {cls.reg}, ptr {f.op(f.module.api_word('PyType_IsSubtype'))})")
+    if isinstance(node.args[0], ast.Name) and node.args[0].id in f.locals:
+        target = f.global_value(node.args[1].id, node) if isinstance(node.args[1], ast.Name) else None
+        local = f.locals[node.args[0].id]
+        if local.cls is None:  # from here on it is read as that class: the test comes first, as anywhere in Python
+            local.cls = target
+    return NativeValue("bool", is_sub)
+
+
+def _arguments(f: FunctionText, kinds: list[str], node: ast.Call) -> list[str]:
+    if len(kinds) != len(node.args):
+        f.fail(node, "wrong number of arguments")
+    texts = []
+    for kind, arg in zip(kinds, node.args, strict=True):
+        found = _e["value"](f, arg)
+        if kind == "args":
+            if found.kind != "args":
+                f.fail(node, "arguments are handed on as they came")
+            texts += [f"ptr {found.reg}", f"i64 {found.reg}.n"]
+        else:
+            found = _e["as_kind"](f, found, kind, node)
+            if kind == "obj" and not found.temp and isinstance(arg, ast.Attribute | ast.Subscript):
+                # the callee may overwrite the place that the argument was read from
+                f.do(f"call void @incref(ptr {found.reg})")
+                found = f.own(found.reg, checked=False)
+            texts.append(f"{LLVM[kind]} {found.reg}")
+    return texts
+
+
+def _call_native(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
+    signature = signature_of(target)
+    args = _arguments(f, [kind for _, kind, _ in signature.params], node)
+    reg = f.op(f"call {signature.llvm_result} @{f.module.functions[target]}({', '.join(args)})")
+    if signature.result == "obj":
+        return f.own(reg)
+    if signature.result == "int":
+        return NativeValue("int", reg)
+    f.check(f.op(f"icmp eq i8 {reg}, 2"))
+    return f.object(None) if signature.result == "none" else NativeValue("bool", f.op(f"icmp eq i8 {reg}, 1"))
+
+
+def _call_primitive(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
+    symbol, result, kinds = PRIMITIVES[target]
+    args = ", ".join(_arguments(f, list(kinds), node))
+    if result == "none":
+        f.do(f"call void @{symbol}({args})")
+        return f.object(None)
+    if result == "new":
+        return f.own(f.op(f"call ptr @{symbol}({args})"))
+    if result == "borrowed":
+        return NativeValue("obj", f.op(f"call ptr @{symbol}({args})"))
+    return NativeValue(result, f.op(f"call {LLVM[result]} @{symbol}({args})"))
+
+
+def _call_method(f: FunctionText, func: ast.Attribute, node: ast.Call) -> NativeValue:
+    if isinstance(func.value, ast.Name) and func.value.id not in f.locals:
+        owner = f.global_value(func.value.id, node)
+        return call_object(f, f.object(getattr(owner, func.attr)), [_e["obj"](f, a) for a in node.args])
+    base = _e["obj"](f, func.value)
+    args = [_e["obj"](f, a) for a in node.args]
+    known = _METHODS.get((base.cls, func.attr))
+    if known is not None:
+        return known(f, base, *args)
+    return _vectorcall(f, "PyObject_VectorcallMethod", f.object(func.attr), [base, *args])
+
+
+def call_object(f: FunctionText, target: NativeValue, args: list[NativeValue]) -> NativeValue:
+    """Call any Python callable."""
+    return _vectorcall(f, "PyObject_Vectorcall", target, args)
+
+
+def _vectorcall(f: FunctionText, api: str, target: NativeValue, args: list[NativeValue]) -> NativeValue:
+    place = f.alloca(f"[{max(1, len(args))} x ptr]")
+    # arguments are borrowed from whoever holds them; what is called may make that one let go
+    for nr, arg in enumerate(args):
+        f.do(f"call void @incref(ptr {arg.reg})")
+        f.do(f"store ptr {arg.reg}, ptr {f.op(f'getelementptr ptr, ptr {place}, i64 {nr}')}")
+    result = f.api(api, "ptr", f"ptr {target.reg}", f"ptr {place}", f"i64 {len(args)}", "ptr null")
+    for arg in args:
+        f.do(f"call void @decref(ptr {arg.reg})")
+    return f.own(result)
+
+
+def _append(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeValue:
+    failed = f.api("PyList_Append", "i32", f"ptr {base.reg}", f"ptr {what.reg}")
+    f.check(f.op(f"icmp slt i32 {failed}, 0"))
+    return f.object(None)
+
+
+def _add(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeValue:
+    failed = f.api("PySet_Add", "i32", f"ptr {base.reg}", f"ptr {what.reg}")
+    f.check(f.op(f"icmp slt i32 {failed}, 0"))
+    return f.object(None)
+
+
+def _discard(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeValue:
+    failed = f.api("PySet_Discard", "i32", f"ptr {base.reg}", f"ptr {what.reg}")
+    f.check(f.op(f"icmp slt i32 {failed}, 0"))
+    return f.object(None)
+
+
+def _clear_list(f: FunctionText, base: NativeValue) -> NativeValue:
+    f.api("PyList_SetSlice", "i32", f"ptr {base.reg}", "i64 0", f"i64 {_e['length'](f, base, f.tree)}", "ptr null")
+    return f.object(None)
+
+
+def _clear_dict(f: FunctionText, base: NativeValue) -> NativeValue:
+    f.api("PyDict_Clear", "void", f"ptr {base.reg}")
+    return f.object(None)
+
+
+def _get(f: FunctionText, base: NativeValue, key: NativeValue) -> NativeValue:
+    """``d.get(key)``: borrowed, None if there is none. A key that cannot be hashed is an error."""
+    reg = f.api("PyDict_GetItemWithError", "ptr", f"ptr {base.reg}", f"ptr {key.reg}")
+    failed = f.op(f"call i1 @failed(ptr {reg}, ptr {f.op(f.module.api_word('PyErr_Occurred'))})")
+    f.check(failed)
+    none = f.object(None)
+    return NativeValue("obj", f.op(f"select i1 {f.op(f'icmp eq ptr {reg}, null')}, ptr {none.reg}, ptr {reg}"))
+
+
+_METHODS: dict[tuple[Any, str], Callable[..., NativeValue]] = {
+    (list, "append"): _append,
+    (list, "clear"): _clear_list,
+    (dict, "clear"): _clear_dict,
+    (dict, "get"): _get,
+    (set, "add"): _add,
+    (set, "discard"): _discard,
+}

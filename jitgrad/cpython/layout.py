@@ -1,0 +1,108 @@
+"""Where CPython keeps what: offsets inside objects, measured and checked in this process.
+
+Owns: ``slot_offset``, ``class_of_slot``, ``why_unknown``.
+Must not know: what the objects are for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+from typing import Any
+
+from jitgrad.cpython.build import is_known_interpreter
+from jitgrad.cpython.liveness import counts_references
+
+__all__ = ["ITEMS", "LIST_ITEMS", "SIZE", "TYPE", "class_of_hint", "class_of_slot", "is_slot", "slot_offset",
+           "why_unknown"]  # fmt: skip
+
+TYPE, SIZE, ITEMS, LIST_ITEMS = 8, 16, 24, 24
+"""Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items."""
+
+
+def slot_offset(cls: type, name: str) -> int:
+    """Where a ``__slots__`` member lies in its objects (``PyMemberDescrObject.d_member->offset``).
+
+    Raises:
+        AttributeError: no class in the MRO has such a slot.
+    """
+    if name == "__weakref__":
+        return cls.__weakrefoffset__
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            member = ctypes.c_void_p.from_address(id(base.__dict__[name]) + 5 * 8).value
+            assert member is not None
+            return ctypes.c_ssize_t.from_address(member + 2 * 8).value
+    raise AttributeError(f"{cls.__name__} has no slot {name}")
+
+
+def is_slot(cls: type, name: str) -> bool:
+    """Whether objects of a class keep the attribute in a ``__slots__`` member."""
+    found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
+    return type(found).__name__ == "member_descriptor"
+
+
+def class_of_slot(cls: type, name: str) -> Any:
+    """The class that a slot's annotation promises (without ``| None``); None if it says nothing that helps."""
+    for base in cls.__mro__:
+        hint = inspect.get_annotations(base).get(name)
+        if hint is not None:
+            return class_of_hint(hint, vars(sys.modules[base.__module__]))
+    return None
+
+
+def class_of_hint(hint: Any, names: dict[str, Any]) -> Any:
+    """``list`` for ``"list[Any]"``, ``TrieNode`` for ``"TrieNode | None"``; None for ``Any`` and what is unknown."""
+    if isinstance(hint, type):
+        return hint
+    text = str(hint).removesuffix("| None").strip().split("[")[0]
+    builtin = {"list": list, "dict": dict, "set": set, "tuple": tuple, "int": int, "bool": bool, "float": float}
+    found = builtin.get(text, names.get(text))
+    return found if isinstance(found, type) else None
+
+
+class _Probe:
+    """An object whose slot is looked at through its address."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.first, self.second = first, second
+
+
+def why_unknown() -> str:
+    """Why native code must not touch this interpreter's objects; empty if it may.
+
+    Asked: CPython, 64 bits, little-endian, built with the GIL, a version whose structs were checked, and each offset
+    that native code uses, on objects of this process.
+    """
+    if not is_known_interpreter():
+        return f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]} was never checked"
+    if sys.byteorder != "little":
+        return "not a little-endian machine"
+    return _misplaced() if counts_references else "no reference counts"
+
+
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
+
+
+def _misplaced() -> str:
+    items = (object(), object(), object())
+    listed = [*items, object()]
+    probe = _Probe(items[0], items[1])
+    expected = {
+        "a type": (_word(id(probe) + TYPE), id(_Probe)),
+        "a tuple's length": (_word(id(items) + SIZE), 3),
+        "a tuple's item": (_word(id(items) + ITEMS + 8), id(items[1])),
+        "a list's length": (_word(id(listed) + SIZE), 4),
+        "a list's item": (_word(_word(id(listed) + LIST_ITEMS) + 16), id(items[2])),
+        "a slot": (_word(id(probe) + slot_offset(_Probe, "second")), id(items[1])),
+        "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
+        "a reference count": (ctypes.c_uint32.from_address(id(probe)).value, 1),
+    }
+    wrong = [what for what, (found, wanted) in expected.items() if found != wanted]
+    return f"{', '.join(wrong)} is not where it is expected" if wrong else ""
+
+

@@ -1,0 +1,224 @@
+"""A module of native functions, see Note [Native Python].
+
+Owns: ``make_module``, ``layout_key``.
+Must not know: LLVM, what the functions are for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jitgrad.cpython import expressions
+from jitgrad.cpython.install import fill_words
+from jitgrad.cpython.layout import slot_offset
+from jitgrad.cpython.module_text import ModuleText
+from jitgrad.cpython.runtime_text import runtime_text
+from jitgrad.cpython.translate import FunctionText, signature_of
+
+__all__ = ["Handles", "NativeModule", "Stub", "layout_key", "load_module", "make_module"]
+
+
+class Stub(NamedTuple):
+    """An entry that tries a hit, and else calls Python.
+
+    Attributes:
+        name: its symbol is ``stub_`` and the name.
+        function: the native function; it says ``MISSED`` where it does nothing.
+        constants: its first arguments; the others are those of the call.
+        slow: what is called then, with the arguments of the call.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    constants: tuple[Any, ...]
+    slow: Callable[..., Any]
+
+
+class NativeModule(NamedTuple):
+    """Text, what its words are, the symbols of its entries."""
+
+    text: str
+    objects: list[tuple[str, Any]]
+    symbols: list[str]
+
+class Handles:
+    """What the pool of blank handles must know of the class of handles.
+
+    Args:
+        cls: the class.
+        kept: slots that every use of a handle sets; all others are empty in a blank one.
+    """
+
+    def __init__(self, cls: type, kept: Sequence[str]) -> None:
+        self.cls = cls
+        slots = [n for base in cls.__mro__ for n in _slots_of(base) if n not in kept and n != "__weakref__"]
+        self.wiped = {name: slot_offset(cls, name) for name in slots}
+        self.weakrefs = slot_offset(cls, "__weakref__")
+
+
+def _slots_of(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def layout_key(functions: Sequence[Callable[..., Any]], handles: Handles, text: str) -> str:
+    """Everything that the object code depends on: the text, and the interpreter whose structs its offsets are of."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    digest.update(repr((sys.version_info[:3], sys.implementation.cache_tag)).encode())
+    return digest.hexdigest()
+
+
+def make_module(
+    functions: Sequence[Callable[..., Any]],
+    entries: Sequence[Callable[..., Any]],
+    stubs: Sequence[Stub],
+    handles: Handles,
+    missed: Any,
+) -> NativeModule:
+    """The module of some native functions.
+
+    Args:
+        functions: all of them.
+        entries: those that Python calls.
+        stubs: entries of another form.
+        handles: the class of ``new_handle``.
+        missed: what a function of a stub returns where it does nothing.
+    """
+    module = ModuleText(list(functions))
+    module.parts = [FunctionText(module, f).translate(expressions) for f in functions]
+    module.parts += [_entry(module, function) for function in entries]
+    module.parts += [_stub(module, stub, missed) for stub in stubs]
+    stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "weakrefs": handles.weakrefs}
+    module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
+    symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs] + ["activate"]
+    return NativeModule(module.text(symbols), module.objects, symbols)
+
+
+def load_module(kernel: Any, module: NativeModule, addresses: dict[str, int]) -> dict[str, int]:
+    """Fill the words of a loaded module; symbol -> address of each entry.
+
+    Args:
+        kernel: the loaded code, with an ``address``; it must live as long as its entries.
+        addresses: of functions that are not in the C API.
+    """
+    find = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)
+    _keep.extend((kernel, find))
+    fill_words(find(-1), module.objects, addresses)
+    return {symbol: find(nr) for nr, symbol in enumerate(module.symbols)}
+
+
+_keep: list[Any] = []
+
+
+def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
+    """Two forms: ``ptr (ptr self, ptr other)`` for operators, the fast calling convention for all others."""
+    signature = signature_of(stub.function)
+    is_operator = not any(kind == "args" for _, kind, _ in signature.params)
+    lines, args = [], []
+    for nr, constant in enumerate(stub.constants):
+        lines.append(f"  %c{nr} = {module.object_word(constant)}")
+        args.append(f"ptr %c{nr}")
+    rest = signature.params[len(stub.constants) :]
+    if is_operator:
+        head = f"define internal ptr @stub_{stub.name}(ptr %self, ptr %other) nounwind {{"
+        args += ["ptr %self", "ptr %other"]
+        lines += ["  %given = alloca [2 x ptr]", "  %second = getelementptr ptr, ptr %given, i64 1",
+                  "  store ptr %self, ptr %given", "  store ptr %other, ptr %second"]  # fmt: skip
+        count, failing = "2", []
+    else:
+        head = f"define internal ptr @stub_{stub.name}(ptr %self, ptr %given, i64 %count) nounwind {{"
+        required = len(rest) - 1
+        failing = [f"  %few = icmp slt i64 %count, {required}", "  br i1 %few, label %ask, label %try", "try:"]
+        for nr in range(required):
+            lines += [f"  %p{nr}.at = getelementptr ptr, ptr %given, i64 {nr}", f"  %p{nr} = load ptr, ptr %p{nr}.at"]
+            args.append(f"ptr %p{nr}")
+        lines += [f"  %rest = getelementptr ptr, ptr %given, i64 {required}", f"  %rest.n = sub i64 %count, {required}"]
+        args += ["ptr %rest", "i64 %rest.n"]
+        count = "%count"
+    return "\n".join(
+        [
+            head,
+            *failing,
+            *lines,
+            f"  %missed = {module.object_word(missed)}",
+            f"  %out = call ptr @{module.functions[stub.function]}({', '.join(args)})",
+            "  %is.miss = icmp eq ptr %out, %missed",
+            "  br i1 %is.miss, label %drop, label %hit",
+            "hit:",
+            "  ret ptr %out",
+            "drop:",
+            "  call void @decref(ptr %missed)",
+            "  br label %ask",
+            "ask:",
+            f"  %slow = {module.object_word(stub.slow)}",
+            f"  %call = {module.api_word('PyObject_Vectorcall')}",
+            f"  %answer = call ptr %call(ptr %slow, ptr %given, i64 {count}, ptr null)",
+            "  ret ptr %answer",
+            "}",
+        ]
+    )
+
+
+def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
+    """Python's fast calling convention: arguments unpacked, the result as an object."""
+    signature = signature_of(function)
+    lines, args = [], []
+    for nr, (name, kind, _) in enumerate(signature.params):
+        if kind == "args":
+            lines += [f"  %p.{name} = getelementptr ptr, ptr %given, i64 {nr}", f"  %p.{name}.n = sub i64 %count, {nr}"]
+            args += [f"ptr %p.{name}", f"i64 %p.{name}.n"]
+            continue
+        at = f"%p.{name}.at"
+        lines += [f"  {at} = getelementptr ptr, ptr %given, i64 {nr}", f"  %p.{name} = load ptr, ptr {at}"]
+        if kind == "bool":
+            lines += [f"  %p.{name}.true = {module.object_word(True)}",
+                      f"  %p.{name}.i = icmp eq ptr %p.{name}, %p.{name}.true"]  # fmt: skip
+            args.append(f"i1 %p.{name}.i")
+        elif kind == "int":
+            lines += [f"  %p.{name}.f = {module.api_word('PyLong_AsLongLong')}",
+                      f"  %p.{name}.i = call i64 %p.{name}.f(ptr %p.{name})"]  # fmt: skip
+            args.append(f"i64 %p.{name}.i")
+        else:
+            args.append(f"ptr %p.{name}")
+    call = f"call {signature.llvm_result} @{module.functions[function]}({', '.join(args)})"
+    required = sum(kind != "args" for _, kind, _ in signature.params)
+    head = [
+        f"define internal ptr @entry_{function.__name__}(ptr %self, ptr %given, i64 %count) nounwind {{",
+        f"  %few = icmp slt i64 %count, {required}",
+        "  br i1 %few, label %wrong, label %go",
+        "wrong:",
+        f"  %te = {module.object_word(TypeError)}",
+        f"  %msg = {module.object_word(f'{function.__name__}: missing arguments')}",
+        f"  %set = {module.api_word('PyErr_SetObject')}",
+        "  call void %set(ptr %te, ptr %msg)",
+        "  ret ptr null",
+        "go:",
+    ]
+    return "\n".join([*head, *lines, f"  %result = {call}", *_boxed(module, signature.result), "}"])
+
+
+def _boxed(module: ModuleText, result: str) -> list[str]:
+    if result == "obj":
+        return ["  ret ptr %result"]
+    if result == "int":
+        return [f"  %box = {module.api_word('PyLong_FromLongLong')}", "  %o = call ptr %box(i64 %result)",
+                "  ret ptr %o"]  # fmt: skip
+    yes, no = (None, None) if result == "none" else (True, False)
+    return [
+        "  %failed = icmp eq i8 %result, 2",
+        "  br i1 %failed, label %error, label %fine",
+        "error:",
+        "  ret ptr null",
+        "fine:",
+        f"  %yes = {module.object_word(yes)}",
+        f"  %no = {module.object_word(no)}",
+        "  %one = icmp eq i8 %result, 1",
+        "  %answer = select i1 %one, ptr %yes, ptr %no",
+        "  call void @incref(ptr %answer)",
+        "  ret ptr %answer",
+    ]
+

@@ -1,0 +1,138 @@
+"""Primitives of native Python: what the subset cannot say in Python itself.
+
+Owns: the functions as Python runs them. ``runtime_text.py`` has each as LLVM text, under the same name.
+Must not know: what they are used for.
+
+# Note [Native Python]
+# ~~~~~~~~~~~~~~~~~~~~
+# A hit of the recorder (``tracer/hits.py``) is written once, in a small part of Python: slotted objects, lists, tuples,
+# dictionaries, ints, ``if``, ``for``, ``while``. Python runs it as it is: before the first compile, on interpreters
+# whose objects native code does not know, and with ``JITGRAD_NATIVE_HITS=0``. ``translate.py`` makes LLVM text of the
+# same functions: a slot is a load at a known offset, a call of another such function a plain call, everything else a
+# call of the C API. So there is one source for each rule, and both forms run the whole test suite. Example:
+#
+#     @native
+#     def is_leaf(x: TensorBase) -> bool:
+#         return x._graph is None and x._grad_fn is None
+#
+# becomes two loads and two comparisons. Why not two hand-kept forms: they were 800 lines twice, and each rule had to
+# be found in both. Why not C: users have no compiler; LLVM is there anyway.
+#
+# The rules of the subset. A parameter, local or slot annotated with a class is read as that class, unchecked: test for
+# None first. ``int`` and ``bool`` locals are machine words. An attribute that is no slot, and a call of anything
+# unknown, go through the C API and may run Python. Locals own a reference; so does every intermediate result, until its
+# statement ends. An exception leaves the function at once; there is no ``try``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jitgrad.cpython.liveness import ONE_LOCAL, references
+
+__all__ = [
+    "NATIVE",
+    "active",
+    "blank",
+    "install_driver",
+    "install_handles",
+    "native",
+    "new_handle",
+    "poke",
+    "poke_float",
+    "refcount",
+    "retire_all",
+    "run_driver",
+    "run_driver_released",
+    "same",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NATIVE: list[Callable[..., Any]] = []
+"""Every native function, in the order of definition."""
+
+
+def native(function: F) -> F:
+    """Mark a function as written in the subset, see Note [Native Python]; Python runs it as it is."""
+    NATIVE.append(function)
+    return function
+
+
+def refcount(obj: Any) -> int:
+    """How many references an object has, but for the caller's local variable: the argument must be one.
+
+    Very many where nobody knows, see Note [Reference counts].
+    """
+    return references(obj) - ONE_LOCAL - 1
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two keys mean the same constant: equal, of one type, floats bit for bit, tuples item by item."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is float:
+        return struct.pack("d", a) == struct.pack("d", b)
+    if type(a) is tuple:
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b) if type(a) in (int, str) else False
+
+
+def poke(address: int, index: int, value: int) -> None:
+    """Store a 64-bit word at ``address + 8 * index``."""
+    ctypes.c_int64.from_address(address + 8 * index).value = value
+
+
+def poke_float(address: int, index: int, value: float) -> None:
+    """Store a double at ``address + 8 * index``."""
+    ctypes.c_double.from_address(address + 8 * index).value = value
+
+
+_handles: list[Any] = []
+
+
+def install_handles(cls: type) -> None:
+    """The class that ``new_handle`` makes; ``tensor.py`` installs it."""
+    _handles[:] = [cls, cls.__new__]
+
+
+def new_handle() -> Any:
+    """A tensor none of whose slots is set."""
+    return _handles[1](_handles[0])
+
+
+def blank(cls: Any) -> Any:
+    """An object of a slotted class, none of whose slots is set."""
+    return cls.__new__(cls)
+
+
+def retire_all(handles: list[Any]) -> None:
+    """The list is about to be cleared: handles that nothing else holds may be used again. Python just lets them go."""
+
+
+def active() -> Any:
+    """The recorder whose hits native code may do on this thread, or None; only native code asks."""
+    return None
+
+
+_driver: list[Callable[[int], int]] = []
+
+
+def install_driver(driver: Callable[[int], int]) -> None:
+    """What runs a program's record; ``runtime/native/executor.py`` installs it."""
+    _driver[:] = [driver]
+
+
+def run_driver(record: int) -> int:
+    """Run the program record at an address; its status word."""
+    return _driver[0](record)
+
+
+def run_driver_released(record: int) -> int:
+    """``run_driver``; other threads may run Python meanwhile."""
+    return run_driver(record)

@@ -1,0 +1,31 @@
+"""``CallGraph``: what hits look at of the graph of a call.
+
+Owns: the slots. ``compiled/nodes/trace_graph.py`` has the class of such graphs.
+Must not know: Nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CallGraph"]
+
+
+class CallGraph:
+    """The state of a call's graph.
+
+    Attributes:
+        recorder: the recorder while the call runs, then None.
+        tid: the call.
+        tip: the end of the path when a segment last left differentiable survivors.
+        is_touched: something was noted about values or Nodes of this call.
+        marks: of ``CreationOrder``; empty while no Node was numbered.
+    """
+
+    __slots__ = ("is_touched", "marks", "recorder", "tid", "tip")
+
+    is_touched: bool
+    marks: list[Any]
+    recorder: Any
+    tid: int
+    tip: Any

@@ -1,0 +1,475 @@
+"""Hits of whole calls: where a call begins, its backward, optimizers' steps, a segment's end, where it ends.
+
+Owns: these rules, once, in the subset of Note [Native Python]; ``EndPlan``, what a segment's end does on a hit.
+Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its program computes.
+
+# Note [Hits of an end]
+# ~~~~~~~~~~~~~~~~~~~~~
+# The end of a segment that was met before: the surviving handles are the ones in the node's key, so its program runs.
+# ``EndPlan`` says where the program finds its operands: mostly as the n-th tensor that the call has entered, which is
+# the same one in every call of the path. Outputs get storages; small ones that nobody holds any more serve again, two
+# per output in turn, because the result of the last call is often still held when the next one is made. Whatever is
+# not usual (several native steps, operations without kernels, an error in the program) is done by ``Recorder.flush``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.abi import RunRecord
+from jitgrad.cpython.liveness import counts_references
+from jitgrad.cpython.primitives import (
+    NATIVE,
+    native,
+    poke,
+    poke_float,
+    refcount,
+    retire_all,
+    run_driver,
+    run_driver_released,
+    same,
+)
+from jitgrad.events import CALLS
+from jitgrad.state import modes_in_use, write_checks
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.tracer.history import BackwardEvent, EndEvent, UpdateEvent
+from jitgrad.tracer.hits import is_operand, new_result_handle
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import BACKWARD, END, GRADS, UPDATE
+from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.trie import Trie, TrieNode
+from jitgrad.tracer.view_hits import all_living, living, sharing
+from jitgrad.tracer.write_hits import is_unwatched, move_one
+
+__all__ = ["EndPlan", "use_hits"]
+
+_SPARE_NBYTES = 1 << 16
+_MAX_CALLS = 1000
+
+
+class EndPlan:
+    """What a hit of a segment's end does.
+
+    Attributes:
+        has_program: something is to be run.
+        program: what the records belong to; another thread may have given the event a program of its own.
+        idle: the program's records that no thread is using.
+        places: per input of the program, which of the call's entered tensors it is; -1: ``vids`` says.
+        vids: per input, its value id.
+        sizes: bytes of each output.
+        outs: the outputs' value ids.
+        holders: per output, which surviving handle gets it; -1: none.
+        is_pending: per output, whether that handle has a storage that waits for memory.
+        views: the surviving handles that share a storage that has memory.
+        numbers: per run-time scalar of the program, its place among the call's.
+        arena_nbytes: of an arena that is lent for the run; 0: the record has its own.
+        releases: the program takes so long that other threads may run Python meanwhile.
+        launches: for the counters.
+        spares, seconds: per output, storages that may serve again.
+        written: pairs of value ids: what was written has the storage of what it was written to.
+        keeps: an escaped graph needs to know where the outputs are.
+    """
+
+    __slots__ = (
+        "arena_nbytes",
+        "has_program",
+        "holders",
+        "idle",
+        "is_pending",
+        "keeps",
+        "launches",
+        "numbers",
+        "outs",
+        "places",
+        "program",
+        "releases",
+        "seconds",
+        "sizes",
+        "spares",
+        "vids",
+        "views",
+        "written",
+    )
+
+    arena_nbytes: int
+    has_program: bool
+    holders: tuple[int, ...]
+    idle: list[Any]
+    is_pending: tuple[bool, ...]
+    keeps: bool
+    launches: int
+    numbers: tuple[int, ...]
+    outs: tuple[int, ...]
+    places: tuple[int, ...]
+    program: Any
+    releases: bool
+    seconds: list[Any]
+    sizes: tuple[int, ...]
+    spares: list[Any]
+    vids: tuple[int, ...]
+    views: tuple[int, ...]
+    written: tuple[tuple[int, int], ...]
+
+
+# --- begin and end of a call ---
+
+
+@native
+def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
+    """Start another call with a recorder that rests; False if it starts in another state than its last one."""
+    start: tuple = recorder._start
+    if start[0] is not grad_enabled or start[1] is not dtype:
+        return False
+    recorder.tid = tid
+    recorder.node = recorder._root
+    recorder.must_record = False
+    graph: CallGraph = recorder.graph
+    graph.recorder = recorder
+    graph.tid = tid
+    return True
+
+
+@native
+def hit_finish(recorder: RecorderState) -> bool:
+    """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
+    graph: CallGraph = recorder.graph
+    if int(recorder.misses) != 0 or graph.tip is not None or graph.is_touched or graph.marks:
+        return False
+    node: TrieNode = recorder.node
+    trie: Trie = recorder.trie
+    clock: int = trie.clock
+    trie.clock = clock + 1
+    node.tick = trie.clock
+    if int(trie.size) > int(trie.limit) or len(CALLS) >= _MAX_CALLS:
+        return False
+    CALLS.append((node.depth, 0, recorder.segments, recorder.launches))
+    graph.recorder = None
+    recorder.entered.clear()
+    if int(recorder.caught) != 0:
+        recorder.caught = 0
+    empty(recorder.input_table)
+    empty(recorder.buffer_table)
+    empty(recorder.slot_table)
+    empty(recorder.outer)
+    empty(recorder._counted_twice)
+    empty(recorder._former)
+    recorder.scalars.clear()
+    recorder._viewed.clear()
+    recorder.picks.clear()
+    recorder.keepers.clear()
+    recorder._unlinked.clear()
+    recorder._stubs.clear()
+    recorder.history = None
+    recorder.segments = 0
+    recorder.launches = 0
+    return True
+
+
+@native
+def empty(table: dict) -> None:
+    """Clear a dictionary that is usually empty already."""
+    if len(table) != 0:
+        table.clear()
+
+
+# --- backward ---
+
+
+@native
+def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, create_graph: Any) -> bool:
+    """``loss.backward()`` into leaves without gradients."""
+    reach: TrieNode = recorder.node.last
+    if reach is None or reach.op is not BACKWARD:
+        return False
+    ids: tuple = reach.ids
+    if ids[0] is not root._vid or ids[1] is not retain_graph or ids[2] is not create_graph:
+        return False
+    node: TrieNode = reach.last
+    if node is None or node.op is not GRADS:
+        return False
+    entered: list = recorder.entered
+    leaves: tuple = node.ids
+    for place in leaves:
+        leaf: TensorBase = entered[int(place)]
+        if leaf._grad is not None:
+            return False
+    event: BackwardEvent = node.event
+    recorder.node = node
+    places: tuple = event.set_places
+    for place, item in zip(places, event.sets):  # noqa: B905
+        made: tuple = item
+        holder: TensorBase = entered[int(place)]
+        holder._grad = new_result_handle(recorder, made[1], made[2], made[3])
+    return True
+
+
+# --- optimizers ---
+
+
+@native
+def hit_update(
+    recorder: RecorderState, op: Any, rows: list, writes: tuple, numbers: tuple, params: tuple
+) -> bool:
+    """An optimizer's step over some parameters."""
+    if write_checks or recorder._counted_twice or recorder.picks:
+        return False
+    for row in rows:
+        items: tuple = row
+        for x in items:
+            if not is_operand(recorder, x):
+                return False
+        for place in writes:
+            if not is_unwatched(recorder, items[int(place)]):
+                return False
+    node: TrieNode = recorder.node.last
+    if node is None or node.op is not UPDATE:
+        return False
+    ids: tuple = node.ids
+    if ids[0] is not op or not same(ids[1], params) or len(ids) != len(rows) * row_length(rows) + 3:
+        return False
+    types: tuple = ids[2]
+    if len(types) != len(numbers):
+        return False
+    for i in range(len(numbers)):
+        if type(numbers[i]) is not types[i]:
+            return False
+    at = 3
+    for row in rows:
+        members: tuple = row
+        for x in members:
+            member: TensorBase = x
+            if member._vid is not ids[at]:
+                return False
+            at += 1
+    recorder.node = node
+    for number in numbers:
+        recorder.scalars.append(number)
+    event: UpdateEvent = node.event
+    results: tuple = event.results
+    nr = 0
+    for row in rows:
+        parts: tuple = row
+        for place in writes:
+            move_one(recorder, parts[int(place)], results[nr])
+            nr += 1
+    return True
+
+
+@native
+def row_length(rows: list) -> int:
+    """How many tensors a row has."""
+    first: tuple = rows[0]
+    return len(first)
+
+
+# --- the end of a segment ---
+
+
+@native
+def is_end(child: TrieNode, alive: list) -> bool:
+    """Whether a trie node ends a segment with these survivors."""
+    if child.op is not END:
+        return False
+    ids: tuple = child.ids
+    if len(ids) != len(alive):
+        return False
+    for i in range(len(alive)):
+        handle: TensorBase = alive[i]
+        if handle._vid is not ids[i]:
+            return False
+    return True
+
+
+@native
+def find_end(recorder: RecorderState, alive: list) -> Any:
+    """The child that is this end, or None; it also matters which survivors share a storage."""
+    node: TrieNode = recorder.node.last
+    if node is None or not is_end(node, alive):
+        return None
+    if not same(node.params, sharing(alive)):
+        return None
+    return node
+
+
+@native
+def output_storage(plan: EndPlan, i: int) -> Any:
+    """A storage for an output: one that served before and that nobody holds any more, or a new one."""
+    sizes: tuple = plan.sizes
+    nbytes: int = sizes[i]
+    if nbytes > _SPARE_NBYTES:
+        return StorageBase.kind(nbytes)
+    spare: StorageBase = plan.spares[i]
+    if spare is not None and refcount(spare) == 1 and spare.__weakref__ is None:
+        return spare
+    second: StorageBase = plan.seconds[i]
+    is_free = second is not None and refcount(second) == 1 and second.__weakref__ is None
+    if not is_free:
+        second = StorageBase.kind(nbytes)
+    plan.seconds[i] = spare
+    plan.spares[i] = second
+    return second
+
+
+@native
+def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
+    """Whether all inputs of the program are where the plan looks for them, and its numbers are floats."""
+    entered: list = recorder.entered
+    places: tuple = plan.places
+    vids: tuple = plan.vids
+    buffers: dict = recorder.buffer_table
+    for i in range(len(places)):
+        at: int = places[i]
+        if at < 0:
+            if vids[i] not in buffers:
+                return False
+        elif at >= len(entered) or entered[at + 1] is not vids[i]:
+            return False
+    for place in plan.numbers:  # noqa: SIM110
+        if type(recorder.scalars[int(place)]) is not float:
+            return False
+    return True
+
+
+@native
+def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> bool:
+    """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
+    if not is_known(recorder, plan):
+        return False
+    made: list = []
+    for i in range(len(plan.outs)):
+        made.append(output_storage(plan, i))
+    arena: StorageBase = None
+    if int(plan.arena_nbytes) != 0:
+        arena = StorageBase.kind(plan.arena_nbytes)
+    idle: list = plan.idle
+    if not idle:
+        return False
+    record: RunRecord = idle.pop()
+    fill(recorder, plan, record, made)
+    if arena is not None:
+        poke(int(record.bufs_addr), 1 + len(plan.places) + len(plan.outs), int(arena.addr))
+    status = 0
+    if plan.releases:  # noqa: SIM108
+        status = run_driver_released(int(record.record_addr))
+    else:
+        status = run_driver(int(record.record_addr))
+    idle.append(record)
+    if status != 0:
+        return False
+    hand_out(recorder, plan, alive, made, keeps)
+    launches: int = recorder.launches
+    recorder.launches = launches + int(plan.launches)
+    segments: int = recorder.segments
+    recorder.segments = segments + 1
+    return True
+
+
+@native
+def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) -> None:
+    """Write addresses and numbers into a record. Runs no Python: nobody may use the record meanwhile."""
+    bufs: int = record.bufs_addr
+    entered: list = recorder.entered
+    places: tuple = plan.places
+    vids: tuple = plan.vids
+    buffers: dict = recorder.buffer_table
+    count = len(places)
+    for i in range(count):
+        at: int = places[i]
+        if at < 0:
+            known: StorageBase = buffers.get(vids[i])
+            poke(bufs, 1 + i, int(known.addr))
+        else:
+            storage: StorageBase = entered[at]
+            poke(bufs, 1 + i, int(storage.addr))
+    for i in range(len(made)):
+        out: StorageBase = made[i]
+        poke(bufs, 1 + count + i, int(out.addr))
+    word = 2 + count + len(made)
+    for place in plan.numbers:
+        poke_float(bufs, word, recorder.scalars[int(place)])
+        word += 1
+
+
+@native
+def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, keeps: bool) -> None:
+    """Survivors receive storages; later segments and an escaped graph find them by value id."""
+    outs: tuple = plan.outs
+    holders: tuple = plan.holders
+    pending: tuple = plan.is_pending
+    buffers: dict = recorder.buffer_table
+    for i in range(len(made)):
+        at: int = holders[i]
+        storage: StorageBase = made[i]
+        if at >= 0:
+            handle: TensorBase = alive[at]
+            if pending[i] is True:
+                waiting: StorageBase = handle._storage
+                waiting.addr = storage.addr
+                waiting.nbytes = storage.nbytes
+                waiting.owner = storage
+                storage = waiting
+            else:
+                handle._storage = storage
+        if keeps:
+            buffers[outs[i]] = storage
+
+
+@native
+def hit_end(recorder: RecorderState, is_last: bool) -> bool:
+    """End the segment: run it, give every handle that somebody still holds its storage."""
+    if not counts_references or recorder.picks or recorder._stubs or modes_in_use:
+        return False
+    alive: list = living(recorder)
+    node: TrieNode = find_end(recorder, alive)
+    if node is None:
+        return False
+    event: EndEvent = node.event
+    plan: EndPlan = event.plan
+    graph: CallGraph = recorder.graph
+    if plan is None or event.is_deferred:
+        return False
+    keeps = not is_last or plan.keeps or graph.tip is not None
+    if keeps and int(recorder.caught) != len(recorder.entered):
+        recorder.catch_up()
+    if plan.has_program and not run(recorder, plan, alive, keeps):
+        return False
+    recorder.node = node
+    retire_all(recorder.handles)
+    recorder.handles.clear()
+    recorder.keepers.clear()
+    if plan.keeps:
+        recorder.graph.keep(node, alive, event.saves, event.windows)
+    if len(recorder._dirty) != 0:
+        recorder._dirty.clear()
+    if keeps:
+        after(recorder, plan, event, alive, is_last)
+    return True
+
+
+@native
+def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, is_last: bool) -> None:
+    """What later segments, or an escaped graph, must find."""
+    buffers: dict = recorder.buffer_table
+    for place in plan.views:
+        view: TensorBase = alive[int(place)]
+        buffers[view._vid] = view._storage
+    for pair in plan.written:
+        ids: tuple = pair
+        buffers[ids[0]] = buffers[ids[1]]
+    for pair in event.windows:
+        window: tuple = pair
+        buffers[window[0]] = buffers[window[1]]
+    if not is_last:
+        recorder.graph.note_versions(alive)
+        for slot in recorder._viewed:
+            slot.settle()
+        recorder._viewed.clear()
+
+
+def use_hits() -> None:
+    """Let ``HOT`` hold the hits as Python has them. ``recorder.py`` calls it once."""
+    HOT.use({function.__name__: function for function in NATIVE})
+    if not counts_references:
+        HOT.living = all_living

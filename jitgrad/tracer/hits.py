@@ -1,0 +1,317 @@
+"""Hits: what a call does that an earlier call has done before.
+
+Owns: the rules of a hit of operations, inputs, views and writes, each once, in the subset of Note [Native Python].
+Must not know: misses. ``MISSED`` or False says that the general way must be taken; nothing has happened then, but that
+inputs were entered.
+
+# Note [Hits]
+# ~~~~~~~~~~~
+# A trie node keeps the child that was taken last, and links its children. A hit compares the event at hand with that
+# child: the operation by identity, operands by their value ids, also by identity (an id is one int object, the trie's,
+# on every handle that has it), params by ``same``. A step that repeats makes one such comparison per event, and no
+# tuple, dictionary or int. Example: for ``z = x * y`` it is ``child.op is MUL and x._vid is child.ids[0] and y._vid is
+# child.ids[1]``. Only if no child fits, the general way builds the key and looks into ``children``.
+# A constant number among the operands stands in ``ids`` as ``(number,)``, so that it is no value id; one that is a
+# run-time scalar as its type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.cpython.primitives import active, native, new_handle, same
+from jitgrad.state import override_classes
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase, inference_tensors
+from jitgrad.tracer.keys import IN, MARK
+from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
+from jitgrad.tracer.slots import LEAF, PLAIN
+from jitgrad.tracer.trie import UNTRACKED, TrieNode
+from jitgrad.tracer.view_hits import has_plain_source, note_source
+
+__all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
+           "new_result_handle", "note_number", "operate", "reflect", "takes", "through_door"]  # fmt: skip
+
+Args = tuple[Any, ...]
+"""Arguments of a call; in native code a C array."""
+
+MISSED: Any = type("Missed", (), {"__repr__": lambda self: "MISSED"})()
+"""What a hit returns that is none."""
+
+MAX_SIBLINGS = 16
+
+# --- operands ---
+
+
+@native
+def takes(want: Any, x: Any) -> bool:
+    """Whether an operand is what ``TrieNode.ids`` says at its place."""
+    if isinstance(x, TensorBase):
+        return x._vid is want
+    if type(want) is tuple:
+        constant: tuple = want
+        return same(x, constant[0])
+    return type(x) is want
+
+
+@native
+def is_fresh_leaf(x: TensorBase) -> bool:
+    """Whether a tensor that requires grad is a leaf in which Python has no part."""
+    if x._graph is not None or x._grad_fn is not None or x._accumulator is not None:
+        return False
+    return x._hooks is None and x._post_accumulate_hooks is None
+
+
+@native
+def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
+    """Whether a trie node enters an input of this layout and kind."""
+    ids: tuple = child.ids
+    return child.op is IN and ids[0] is aval and ids[1] is kind
+
+
+@native
+def find_input(node: TrieNode, aval: Any, kind: Any) -> Any:
+    """The child that enters such an input, or None."""
+    child: TrieNode = node.last
+    if child is not None and is_input(child, aval, kind):
+        return child
+    child = node.first
+    count = 0
+    while child is not None and count < MAX_SIBLINGS:
+        if is_input(child, aval, kind):
+            node.last = child
+            return child
+        child = child.sibling
+        count += 1
+    return None
+
+
+@native
+def began(recorder: RecorderState) -> None:
+    """A call is recorded from now on."""
+    LATEST[0] = recorder.tid
+    RUNNING[recorder.tid] = recorder
+    if len(RUNNING) != 1:
+        LATEST[0] = 0
+
+
+@native
+def ended(tid: Any) -> None:
+    """The call is over, or never began."""
+    RUNNING.pop(tid, None)
+
+
+@native
+def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
+    """Enter a tensor whose storage the call has not met, where the path has entered one before."""
+    if LATEST[0] is not recorder.tid:
+        return False
+    storage: StorageBase = x._storage
+    if storage is None or x._base is not None or inference_tensors:
+        return False
+    if storage.is_window or storage.tid is recorder.tid:
+        return False
+    kind = PLAIN
+    if x._requires_grad:
+        if not is_fresh_leaf(x):
+            return False
+        kind = LEAF
+    child: TrieNode = find_input(recorder.node, x._aval, kind)
+    if child is None:
+        return False
+    x._tid = recorder.tid
+    x._vid = child.vid
+    storage.tid = recorder.tid
+    recorder.entered.append(x)
+    recorder.entered.append(storage)
+    recorder.entered.append(child.vid)
+    recorder.node = child
+    return True
+
+
+@native
+def is_operand(recorder: RecorderState, x: Any) -> bool:
+    """Whether an operand is a value of the call, after entering it if it is new, or a plain number."""
+    if isinstance(x, TensorBase):
+        if x._tid is recorder.tid:
+            return True
+        return hit_enter(recorder, x)
+    return type(x) is float or type(x) is int
+
+
+# --- operations ---
+
+
+@native
+def handle_of(recorder: RecorderState, node: TrieNode) -> Any:
+    """A pending handle on the result of a node."""
+    out: TensorBase = new_handle()
+    out._tid = recorder.tid
+    out._vid = node.vid
+    out._aval = node.aval
+    if node.requires_grad:
+        out._requires_grad = True
+        out._graph = recorder.graph
+    else:
+        out._requires_grad = False
+    recorder.handles.append(out)
+    return out
+
+
+@native
+def new_result_handle(recorder: RecorderState, vid: Any, aval: Any, requires_grad: Any) -> Any:
+    """A pending handle on a value that is no node's only result."""
+    out: TensorBase = new_handle()
+    out._tid = recorder.tid
+    out._vid = vid
+    out._aval = aval
+    out._requires_grad = requires_grad
+    if requires_grad is True:
+        out._graph = recorder.graph
+    recorder.handles.append(out)
+    return out
+
+
+@native
+def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
+    """Whether a trie node is ``op(a, b)``."""
+    if child.op is not op:
+        return False
+    ids: tuple = child.ids
+    return takes(ids[0], a) and takes(ids[1], b)
+
+
+@native
+def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
+    """The child that is ``op(a, b)``, or None."""
+    child: TrieNode = node.last
+    if child is not None and is_binary(child, op, a, b):
+        return child
+    child = node.first
+    count = 0
+    while child is not None and count < MAX_SIBLINGS:
+        if is_binary(child, op, a, b):
+            node.last = child
+            return child
+        child = child.sibling
+        count += 1
+    return None
+
+
+@native
+def note_number(recorder: RecorderState, want: Any, x: Any) -> None:
+    """A number that is a run-time scalar of the path is one of this call."""
+    if type(want) is type:
+        recorder.scalars.append(x)
+
+
+@native
+def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
+    """``a op b`` of an operator."""
+    if not (is_operand(recorder, a) and is_operand(recorder, b)):
+        return MISSED
+    node: TrieNode = find_binary(recorder.node, op, a, b)
+    if node is None or not node.is_simple or node.is_view:
+        return MISSED
+    ids: tuple = node.ids
+    note_number(recorder, ids[0], a)
+    note_number(recorder, ids[1], b)
+    recorder.node = node
+    return handle_of(recorder, node)
+
+
+@native
+def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
+    """Whether a trie node is ``op(*args)``, of which the first ``count`` are operands."""
+    if child.op is not op:
+        return False
+    ids: tuple = child.ids
+    params: tuple = child.params
+    if len(params) != len(args) - count:
+        return False
+    for i in range(count):
+        if not takes(ids[i], args[i]):
+            return False
+    for i in range(len(params)):  # noqa: SIM110
+        if not same(params[i], args[count + i]):
+            return False
+    return True
+
+
+@native
+def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
+    """The child that is ``op(*args)``, or None."""
+    child: TrieNode = node.last
+    if child is not None and fits(child, op, args, count):
+        return child
+    child = node.first
+    tries = 0
+    while child is not None and tries < MAX_SIBLINGS:
+        if fits(child, op, args, count):
+            node.last = child
+            return child
+        child = child.sibling
+        tries += 1
+    return None
+
+
+@native
+def hit_apply(recorder: RecorderState, op: Any, args: Args) -> Any:
+    """``op(*args)``: operands, then params."""
+    count: int = op.num_inputs
+    if count < 1 or count > len(args):
+        return MISSED
+    for i in range(count):
+        if not is_operand(recorder, args[i]):
+            return MISSED
+    node: TrieNode = find(recorder.node, op, args, count)
+    if node is None or not node.is_simple:
+        return MISSED
+    if node.is_view and (node.window is UNTRACKED or not has_plain_source(args[0])):
+        return MISSED
+    ids: tuple = node.ids
+    for i in range(count):
+        note_number(recorder, ids[i], args[i])
+    recorder.node = node
+    out = handle_of(recorder, node)
+    if node.is_view:
+        note_source(recorder, node, out, args[0])
+    return out
+
+
+@native
+def hit_mark(recorder: RecorderState, key: Any) -> bool:
+    """An event without operands or results, such as a change of the grad mode."""
+    child: TrieNode = recorder.node.last
+    if child is None or child.op is not MARK or child.key is not key:
+        return False
+    recorder.node = child
+    return True
+
+
+# --- where native code is called ---
+
+
+@native
+def operate(op: Any, a: Any, b: Any) -> Any:
+    """An operator of Tensor; a class that overrides operators is asked in Python."""
+    recorder: RecorderState = active()
+    if recorder is None or (override_classes and type(a) is not type(b)):
+        return MISSED
+    return hit_binary(recorder, op, a, b)
+
+
+@native
+def reflect(op: Any, a: Any, b: Any) -> Any:
+    """A reflected operator of Tensor: ``b op a``."""
+    recorder: RecorderState = active()
+    if recorder is None or (override_classes and type(a) is not type(b)):
+        return MISSED
+    return hit_binary(recorder, op, b, a)
+
+
+@native
+def through_door(op: Any, args: Args) -> Any:
+    """``door.apply``."""
+    recorder: RecorderState = active()
+    return MISSED if recorder is None else hit_apply(recorder, op, args)

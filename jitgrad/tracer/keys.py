@@ -1,0 +1,90 @@
+"""Every kind of key in the trie, and what a key must hold.
+
+Owns: the words that begin a key, and the small vocabularies that keys are made of.
+Must not know: how keys are compared (``hits.py``), what events do (``history.py``).
+
+# Note [Keys]
+# ~~~~~~~~~~~
+# A hit skips shape rules, derivative rules, planning, checks. So a key holds everything that could make any of these
+# come out differently: a wrong result on a hit is always something missing from a key. By kind:
+#
+# | key | the event | what else it depends on |
+# |---|---|---|
+# | (op, operands, params) | an operation | operands by value id, numbers with their types |
+# | (IN, aval, kind) | a tensor from outside | layout, dtype; plain, leaf, hooked or of another graph; inference |
+# | (ALIAS, vid, kind, ..) | a second handle on a known value, which is a leaf or a node's | |
+# | (JOIN, vid, has memory) | a value that a Node of Python's belongs to: a value id of its own | |
+# | (WRITE, op, targets, operands, params) | an in-place operation | |
+# | (WINDOW, ..), (THROUGH, ..) | a write through a view | which views look at the base, and how |
+# | (AFRESH, ..) | a view that is read out of its base again | |
+# | (UPDATE, op, operands, types, params) | an optimizer's step | all rows; numbers are run-time scalars |
+# | (BACKWARD, ..), then (GRADS, ..) | a backward; which leaves have a gradient, and which value it is | |
+# | (END, vids), assignments | a segment's end | which handles survive, and which of them share a storage |
+# | True, False | grad mode from here on: no operation need carry it | |
+# | (DTYPE, dtype) | default dtype from here on | |
+# | (LEAF_MARK, vid, flag), (DETACHED_MARK, vid), (STUB, vid), (HOOKS, vid), (NODE, vid), (SAVERS, vids), (RELEASED, ..)
+#   | what Python did to a value's graph | |
+# | (OUTSIDE, name, vids), (DATA, vid) | memory was written, or replaced, outside the trace | |
+#
+# A trace starts at a root of its own for each grad mode and default dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AFRESH",
+    "ALIAS",
+    "BACKWARD",
+    "DATA",
+    "DETACHED_MARK",
+    "DTYPE",
+    "END",
+    "FRESH",
+    "GRADS",
+    "HOOKS",
+    "IN",
+    "JOIN",
+    "LEAF_MARK",
+    "MARK",
+    "NODE",
+    "OUTSIDE",
+    "PENDING",
+    "RELEASED",
+    "SAVERS",
+    "STUB",
+    "THROUGH",
+    "UPDATE",
+    "VIEW",
+    "WINDOW",
+    "WRITE",
+    "quick_ids",
+]
+
+IN, ALIAS, JOIN, WRITE, UPDATE = "<in>", "<alias>", "<join>", "<write>", "<update>"
+WINDOW, AFRESH, THROUGH = "<window>", "<afresh>", "<through>"
+BACKWARD, GRADS, END = "<backward>", "<grads>", "<end>"
+LEAF_MARK, DETACHED_MARK, STUB, HOOKS, NODE = "<leaf>", "<detached>", "<stub>", "<hooks>", "<node>"
+DTYPE, RELEASED, SAVERS, OUTSIDE, DATA = "<dtype>", "<released>", "<savers>", "<outside>", "<data>"
+MARK = "<mark>"
+"""``TrieNode.op`` of an event that is told by its key alone."""
+
+# how a surviving handle gets its storage
+FRESH = 0  # a new one
+PENDING = 1  # views hold a storage without memory already: give that one memory
+VIEW = 2  # shares one that has memory, or gets it from another survivor
+
+
+def quick_ids(inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
+    """``TrieNode.ids`` of an operation: value ids; ``(number,)`` for a constant, the type for a run-time scalar.
+
+    Args:
+        inputs: the operands.
+        ids: per operand, its value id if it is a tensor.
+        hidden: per operand, whether it is a number that is a run-time scalar.
+    """
+    return tuple(
+        vid if hasattr(x, "_aval") else type(x) if is_scalar else (x,)
+        for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
+    )

@@ -1,0 +1,250 @@
+"""Hits that have to do with views: their links, who survives, who shares a storage.
+
+Owns: these rules, once, in the subset of Note [Native Python].
+Must not know: how a view's operation is found (``hits.py``).
+
+# Note [Links of views]
+# ~~~~~~~~~~~~~~~~~~~~~
+# A recorded view shares storage, version counter and base with its source, and the storage's slot lists it (Note
+# [Aliases in a trace]). Most views are used once and gone, and none of that is ever looked at. So a hit only notes the
+# source: the five attributes stay unset, and whoever reads one first (``TensorBase.__getattr__``) has the view linked.
+# A write, which must know who looks at its target, links the views that somebody holds before it asks; so a view's
+# version is that of its making. The end of a segment lets go of the sources of views that nobody holds, youngest
+# first, so that a source which only they held is not taken for a survivor, and links the others. Example: after
+# ``h = x.t().reshape(-1)`` the first view is held by the second one's ``_source`` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from jitgrad.cpython.liveness import held_elsewhere
+from jitgrad.cpython.primitives import blank, native, refcount
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase, install_link
+from jitgrad.tracer.keys import FRESH, PENDING, VIEW
+from jitgrad.tracer.recorder_state import RUNNING, RecorderState
+from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.trie import TRACKED, TrieNode
+
+__all__ = ["all_living", "assignments", "catch_up", "has_plain_source", "link_views", "living", "note_source",
+           "sharing"]  # fmt: skip
+
+
+@native
+def pending_storage() -> Any:
+    """A storage without memory."""
+    storage: StorageBase = blank(StorageBase.kind)
+    storage.addr = 0
+    storage.nbytes = 0
+    storage.owner = None
+    return storage
+
+
+@native
+def new_slot(storage: Any, home: Any, owner: Any) -> Any:
+    """A slot that one handle looks at."""
+    slot: Slot = blank(Slot)
+    slot.storage = storage
+    slot.home = home
+    slot.owner = owner
+    slot.others = None
+    slot.older = None
+    slot.is_shared = False
+    slot.is_family = False
+    return slot
+
+
+@native
+def catch_up(recorder: RecorderState) -> None:
+    """Enter into the tables what hits have only noted: hits need no tables, and most calls end without them."""
+    entered: list = recorder.entered
+    inputs: dict = recorder.input_table
+    buffers: dict = recorder.buffer_table
+    slots: dict = recorder.slot_table
+    i: int = recorder.caught
+    while i < len(entered):
+        storage = entered[i + 1]
+        vid = entered[i + 2]
+        inputs[vid] = entered[i]
+        buffers[vid] = storage
+        if id(storage) not in slots:
+            slots[id(storage)] = new_slot(storage, entered[i], vid)
+        i += 3
+    recorder.caught = len(entered)
+
+
+@native
+def slot_of(recorder: RecorderState, source: TensorBase, storage: StorageBase) -> Any:
+    """The slot of a storage, made for a value of the trace that gets its first view."""
+    if recorder.caught != len(recorder.entered):
+        catch_up(recorder)
+    slots: dict = recorder.slot_table
+    known: Slot = slots.get(id(storage))
+    if known is not None:
+        return known
+    slot: Slot = new_slot(storage, ref(source), source._vid)
+    slots[id(storage)] = slot
+    storage.tid = recorder.tid
+    return slot
+
+
+@native
+def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> None:
+    """Let a view share its source's storage, be it pending, and version."""
+    storage: StorageBase = source._storage
+    if storage is None:
+        storage = pending_storage()
+        source._storage = storage
+    out._storage = storage
+    counter: list = source._vc
+    out._vc = counter
+    if out._tracks:
+        base = source._base
+        if base is None:
+            base = source
+        out._base = base
+        out._view_version = counter[0]
+    elif source._base is not None:
+        recorder.keepers.append(source._base)
+    slot: Slot = slot_of(recorder, source, storage)
+    if slot.others is None:
+        slot.others = []
+        recorder._viewed.append(slot)
+    others: list = slot.others
+    others.append(ref(out))
+
+
+@native
+def has_plain_source(source: TensorBase) -> bool:
+    """Whether a view of a tensor needs no more than to share its storage and version."""
+    return source._source is not None or source._creation_meta is None
+
+
+@native
+def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source: TensorBase) -> None:
+    """A view is to be linked when that matters. Its source has a storage at once: others compare storages."""
+    if source._source is None and source._storage is None:
+        source._storage = pending_storage()
+    out._source = source
+    if node.window is TRACKED:  # detach() makes an alias that is nobody's view
+        out._tracks = True
+    if recorder.links is False:
+        recorder.links = True
+
+
+@native
+def link(recorder: RecorderState, out: TensorBase) -> None:
+    """Give a view what it gets from its source.
+
+    A view of a view is one of the same base, so those between need no link of their own; but an alias by ``detach()``
+    is a base itself, and is linked first.
+    """
+    source: TensorBase = out._source
+    while source._source is not None and source._tracks:
+        source = source._source
+    if source._source is not None:
+        link(recorder, source)
+    if not out._tracks and out._source is not source:
+        recorder.keepers.append(source)  # nothing else of the alias leads to the value that fills the storage
+    link_view(recorder, out, source)
+    out._source = None
+
+
+@native
+def link_views(recorder: RecorderState) -> None:
+    """Link the views that somebody holds."""
+    recorder.links = False
+    for handle in recorder.handles:
+        view: TensorBase = handle
+        if view._source is not None and refcount(handle) > 2:  # but for ``handle``: ``view`` and the list
+            link(recorder, view)
+
+
+def link_on_demand(view: Any) -> None:
+    """Link a view whose attributes somebody looks at."""
+    link(RUNNING[view._tid], view)
+
+
+@native
+def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
+    """Link a view that is held: what it was made of may be held by it alone.
+
+    A storage without memory that no slot knows has been seen by views that are gone: the value needs none of that.
+    """
+    if handle._source is not None:
+        link(recorder, handle)
+        return
+    storage: StorageBase = handle._storage
+    if storage is not None and int(storage.addr) == 0:
+        slots: dict = recorder.slot_table
+        if id(storage) not in slots:
+            handle._storage = None
+
+
+@native
+def forget_source(handle: TensorBase) -> None:
+    """A view that nobody holds holds nothing itself."""
+    if handle._source is not None:
+        handle._source = None
+    elif handle._base is not None:
+        handle._base = None
+
+
+@native
+def living(recorder: RecorderState) -> Any:
+    """The handles of the segment that somebody besides the recorder holds; in order. See Note [Links of views]."""
+    handles: list = recorder.handles
+    alive: list = []
+    i = len(handles) - 1
+    while i >= 0:
+        handle = handles[i]
+        if refcount(handle) > 1:
+            alive.append(handle)
+            link_survivor(recorder, handle)
+        else:
+            forget_source(handle)
+        i -= 1
+    alive.reverse()
+    recorder.links = False
+    return alive
+
+
+def all_living(recorder: RecorderState) -> list[Any]:
+    """``living`` where references are not counted."""
+    for handle in recorder.handles:
+        link_survivor(recorder, handle)
+    recorder.links = False
+    return held_elsewhere(recorder.handles)
+
+
+@native
+def assignments(alive: list) -> Any:
+    """One per handle. Of the handles that share a storage without memory, the first that is no view fills it."""
+    assign: list = []
+    filled: set = set()
+    for item in alive:
+        handle: TensorBase = item
+        storage: StorageBase = handle._storage
+        how = VIEW
+        if storage is None:
+            how = FRESH
+        elif handle._base is None and id(storage) not in filled and int(storage.addr) == 0:
+            how = PENDING
+            filled.add(id(storage))
+        assign.append(how)
+    return tuple(assign)
+
+
+@native
+def sharing(alive: list) -> Any:
+    """``assignments``, or () where every handle gets a storage of its own: part of the key of a segment's end."""
+    for handle in alive:
+        held: TensorBase = handle
+        if held._storage is not None:
+            return assignments(alive)
+    return ()
+
+
+install_link(link_on_demand)

@@ -1,0 +1,135 @@
+"""Hits of in-place operations on values that nobody else looks at.
+
+Owns: these rules, once, in the subset of Note [Native Python].
+Must not know: what other writes need (``writes.py``, ``window_writes.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.cpython.primitives import active, native, same
+from jitgrad.state import write_checks
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_operand, note_number, takes
+from jitgrad.tracer.keys import WRITE
+from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.view_hits import link_views
+
+__all__ = ["all_unwatched", "hit_inplace", "is_unwatched", "move", "move_one", "write_through_door"]
+
+
+@native
+def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
+    """Whether nobody else can be looking at what a write to a tensor changes. False: it has to be asked in detail."""
+    if recorder.links:
+        link_views(recorder)
+    if target._tid is not recorder.tid or target._retains_grad or target._base is not None:
+        return False
+    storage: StorageBase = target._storage
+    if storage is None:
+        return True
+    slots: dict = recorder.slot_table
+    slot: Slot = slots.get(id(storage))
+    return slot is None or (slot.others is None and slot.older is None)
+
+
+@native
+def move_one(recorder: RecorderState, target: TensorBase, vid: Any) -> None:
+    """A tensor goes on to a new value; its storage is to be written."""
+    target._vid = vid
+    counter: list = target._vc
+    version: int = int(counter[0]) + 1
+    counter[0] = version
+    storage: StorageBase = target._storage
+    if storage is not None:
+        recorder._dirty.add(id(storage))
+
+
+@native
+def move(recorder: RecorderState, targets: list, vids: tuple) -> None:
+    """Targets go on to new values."""
+    for target, vid in zip(targets, vids):  # noqa: B905
+        move_one(recorder, target, vid)
+
+
+@native
+def all_unwatched(recorder: RecorderState, targets: list) -> bool:
+    """``is_unwatched`` of every target."""
+    for target in targets:  # noqa: SIM110
+        if not is_unwatched(recorder, target):
+            return False
+    return True
+
+
+@native
+def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> bool:
+    """Whether a trie node is ``op(*args)`` written into a tensor."""
+    if child.op is not WRITE:
+        return False
+    ids: tuple = child.ids
+    params: tuple = child.params
+    if ids[0] is not op or ids[1] is not target._vid or len(params) != len(args) - count:
+        return False
+    for i in range(count):
+        if not takes(ids[i + 2], args[i]):
+            return False
+    for i in range(len(params)):  # noqa: SIM110
+        if not same(params[i], args[count + i]):
+            return False
+    return True
+
+
+@native
+def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> Any:
+    """The child that is such a write, or None."""
+    child: TrieNode = node.last
+    if child is not None and fits_write(child, op, target, args, count):
+        return child
+    child = node.first
+    tries = 0
+    while child is not None and tries < MAX_SIBLINGS:
+        if fits_write(child, op, target, args, count):
+            node.last = child
+            return child
+        child = child.sibling
+        tries += 1
+    return None
+
+
+@native
+def hit_inplace(recorder: RecorderState, op: Any, targets: tuple, args: Args) -> bool:
+    """``op(*args)`` written into one target that nobody else looks at."""
+    count: int = op.num_inputs
+    if count < 1 or count > len(args) or len(targets) != 1:
+        return False
+    if write_checks or recorder._counted_twice or recorder.picks:
+        return False
+    for i in range(count):
+        if not is_operand(recorder, args[i]):
+            return False
+    target = targets[0]
+    if not is_unwatched(recorder, target):
+        return False
+    node: TrieNode = find_write(recorder.node, op, target, args, count)
+    if node is None or node.writes is None:
+        return False
+    ids: tuple = node.ids
+    for i in range(count):
+        note_number(recorder, ids[i + 2], args[i])
+    recorder.node = node
+    written: tuple = node.writes
+    move_one(recorder, target, written[0])
+    return True
+
+
+@native
+def write_through_door(op: Any, targets: tuple, args: Args) -> Any:
+    """``door.apply_inplace``."""
+    recorder: RecorderState = active()
+    if recorder is not None and hit_inplace(recorder, op, targets, args):
+        return targets
+    return MISSED
