@@ -20,12 +20,18 @@ class CallGraph:
         tip: the end of the path when a segment last left differentiable survivors.
         is_touched: something was noted about values or Nodes of this call.
         marks: of ``CreationOrder``; empty while no Node was numbered.
+        saves: what escaped can still be differentiated.
+        leaves: (value id, tensor), flat: the leaves of a graph that escaped and was used up; None otherwise.
+        numbers: the run-time scalars of such a graph.
     """
 
-    __slots__ = ("is_touched", "marks", "recorder", "tid", "tip")
+    __slots__ = ("is_touched", "leaves", "marks", "numbers", "recorder", "saves", "tid", "tip")
 
     is_touched: bool
+    leaves: list[Any] | None
     marks: list[Any]
+    numbers: list[Any]
     recorder: Any
+    saves: bool
     tid: int
     tip: Any

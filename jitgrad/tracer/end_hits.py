@@ -47,6 +47,7 @@ __all__ = ["EndPlan", "use_hits"]
 
 _SPARE_NBYTES = 1 << 16
 _MAX_CALLS = 1000
+_MAX_GRAPHS = 4
 
 
 class EndPlan:
@@ -135,9 +136,11 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
 def hit_finish(recorder: RecorderState) -> bool:
     """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
     graph: CallGraph = recorder.graph
-    if int(recorder.misses) != 0 or graph.tip is not None or graph.is_touched or graph.marks:
+    if int(recorder.misses) != 0 or graph.is_touched or graph.marks:
         return False
     node: TrieNode = recorder.node
+    if graph.tip is not None and (graph.saves or len(recorder.outer) != 0 or recorder.has_stopped):
+        return False
     trie: Trie = recorder.trie
     clock: int = trie.clock
     trie.clock = clock + 1
@@ -146,6 +149,8 @@ def hit_finish(recorder: RecorderState) -> bool:
         return False
     CALLS.append((node.depth, 0, recorder.segments, recorder.launches))
     graph.recorder = None
+    if graph.tip is not None:
+        escape(recorder, graph)
     recorder.entered.clear()
     if int(recorder.caught) != 0:
         recorder.caught = 0
@@ -165,6 +170,47 @@ def hit_finish(recorder: RecorderState) -> bool:
     recorder.segments = 0
     recorder.launches = 0
     return True
+
+
+@native
+def escape(recorder: RecorderState, graph: CallGraph) -> None:
+    """A result holds on to the graph, which was used up: its shape and its leaves are all that can be asked for."""
+    leaves: list = []
+    entered: list = recorder.entered
+    i = 0
+    while i < len(entered):
+        x: TensorBase = entered[i]
+        if x._requires_grad:
+            leaves.append(entered[i + 2])
+            leaves.append(x)
+        i += 3
+    graph.leaves = leaves
+    graph.numbers = recorder.scalars
+    recorder.scalars = []
+    node: TrieNode = recorder.node
+    graph.tip = node
+    recorder.graph.order.close(node.next_vid)
+    recorder.graph = idle_graph(recorder)
+
+
+@native
+def idle_graph(recorder: RecorderState) -> Any:
+    """A graph for the next call: one that nothing holds on to any more, or a new one."""
+    graphs: list = recorder.graphs
+    for item in graphs:
+        graph: CallGraph = item
+        if refcount(item) == 2 and not graph.is_touched:  # ``graph`` and the list
+            graph.tip = None
+            graph.leaves = None
+            graph.numbers = []
+            graph.marks.clear()
+            return item
+    made = recorder.backend.new_graph(recorder)
+    if len(graphs) < _MAX_GRAPHS:
+        graphs.append(made)
+    else:
+        graphs[0] = made
+    return made
 
 
 @native
@@ -440,7 +486,10 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     recorder.handles.clear()
     recorder.keepers.clear()
     if plan.keeps:
-        recorder.graph.keep(node, alive, event.saves, event.windows)
+        if event.saves:
+            recorder.graph.keep(node, alive, event.saves, event.windows)
+        else:
+            graph.tip = node
     if len(recorder._dirty) != 0:
         recorder._dirty.clear()
     if keeps:

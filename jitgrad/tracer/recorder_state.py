@@ -97,6 +97,7 @@ class RecorderState(Handler):
         links: some view of this segment may not be linked yet, see Note [Links of views].
         history: what the path has recorded, or None while every event was a hit.
         graph: what escaping results hold on to.
+        graphs: some that may serve other calls, once nothing holds on to them.
         new_values: how many values this call has recorded that no call had before.
         must_record: the call may not stop recording, and has_stopped: it did, see Note [Long calls].
     """
@@ -118,6 +119,7 @@ class RecorderState(Handler):
         "caught",
         "entered",
         "graph",
+        "graphs",
         "handles",
         "has_stopped",
         "history",
@@ -151,6 +153,7 @@ class RecorderState(Handler):
     caught: int
     entered: list[Any]
     graph: Any
+    graphs: list[Any]
     handles: list[Any]
     input_table: dict[int, Any]
     history: History | None
@@ -158,6 +161,7 @@ class RecorderState(Handler):
     launches: int
     links: bool
     misses: int
+    has_stopped: bool
     must_record: bool
     node: TrieNode
     outer: dict[int, tuple[Any, int]]
@@ -199,6 +203,7 @@ class RecorderState(Handler):
         self._cls = cls = tensor_class()
         self._new = cls.__new__
         self.graph = backend.new_graph(self)
+        self.graphs = [self.graph]
 
     @property
     def inputs(self) -> dict[int, Any]:

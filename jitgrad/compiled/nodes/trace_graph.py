@@ -43,7 +43,6 @@ class TraceGraph(CallGraph):
         "_detached",
         "_inputs",
         "_outer",
-        "_saves",
         "_scalars",
         "_twins",
         "_versions",
@@ -55,7 +54,7 @@ class TraceGraph(CallGraph):
         self.recorder = recorder
         self.tid = recorder.tid
         self.tip: Any = None
-        self._saves = False
+        self.saves = False
         self._buffers: dict[int, Any] = {}
         self._inputs: dict[int, Any] = {}
         self._outer: dict[int, Any] = {}
@@ -64,6 +63,8 @@ class TraceGraph(CallGraph):
         self.order = CreationOrder()
         self.marks = self.order.marks
         self.is_touched = False
+        self.leaves = None
+        self.numbers = []
         self._detached: set[int] = set()
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self._counters: dict[int, list[int]] = {}
@@ -83,7 +84,7 @@ class TraceGraph(CallGraph):
         self.tip = tip
         if not saves:
             return
-        self._saves = True
+        self.saves = True
         self.note_versions([*self.recorder.inputs.values(), *alive])
         held = {h._vid: h for h in alive}
         for vid, root in windows:
@@ -115,7 +116,7 @@ class TraceGraph(CallGraph):
             return
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
-        if self._saves:
+        if self.saves:
             self._buffers = recorder.buffers
         else:  # a graph that has been used up: its shape, and its leaves
             self._inputs = {vid: t for vid, t in recorder.inputs.items() if t._requires_grad}
@@ -150,6 +151,9 @@ class TraceGraph(CallGraph):
     def build(self, vid: int, recipe: Recipe) -> None:
         """Make the Nodes behind a value."""
         self.is_touched = True
+        if self.leaves is not None:  # a hit has closed the call
+            self._inputs = dict(zip(self.leaves[::2], self.leaves[1::2], strict=True))
+            self._scalars, self.leaves = self.numbers, None
         recorder = self.recorder
         is_running = recorder is not None
         outer = recorder.outer if is_running else self._outer
