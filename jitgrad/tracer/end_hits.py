@@ -30,6 +30,7 @@ from jitgrad.cpython.primitives import (
     same,
 )
 from jitgrad.events import CALLS
+from jitgrad.probe import probe
 from jitgrad.state import modes_in_use, write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
@@ -465,6 +466,8 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
 @native
 def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
+    if probe.session is not None:  # Note [Profiling points]
+        return False
     if not counts_references or recorder.picks or recorder._stubs or modes_in_use:
         return False
     alive: list = living(recorder)
