@@ -42,6 +42,10 @@ def _no_arguments() -> tuple[Any, ...]:
     return ()
 
 
+NOTHING_HELD = "Nothing that is computed is held by anybody."
+"""Why a warm call launches no kernel."""
+
+
 def cpu_and(device: str, **stated: Any) -> Any:
     """Parametrize ``device``: the CPU, and a virtual one, whose operations are no part of a compiled program.
 

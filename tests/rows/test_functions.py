@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from modes import ARGUMENTS, HOOKED, MISSED_WRITE, OUTSIDE, Mode, cpu_and
+from modes import ARGUMENTS, HOOKED, MISSED_WRITE, NOTHING_HELD, OUTSIDE, Mode, cpu_and
 
 import jitgrad
 from jitgrad.autograd import Function
@@ -218,6 +218,7 @@ def test_only_the_second_output_is_used(mode: Mode) -> None:
 @pytest.mark.row("B17", engine=OUTSIDE)
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_grad_mode_inside_backward(mode: Mode, create_graph: bool) -> None:
+    mode.states(no_launch=NOTHING_HELD)
     def step(x: Any, y: Any) -> Any:
         Product.seen.clear()
         z = Product.apply(x, y)
@@ -428,6 +429,7 @@ def test_an_error_reaches_the_caller(mode: Mode, depth: int) -> None:
 
 @pytest.mark.row("C23", engine=OUTSIDE)
 def test_the_first_error_wins(mode: Mode) -> None:
+    mode.states(no_launch=NOTHING_HELD)
     def step(x: Any) -> Any:
         early = Fails.apply(x, 0, "early").sum()
         late = Fails.apply(x, 0, "late").sum()  # made later, so it runs first
@@ -457,6 +459,7 @@ def test_an_error_leaves_the_rest_of_the_step_in_order(mode: Mode) -> None:
 @pytest.mark.parametrize("depth", [0, 1, 70])
 def test_an_error_is_freed_with_its_graph(mode: Mode, depth: int) -> None:
     """What the traceback leads to must not lead back to the error: the graph would live until the next collection."""
+    mode.states(no_launch=NOTHING_HELD)
     mode.states(engine=(ARGUMENTS, HOOKED) if depth else ARGUMENTS)
     alive: list[weakref.ref[Any]] = []
 

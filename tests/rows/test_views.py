@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from modes import ARGUMENTS, HOOKED, MISSED_WRITE, OUTSIDE, UNRECORDABLE, Mode
+from modes import ARGUMENTS, HOOKED, MISSED_WRITE, NOTHING_HELD, OUTSIDE, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import no_grad
@@ -119,6 +119,7 @@ def test_storages_without_dense_memory() -> None:
 
 @pytest.mark.row("A7")
 def test_an_in_place_operation_adds_one_for_base_and_views(mode: Mode) -> None:
+    mode.states(no_launch=NOTHING_HELD)
     def step(x: Any) -> Any:
         base = x * 1
         v, w = base[:1], base.view(-1)[1:]
@@ -306,6 +307,7 @@ def test_a_write_through_detach_is_noticed(mode: Mode) -> None:
 
 @pytest.mark.row("D24")
 def test_an_unmodified_view_keeps_its_own_grad_fn(mode: Mode) -> None:
+    mode.states(no_launch=NOTHING_HELD)
     def step(x: Any) -> Any:
         b = x.clone()
         views = [b[0], b[1:], b.view(2, 2), b.view(-1).unsqueeze(0)]
