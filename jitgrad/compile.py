@@ -100,8 +100,7 @@ class CompiledFunction:
             if state.saved_tensor_hooks:
                 recorder.saved_hooks_changed()
             result = self.fn(*args, **kwargs)
-            if not HOT.hit_end(recorder, True):
-                recorder.flush(is_last=True)
+            recorder.flush(is_last=True)
         except BaseException:
             # what was recorded before the exception has happened, as in eager mode
             recorder.flush()

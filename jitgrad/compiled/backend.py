@@ -31,6 +31,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_me
 from jitgrad.runtime.engine.graph.current import current_graph_task
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
+from jitgrad.runtime.engine.run.request import execute_request
 from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
@@ -80,6 +81,11 @@ class _Backend:
         except CompileError as error:
             program = _without_kernels(segment, error)
         return LoadedProgram(program, segment)
+
+    @staticmethod
+    def backward_eagerly(request: Any) -> Any:
+        """A backward that is none of the step's, see Note [Interrupts]."""
+        return _eagerly(execute_request, request)
 
     @staticmethod
     def end_plan(recorder: Any, event: Any, alive: list[Any]) -> Any:

@@ -127,6 +127,7 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
     recorder.tid = tid
     recorder.node = recorder._root
     recorder.must_record = False
+    recorder.busy = False
     graph: CallGraph = recorder.graph
     graph.recorder = recorder
     graph.tid = tid

@@ -296,7 +296,7 @@ def hit_mark(recorder: RecorderState, key: Any) -> bool:
 def operate(op: Any, a: Any, b: Any) -> Any:
     """An operator of Tensor; a class that overrides operators is asked in Python."""
     recorder: RecorderState = active()
-    if recorder is None or (override_classes and type(a) is not type(b)):
+    if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
         return MISSED
     return hit_binary(recorder, op, a, b)
 
@@ -305,7 +305,7 @@ def operate(op: Any, a: Any, b: Any) -> Any:
 def reflect(op: Any, a: Any, b: Any) -> Any:
     """A reflected operator of Tensor: ``b op a``."""
     recorder: RecorderState = active()
-    if recorder is None or (override_classes and type(a) is not type(b)):
+    if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
         return MISSED
     return hit_binary(recorder, op, b, a)
 
@@ -314,4 +314,6 @@ def reflect(op: Any, a: Any, b: Any) -> Any:
 def through_door(op: Any, args: Args) -> Any:
     """``door.apply``."""
     recorder: RecorderState = active()
-    return MISSED if recorder is None else hit_apply(recorder, op, args)
+    if recorder is None or recorder.busy:
+        return MISSED
+    return hit_apply(recorder, op, args)

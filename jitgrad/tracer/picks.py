@@ -40,21 +40,6 @@ class Picks(WindowWrites):
         """``part`` was made by ``read(whole)``, and eager execution would have made a view; ``write(whole, part)``."""
         self.picks.append(_Pick(ref(part), ref(whole), read, write))
 
-    def apply_inplace(self, op: Any, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """As in ``WindowWrites``."""
-        done = super().apply_inplace(op, targets, args)
-        if self.picks:
-            self._follow(targets)
-        return done
-
-    def apply_update(
-        self, op: Any, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
-    ) -> None:
-        """As in ``Writes``."""
-        super().apply_update(op, rows, writes, numbers, params)
-        if self.picks:
-            self._follow([row[i] for row in rows for i in writes])
-
     def drop_idle_picks(self) -> None:
         """Forget the parts that only the recorder holds: nothing need be computed for them."""
         kept = []
@@ -67,7 +52,7 @@ class Picks(WindowWrites):
                 kept.append(pick)
         self.picks[:] = kept
 
-    def _follow(self, written: Sequence[Any]) -> None:
+    def follow(self, written: Sequence[Any]) -> None:
         self.drop_idle_picks()
         picks, self.picks = self.picks, []
         changed, put_back = list(written), set()

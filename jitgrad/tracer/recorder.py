@@ -8,6 +8,7 @@ In: operations, from ``dispatch`` and ``Tensor``. Out: segments, handed to the b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
@@ -30,6 +31,7 @@ from jitgrad.tracer.keys import DETACHED_MARK, DTYPE, END, HOOKS, LEAF_MARK, REL
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.picks import Picks
+from jitgrad.tracer.recorder_state import uninterrupted
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.shared_memory import share
 from jitgrad.tracer.slots import Slot
@@ -37,6 +39,15 @@ from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
 
 __all__ = ["Recorder"]
 
+
+
+# Note [Interrupts]
+# ~~~~~~~~~~~~~~~~~
+# Python runs signal handlers (and finalizers) between any two bytecodes, also those of the recorder, and a handler
+# may use tensors. While the recorder changes its state, ``busy`` is set; an operation that comes in then is not the
+# step's: it runs at once, outside the recording. A value that waits for such an operation's segment cannot be had
+# at that moment; what has memory is read as it is. Native hits run no bytecode, so they are not entered half-way.
+# Between two operations of the step, a handler's operations are the step's like any other.
 
 
 class Recorder(Picks):
@@ -48,18 +59,10 @@ class Recorder(Picks):
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
         """``a op b`` from an operator of Tensor."""
-        out = HOT.hit_binary(self, op, a, b)
-        if out is not MISSED:
-            return out
-        if not isinstance(b, TensorBase) and type(b) is not float and type(b) is not int:
-            return self._odd_operand(op, a, b)
-        return self._apply_general(op, (a, b))
-
-    def _odd_operand(self, op: Op, a: Any, b: Any) -> Any:
-        """NumPy scalars become Python numbers; bool is a number; anything else is not ours."""
-        if is_number(b):
-            return self.apply(op, (a, b.item() if hasattr(b, "item") else b))
-        return NotImplemented
+        if isinstance(b, TensorBase) or type(b) is float or type(b) is int:
+            return self.apply(op, (a, b))
+        # NumPy scalars become Python numbers; bool is a number; anything else is not ours
+        return self.apply(op, (a, b.item() if hasattr(b, "item") else b)) if is_number(b) else NotImplemented
 
     def reflected(self, op: Op, number: int | float, x: Any) -> Any:
         """``number op x`` from a reflected operator of Tensor."""
@@ -67,8 +70,42 @@ class Recorder(Picks):
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Any operation: inputs, then static params."""
-        out = HOT.hit_apply(self, op, args)
-        return self._apply_general(op, args) if out is MISSED else out
+        if self.busy:
+            return self.backend.eagerly(door.apply, op, *args)
+        self.busy = True
+        try:
+            out = HOT.hit_apply(self, op, args)
+            return self._apply_general(op, args) if out is MISSED else out
+        finally:
+            self.busy = False
+
+    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``op(*args)`` written into ``targets``."""
+        if self.busy:
+            return self.backend.eagerly(door.apply_inplace, op, targets, *args)
+        self.busy = True
+        try:
+            done = self.write(op, targets, args)
+        finally:
+            self.busy = False
+        if self.picks:
+            self.follow(targets)
+        return done
+
+    def apply_update(
+        self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
+    ) -> None:
+        """An optimizer's step."""
+        if self.busy:
+            self.backend.eagerly(door.apply_update, op, rows, writes, numbers, params)
+            return
+        self.busy = True
+        try:
+            self.update(op, rows, writes, numbers, params)
+        finally:
+            self.busy = False
+        if self.picks:
+            self.follow([row[i] for row in rows for i in writes])
 
     def _apply_general(self, op: Op, args: tuple[Any, ...]) -> Any:
         inputs, params = self.backend.split_args(op, args)
@@ -110,7 +147,7 @@ class Recorder(Picks):
         args = (*((inputs,) if op.num_inputs < 0 else inputs), *params)
         self.flush()
         if must_pause(event):
-            return self.apply(op, args)
+            return self._apply_general(op, args)
         try:
             return self.backend.apply_elsewhere(op, *args)
         except Exception as error:
@@ -218,10 +255,16 @@ class Recorder(Picks):
 
     def set_grad_mode(self, enabled: bool) -> None:
         """Grad mode is part of the path, so no operation has to carry it."""
-        if not HOT.hit_mark(self, enabled):
-            self._mark(enabled)
-        if enabled and self._unlinked:
-            self._give_stubs()
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            if not HOT.hit_mark(self, enabled):
+                self._mark(enabled)
+            if enabled and self._unlinked:
+                self._give_stubs()
+        finally:
+            self.busy = False
 
     def _give_stubs(self) -> None:
         """Views that were made in no_grad mode of a tensor that requires grad: with grad mode on, they do as well.
@@ -240,10 +283,12 @@ class Recorder(Picks):
                 view._requires_grad = True
                 self._stubs.append(reference)
 
+    @uninterrupted
     def set_default_dtype(self, dtype: Any) -> None:
         """What Python floats become from here on is part of the path."""
         self._mark((DTYPE, dtype))
 
+    @uninterrupted
     def set_requires_grad(self, tensor: Any, requires_grad: bool) -> None:
         """A value of the trace becomes a leaf, or leaves the graph."""
         if tensor._tid != self.tid:
@@ -264,6 +309,7 @@ class Recorder(Picks):
         if requires_grad:
             self._age_views(tensor)
 
+    @uninterrupted
     def add_hooks(self, tensor: Any) -> None:
         """A value of the trace got a hook: from here on the path is another one."""
         if tensor._aval.device is not CPU:
@@ -279,6 +325,11 @@ class Recorder(Picks):
 
     def read(self, tensor: Any) -> None:
         """Python wants to see a value: run what it depends on."""
+        if not self.busy:
+            self._read(tensor)
+
+    @uninterrupted
+    def _read(self, tensor: Any) -> None:
         storage = tensor._storage
         if storage is None or not storage.addr:
             # a window whose storage was written has lost its stamp, but the storage is still the trace's to fill
@@ -302,12 +353,17 @@ class Recorder(Picks):
         if state.saved_tensor_hooks:
             switch_handler(self.backend.node_making(self))
 
+    @uninterrupted
     def mark_released(self, request_key: Any) -> None:
         """The engine has run over Nodes of this trace: values saved by Nodes that are used up need not be kept."""
         self._mark((RELEASED, request_key), make=lambda: ReleaseEvent(self.graph.released()))
 
     def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
+        return not self.busy and self._repeat_backward(root, keep_graph, create_graph)
+
+    @uninterrupted
+    def _repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         return self.backend.repeat_backward(self, root, keep_graph, create_graph)
 
     def reached_leaves(self, roots: Any) -> list[Any] | None:
@@ -316,12 +372,21 @@ class Recorder(Picks):
 
     def record_backward(self, request: Any) -> Any:
         """A whole backward is one event; the engine belongs to the levels above."""
+        if self.busy:
+            return self.backend.backward_eagerly(request)
         return self.backend.record_backward(self, request)
 
     def flush(self, is_last: bool = False) -> None:
         """End the segment: run it, and give every handle that somebody still holds its storage."""
-        if HOT.hit_end(self, is_last):
-            return
+        before, self.busy = self.busy, True
+        try:
+            if not HOT.hit_end(self, is_last):
+                self._end(is_last)
+        finally:
+            self.busy = before
+
+    def _end(self, is_last: bool) -> None:
+        """``flush`` of an end that is new, or not a usual one."""
         if self.picks:
             self.drop_idle_picks()
         alive = HOT.living(self)

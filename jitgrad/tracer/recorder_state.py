@@ -6,9 +6,10 @@ Must not know: operations' hits, aliases, writes: the parts of ``recorder.Record
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.events import log
@@ -27,7 +28,7 @@ from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.user_line import user_line
 
-__all__ = ["LATEST", "RUNNING", "Backend", "RecorderState", "new_tid"]
+__all__ = ["LATEST", "RUNNING", "Backend", "RecorderState", "new_tid", "uninterrupted"]
 
 new_tid = itertools.count(1).__next__
 """The stamp of another call."""
@@ -72,12 +73,30 @@ class Backend(Protocol):
     def savers(self, history: History, values: tuple[int, ...]) -> tuple[int, ...]: ...
     def node_making(self, recorder: Any) -> Any: ...
     def record_backward(self, recorder: Any, request: Any) -> Any: ...
+    def backward_eagerly(self, request: Any) -> Any: ...
     def reached_leaves(self, recorder: Any, roots: Any) -> list[Any] | None: ...
     def repeat_backward(self, recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool: ...
     def saved_inputs(self, op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]: ...
     def copy_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
     def alias_instr(self, vid: int, fresh: int, aval: Aval) -> Instr: ...
     def cast_after(self, instr: Instr, dtype: Any) -> tuple[tuple[Instr, ...], Instr]: ...
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def uninterrupted(method: M) -> M:
+    """A method of a recorder that no signal handler's operations get into, see Note [Interrupts]."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any) -> Any:
+        before, self.busy = self.busy, True
+        try:
+            return method(self, *args)
+        finally:
+            self.busy = before
+
+    return guarded  # type: ignore[return-value]
 
 
 class RecorderState(Handler):
@@ -87,6 +106,7 @@ class RecorderState(Handler):
         tid: stamps of this call carry it.
         node: where the path has got to.
         handles: results since the last segment's end, in order; see ``flush``.
+        busy: its state is being changed, see Note [Interrupts].
         entered: (tensor, storage, value id), flat, of what hits have entered; ``catch_up`` moves it on to the tables.
         caught: how much of ``entered`` is in the tables.
         inputs: value id -> tensor, for what came from outside (and leaves made inside).
@@ -116,6 +136,7 @@ class RecorderState(Handler):
         "_viewed",
         "backend",
         "buffer_table",
+        "busy",
         "caught",
         "entered",
         "graph",
@@ -150,6 +171,7 @@ class RecorderState(Handler):
     _unlinked: list[Any]
     _viewed: list[Slot]
     buffer_table: dict[int, Any]
+    busy: bool
     caught: int
     entered: list[Any]
     graph: Any
@@ -194,6 +216,7 @@ class RecorderState(Handler):
         self._viewed = []
         self.picks = []
         self.links = False
+        self.busy = False
         self.keepers = []
         self._counted_twice = {}
         self._former = {}
@@ -261,7 +284,7 @@ class RecorderState(Handler):
         self._unlinked.clear()
         self._stubs.clear()
         self.history = None
-        self.must_record = False
+        self.must_record = self.busy = False
         self.segments = self.launches = 0
         return True
 

@@ -45,11 +45,11 @@ class WindowWrites(Writes):
         except ElsewhereError:
             return
 
-    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         if len(targets) == 1 and targets[0]._base is not None and self._write_window(op, targets[0], args):
             return targets
-        return super().apply_inplace(op, targets, args)
+        return super().write(op, targets, args)
 
     def _write_window(self, op: Op, target: Any, args: tuple[Any, ...]) -> bool:
         """Write a view as a part of its base. False, if that is not worth modelling: nothing has happened then."""

@@ -130,6 +130,6 @@ def hit_inplace(recorder: RecorderState, op: Any, targets: tuple, args: Args) ->
 def write_through_door(op: Any, targets: tuple, args: Args) -> Any:
     """``door.apply_inplace``."""
     recorder: RecorderState = active()
-    if recorder is not None and hit_inplace(recorder, op, targets, args):
+    if recorder is not None and not recorder.busy and hit_inplace(recorder, op, targets, args):
         return targets
     return MISSED

@@ -61,7 +61,7 @@ class Writes(VersionCounters):
 
     __slots__ = ()
 
-    def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         inputs, params = self.backend.split_args(op, args)
         try:
@@ -94,7 +94,7 @@ class Writes(VersionCounters):
         del self.scalars[self.node.next_scalar :]  # numbers of an event that is not recorded
         if must_pause(event):
             self.flush()
-            return self.apply_inplace(op, targets, args)
+            return self.write(op, targets, args)
         try:
             return self._write_outside(op, targets, args)
         except Exception as error:
@@ -239,7 +239,7 @@ class Writes(VersionCounters):
             return (instr,), instr
         return self.backend.cast_after(instr, targets[0]._aval.dtype)
 
-    def apply_update(
+    def update(
         self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
     ) -> None:
         """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
@@ -255,7 +255,7 @@ class Writes(VersionCounters):
         rebinds = self._rebinds(targets)
         if rebinds is None:
             for row in rows:
-                self.apply_inplace(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
+                self.write(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
             return
         key = (UPDATE, op, ids, tuple(map(type, numbers)), params)
         node = self.node.children.get(key)
@@ -278,7 +278,7 @@ class Writes(VersionCounters):
             if not any(row is r for r in here):
                 self.backend.inplace_elsewhere(op, tuple(row[i] for i in writes), (*row, *numbers), params)
         if here:
-            self.apply_update(op, here, writes, numbers, params)
+            self.update(op, here, writes, numbers, params)
 
     def _grow_update(
         self,

@@ -93,8 +93,12 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     if node is None:
         grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
         return ("a rule that cannot be recorded", None) if grown is None else ("", grown[1])
-    recorder.node = node
-    return "", _repeat(recorder, node.event)
+    before, recorder.busy = recorder.busy, True  # Note [Interrupts]
+    try:
+        recorder.node = node
+        return "", _repeat(recorder, node.event)
+    finally:
+        recorder.busy = before
 
 
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
@@ -220,7 +224,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         if sources[id(leaf)] == source
     ]
     nodes = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
-    inner = InnerRecorder(recorder, nodes, recorder.node.next_vid)
+    inner = InnerRecorder(recorder, nodes, recorder.node.next_vid, _grow.__code__)
     active = switch_handler(inner)
     try:
         with Provisional() as attempt:  # what an attempt that fails did is told by the run that takes its place

@@ -7,16 +7,20 @@ In: operations of the rules. Out: instructions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import CodeType
 from typing import Any, NoReturn
 
+from jitgrad.door import door
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
-from jitgrad.state import state
+from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
 from jitgrad.tracer.shape_rules import out_avals_of
+from jitgrad.user_line import is_called_from_outside
 
 __all__ = ["CannotRecordError", "InnerRecorder", "symbolic_number"]
 
@@ -71,12 +75,16 @@ class InnerRecorder(Handler):
         instrs: recorded so far.
         consts: (value id, tensor): tensors that a rule made by itself.
         next_vid: first unused value id.
+
+    Args:
+        end: the code that has the rules run; rules call nothing outside jitgrad.
     """
 
-    __slots__ = ("_graph", "consts", "instrs", "next_vid", "nodes", "tid")
+    __slots__ = ("_end", "_graph", "consts", "instrs", "next_vid", "nodes", "tid")
 
-    def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int) -> None:
+    def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int, end: CodeType) -> None:
         self.tid = outer.tid
+        self._end = end
         self.nodes = nodes
         self.instrs: list[Instr] = []
         self.consts: list[tuple[int, Any]] = []
@@ -95,7 +103,9 @@ class InnerRecorder(Handler):
         return self.apply(op, (number, x))
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
-        """Append one instruction."""
+        """Append one instruction; what a signal handler does meanwhile is none (Note [Interrupts])."""
+        if is_called_from_outside(self._end):
+            return self._eagerly(door.apply, op, *args)
         inputs, params = split_args(op, args)
         operands = tuple(self._operand(x) for x in inputs)
         avals, several = out_avals_of(op, inputs, params)
@@ -109,6 +119,14 @@ class InnerRecorder(Handler):
         self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, needs))
         outs = tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
         return outs if several else outs[0]
+
+    @staticmethod
+    def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
+        handler = switch_handler(None)
+        try:
+            return function(*args)
+        finally:
+            switch_handler(handler)
 
     def _handle(self, vid: int, aval: Any, joins: bool, nr: int) -> Any:
         out = new_tensor(aval, None)
@@ -138,6 +156,8 @@ class InnerRecorder(Handler):
 
     def apply_inplace(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Accumulation into ``.grad``: the target moves on to the sum; the event remembers the write."""
+        if is_called_from_outside(self._end):
+            return self._eagerly(door.apply_inplace, op, targets, *args)
         results = self.apply(op, args)
         results = results if isinstance(results, tuple) else (results,)
         for target, result in zip(targets, results, strict=True):
