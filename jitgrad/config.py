@@ -43,6 +43,7 @@ class Config:
         same_bits: compile every graph at once, however new: equal calls give equal bits, Note [New graphs]
             (``JITGRAD_SAME_BITS=1``).
         max_segment_ops: a recorded segment is run when it reaches this many operations.
+        check_hits: look at each native hit of an operation again, in Python (``JITGRAD_CHECK=1``).
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         reference_counts: ask reference counts what is still held (``JITGRAD_LIVENESS=weak``: ask weak references, as on
             interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.
@@ -60,6 +61,7 @@ class Config:
     max_new_values: int = 2048
     same_bits: bool = False
     max_segment_ops: int = 20_000
+    check_hits: bool = False
     native_hits: bool = True
     reference_counts: bool = True
     vcpus: int = 2
@@ -82,6 +84,7 @@ def _from_environment() -> Config:
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
         cache_dir=_default_cache_dir() if cache is None else (cache or None),
         same_bits=env.get("JITGRAD_SAME_BITS", "0") not in ("", "0"),
+        check_hits=env.get("JITGRAD_CHECK", "0") not in ("", "0"),
         native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
         reference_counts=env.get("JITGRAD_LIVENESS", "") != "weak",
         vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),

@@ -14,8 +14,12 @@ Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from jitgrad import dispatch
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.compiled.check_hits import checked
 from jitgrad.config import config
 from jitgrad.cpython.install import callables, operator_method
 from jitgrad.cpython.layout import why_unknown
@@ -71,6 +75,27 @@ def _install(driver_address: int) -> None:
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
     for name in (*_OPERATORS, *_REFLECTED):
         setattr(tensor, name, operator_method(tensor, name, entries[f"stub_operator{name}"]))
+    if config.check_hits:
+        _check_hits(tensor)
     native_cell.is_installed = True
     switch_handler(state.handler)
     log("record", "native hits installed")
+
+
+def _check_hits(tensor: Any) -> None:
+    """Put ``checked`` around the entries."""
+    door.apply = checked(door.apply, lambda op, *args: (op, args))
+    for name in (*_OPERATORS, *_REFLECTED):
+        op = OPS[_OPERATORS.get(name) or _REFLECTED[name]]
+        is_reflected = name in _REFLECTED
+        arguments = partial(_operands, op, is_reflected)
+        setattr(tensor, name, _as_method(checked(getattr(tensor, name), arguments)))
+
+
+def _operands(op: Any, is_reflected: bool, a: Any, b: Any) -> tuple[Any, tuple[Any, ...]]:
+    return op, (b, a) if is_reflected else (a, b)
+
+
+def _as_method(function: Any) -> Any:
+    """A function that binds."""
+    return lambda self, other: function(self, other)
