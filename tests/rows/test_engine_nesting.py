@@ -19,6 +19,7 @@ from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current,
 from jitgrad.runtime.engine.run.graph_task import GraphTask
 from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
 from jitgrad.runtime.engine.run.reentrant_pool import MAX_DEPTH, ThreadPoolShared
+from jitgrad.runtime.engine.run.thread_locals import ThreadLocalStateGuard
 
 pytestmark = pytest.mark.usefixtures("idle_devices")
 
@@ -27,8 +28,10 @@ def _leaf(*values: float, device: Any = None) -> Any:
     return jitgrad.tensor(list(values), requires_grad=True, device=device)
 
 
-def _nested(level: int, look: Callable[[], Any], device: Any = None) -> Callable[[Any], None]:
-    """A hook that looks, and runs a backward whose hook does the same, ``level`` times."""
+def _nested(
+    level: int, look: Callable[[], Any], device: Any = None, after: Callable[[], Any] = lambda: None
+) -> Callable[[Any], None]:
+    """A hook that looks, and runs a backward whose hook does the same, ``level`` times; ``after`` each is over."""
 
     def hook(grad: Any) -> None:
         look()
@@ -36,9 +39,10 @@ def _nested(level: int, look: Callable[[], Any], device: Any = None) -> Callable
             inner = _leaf(1.0, device=device)
             with jitgrad.enable_grad():
                 h = inner * 2
-                h.register_hook(_nested(level - 1, look, device))
+                h.register_hook(_nested(level - 1, look, device, after))
                 loss = h.sum()
             loss.backward()
+            after()
 
     return hook
 
@@ -218,6 +222,39 @@ def test_each_caller_has_a_queue_that_the_pool_takes_over(mode: Mode) -> None:
         (queue,) = {queue for _, _, queue in seen}
         queues.append(queue)
     assert queues[0] is not queues[1]
+
+
+@pytest.mark.row("B58", engine=HOOKED)
+def test_the_pool_lets_go_of_the_recorder_before_the_caller_goes_on(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went_on = threading.Event()
+    too_early: list[bool] = []
+    leave = ThreadLocalStateGuard.__exit__
+
+    def leave_late(guard: Any, *error: Any) -> None:
+        too_early.append(went_on.wait(0.05))  # the result is there
+        leave(guard, *error)
+
+    monkeypatch.setattr(ThreadLocalStateGuard, "__exit__", leave_late)
+
+    def step() -> Any:
+        went_on.clear()
+        caller = threading.get_ident()
+        x = _leaf(1.0)
+        y = x * 2
+
+        def note() -> None:
+            if threading.get_ident() == caller:
+                went_on.set()
+
+        y.register_hook(_nested(MAX_DEPTH + 5, lambda: None, after=note))
+        y.sum().backward()
+        return x.grad.tolist()
+
+    assert mode.run(step) == [2.0]
+    assert too_early
+    assert not any(too_early)
 
 
 @pytest.mark.row("C21", engine=(HOOKED, ARGUMENTS), fallbacks=VIRTUAL)

@@ -326,18 +326,23 @@ class Engine:
         return queue
 
     def _run_on_pool(self, task: GraphTask) -> None:
-        """Have a thread of the pool run a task that is nested too deep; it takes over this thread's state."""
+        """Have a thread of the pool run a task that is nested too deep; it takes over this thread's state.
+
+        The result is there before that thread has restored its grad mode, which the recorder notes: two threads would
+        grow one path. So this thread waits until the other one has let go of the recorder.
+        """
         recorder = state.handler
         task.recorder = recorder
+        task.handed_back = Future()
         if task.thread_locals is None:
             task.thread_locals = ThreadLocalState(task.grad_mode)
         self.stopped = False
         self.add_thread_pool_task(task)
         try:
-            task.future_result.wait()
+            task.handed_back.wait()
         except BaseException as error:  # Ctrl-C: the other thread still has the recorder
             task.set_exception(error, None)
-            task.future_result.wait()
+            task.handed_back.wait()
         finally:
             switch_handler(recorder)
 
@@ -346,7 +351,7 @@ class Engine:
         self.thread_pool_shared.add_task(graph_task)
 
     def _run_on_this_pool_thread(self, task: GraphTask) -> None:
-        assert task.thread_locals is not None
+        assert task.thread_locals is not None and task.handed_back is not None
         current.worker_device = task.owner
         current.local_ready_queue = self.ready_queue_by_index(task.cpu_ready_queue, task.owner)
         switch_handler(task.recorder)
@@ -356,6 +361,7 @@ class Engine:
         finally:
             switch_handler(None)
             current.worker_device, current.local_ready_queue = NO_DEVICE, None
+            task.handed_back.mark_completed(None)
 
     def stop(self) -> None:
         """Send all threads home and wait for them; nothing happens when that is done already.

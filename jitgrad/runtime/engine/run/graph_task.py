@@ -101,6 +101,7 @@ class GraphTask:
         owner: ``worker_device`` of the thread that called.
         thread_locals: the settings of that thread; None while the graph stays on it.
         recorder: that thread's, while a thread of the pool works for it.
+        handed_back: completed when that thread of the pool has let go of the recorder; None if none works for it.
         is_alone: only the calling thread runs its nodes; see ``run_alone.py``.
         leaf_streams: streams on which leaves received gradients.
         caller_streams: the calling thread's, which wait for those.
@@ -124,6 +125,7 @@ class GraphTask:
         "final_callbacks_lock",
         "future_result",
         "grad_mode",
+        "handed_back",
         "has_error",
         "id",
         "is_alone",
@@ -170,6 +172,7 @@ class GraphTask:
         self.owner = NO_DEVICE
         self.thread_locals: ThreadLocalState | None = None
         self.recorder: Any = None
+        self.handed_back: Future | None = None
         self.is_alone = False
         self.leaf_streams: list[Any] = []
         self.caller_streams: tuple[Any, ...] = ()
