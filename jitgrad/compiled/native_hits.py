@@ -66,7 +66,7 @@ def _install(driver_address: int) -> None:
     stubs.append(Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace))
     module = make_module(NATIVE, NATIVE, stubs, handles, hits.MISSED)
     key = layout_key(NATIVE, handles, module.text)
-    source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
+    source = KernelSource("native_hits", key, lambda: module.text, is_glue=True, needs_passes=True)
     kernel = compile_kernels([source])[0]
     entries = load_module(kernel, module, {"driver": driver_address})
     functions = callables(NATIVE, [entries[f"entry_{f.__name__}"] for f in NATIVE], entries)
