@@ -60,7 +60,11 @@ class _Reach:
 
 def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     """Do a backward as an event of the trace; returns what ``execute_request`` would."""
-    reason, results = _record(recorder, request)
+    before, recorder.busy = recorder.busy, True  # Note [Interrupts]; rules ask another recorder meanwhile
+    try:
+        reason, results = _record(recorder, request)
+    finally:
+        recorder.busy = before
     if not reason:
         return results
     # The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one. No
@@ -93,12 +97,8 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     if node is None:
         grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
         return ("a rule that cannot be recorded", None) if grown is None else ("", grown[1])
-    before, recorder.busy = recorder.busy, True  # Note [Interrupts]
-    try:
-        recorder.node = node
-        return "", _repeat(recorder, node.event)
-    finally:
-        recorder.busy = before
+    recorder.node = node
+    return "", _repeat(recorder, node.event)
 
 
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
