@@ -155,7 +155,7 @@ def call_object(f: FunctionText, target: NativeValue, args: list[NativeValue]) -
 
 def _vectorcall(f: FunctionText, api: str, target: NativeValue, args: list[NativeValue]) -> NativeValue:
     place = f.alloca(f"[{max(1, len(args))} x ptr]")
-    # arguments are borrowed from whoever holds them; what is called may make that one let go
+    # the holder of a borrowed argument may let go of it during the call
     for nr, arg in enumerate(args):
         f.do(f"call void @incref(ptr {arg.reg})")
         f.do(f"store ptr {arg.reg}, ptr {f.op(f'getelementptr ptr, ptr {place}, i64 {nr}')}")

@@ -229,7 +229,7 @@ def _if_set(f: FunctionText, base: NativeValue, name: str, reg: str, cls: Any) -
     f.do(f"store ptr {found}, ptr {place}")
     f.jump(done)
     f.start(done)
-    # the temporary owns it in one of the two cases only, so whoever keeps the object takes a reference of its own
+    # the temporary owns the object in one of the two cases only: keeping it needs a reference of its own
     return NativeValue("obj", f.op(f"load ptr, ptr {place}"), cls)
 
 

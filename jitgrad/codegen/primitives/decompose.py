@@ -164,7 +164,7 @@ def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
 
 
 def _cat(b: Builder, v: Value) -> Value | None:
-    """Each part of a cat becomes a copy: whoever computes it stores it at its place in the cat."""
+    """Each part of a cat becomes a copy: the loop that computes a part stores it at its place in the cat."""
     if 0 in v.shape:
         return b.const(0, v.dtype, v.shape)
     parts = [s if s.op == "copy" else copy_of(b, s) for s in v.srcs if s.shape[v.params] != 0]

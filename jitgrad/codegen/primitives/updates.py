@@ -12,7 +12,7 @@ Must not know: kernels, the operations that make updates.
 # - an existing storage gets its own value with some regions replaced: only these regions are stored, at their places
 #   (``regions_of_write``). Writing a row of a large buffer costs a row;
 # - a chain of many narrow regions along one dimension becomes a ``cat`` of what is left of each: every part is stored
-#   at its place by whoever computes it, and no element is visited once per write (``chains_to_cats``);
+#   at its place by the loop that computes it, and no element is visited once per write (``chains_to_cats``);
 # - any other update stays: a loop over the whole value takes an element from the region or from what was there.
 # Example: ``h[3] = z`` on a leaf buffer h[100, 64] is ``update(h, z, starts (3, 0))``, and stores 64 elements.
 """

@@ -227,7 +227,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
     inner = InnerRecorder(recorder, nodes, recorder.node.next_vid, _grow.__code__)
     active = switch_handler(inner)
     try:
-        with Provisional() as attempt:  # what an attempt that fails did is told by the run that takes its place
+        with Provisional() as attempt:  # a failed attempt traces nothing: the run that follows does
             results = execute_request(request)
             attempt.keep()
     except Exception as error:
