@@ -101,9 +101,12 @@ class CompiledFunction:
                 recorder.saved_hooks_changed()
             result = self.fn(*args, **kwargs)
             recorder.flush(is_last=True)
-        except BaseException:
+        except Exception:
             # what was recorded before the exception has happened, as in eager mode
             recorder.flush()
+            raise
+        except BaseException as interrupt:
+            self._flush_after(interrupt, recorder)
             raise
         finally:
             if recorder.has_stopped:
@@ -120,6 +123,18 @@ class CompiledFunction:
             if swapped:
                 self._batches.settle(swapped)
         return self._batches.returned(result, swapped) if swapped else result
+
+    @staticmethod
+    def _flush_after(interrupt: BaseException, recorder: Recorder) -> None:
+        """``flush`` after Ctrl-C, which may have come while the recorder changed its state.
+
+        If that cannot be finished, what the segment would have written is not written, and the interrupt goes on.
+        """
+        recorder.misses += 1  # no other call uses this recorder
+        try:
+            recorder.flush()
+        except Exception as lost:
+            interrupt.add_note(f"in a compiled step; the operations since its last read are lost: {lost!r}")
 
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""
