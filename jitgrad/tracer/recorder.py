@@ -112,7 +112,7 @@ class Recorder(Picks):
         try:
             ids, numeric = self._ids(inputs)
         except ElsewhereError:
-            return self.backend.apply_elsewhere(op, *args)
+            return self.outside(self.backend.apply_elsewhere, op, *args)
         key = (op, tuple(ids), params)
         node = self.node.children.get(key)
         if node is None and numeric:
@@ -149,7 +149,7 @@ class Recorder(Picks):
         if must_pause(event):
             return self._apply_general(op, args)
         try:
-            return self.backend.apply_elsewhere(op, *args)
+            return self.outside(self.backend.apply_elsewhere, op, *args)
         except Exception as error:
             name_line(error, op)
             raise
@@ -222,7 +222,8 @@ class Recorder(Picks):
             stop_recording(self)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
         if Device in map(type, params):  # its result is not on the CPU
-            return self.backend.apply_elsewhere(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
+            operands = (inputs,) if op.num_inputs < 0 else inputs
+            return self.outside(self.backend.apply_elsewhere, op, *operands, *params)
         self._live()
         operands, key, fresh_scalars, mark = self._numbers.operands(self, op, inputs, params, ids, key)
         instr, several = self._instr(op, inputs, params, operands)

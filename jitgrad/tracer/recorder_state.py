@@ -292,6 +292,14 @@ class RecorderState(Handler):
         """The call may not stop recording."""
         self.must_record = True
 
+    def outside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run something eagerly that may read values of the call: it is the step's own, Note [Interrupts]."""
+        before, self.busy = self.busy, False
+        try:
+            return function(*args)
+        finally:
+            self.busy = before
+
     def flush(self, is_last: bool = False) -> None:
         """End the segment; ``Recorder`` knows how."""
         raise AssertionError("a part of a recorder was used on its own")

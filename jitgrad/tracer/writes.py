@@ -68,7 +68,7 @@ class Writes(VersionCounters):
             ids, numeric = self._ids(inputs)
             rebinds = self._rebinds(targets, inputs)
         except ElsewhereError:
-            return self.backend.inplace_elsewhere(op, targets, inputs, params)
+            return self.outside(self.backend.inplace_elsewhere, op, targets, inputs, params)
         if rebinds is None:
             return self._write_outside(op, targets, args)
         target_ids = tuple([t._vid for t in targets])
@@ -276,7 +276,8 @@ class Writes(VersionCounters):
         here = [row for row in rows if all(x._aval.device is CPU for x in row)]
         for row in rows:
             if not any(row is r for r in here):
-                self.backend.inplace_elsewhere(op, tuple(row[i] for i in writes), (*row, *numbers), params)
+                targets = tuple(row[i] for i in writes)
+                self.outside(self.backend.inplace_elsewhere, op, targets, (*row, *numbers), params)
         if here:
             self.update(op, here, writes, numbers, params)
 
@@ -345,7 +346,7 @@ class Writes(VersionCounters):
         try:
             self._ids((*inputs, *targets))
         except ElsewhereError:
-            return self.backend.inplace_elsewhere(op, targets, inputs, params)
+            return self.outside(self.backend.inplace_elsewhere, op, targets, inputs, params)
         return self._write_outside(op, targets, args)
 
     def _write_outside(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -356,7 +357,7 @@ class Writes(VersionCounters):
         for x in self.backend.split_args(op, args)[0]:
             if isinstance(x, TensorBase) and x._requires_grad and has_node(x):
                 x.grad_fn  # noqa: B018 - its Node as it was before the write, which its operands may not survive
-        self._do_outside(op.name, targets, lambda: self.backend.inplace_eagerly(op, targets, args))
+        self._do_outside(op.name, targets, lambda: self.outside(self.backend.inplace_eagerly, op, targets, args))
         return targets
 
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
@@ -364,11 +365,11 @@ class Writes(VersionCounters):
         self.flush()
         if tensor._aval.device is CPU:
             # what raises, raises before the trace hears of it
-            self.backend.eagerly(make, fresh_handle(tensor._aval, tensor._storage))
-            self._do_outside(name, (tensor,), lambda: self.backend.eagerly(take, tensor, make, name))
+            self.outside(self.backend.eagerly, make, fresh_handle(tensor._aval, tensor._storage))
+            self._do_outside(name, (tensor,), lambda: self.outside(self.backend.eagerly, take, tensor, make, name))
         else:
             self.go_outside()
-            self.backend.eagerly(take, tensor, make, name)
+            self.outside(self.backend.eagerly, take, tensor, make, name)
             self.come_inside()
 
     def _do_outside(self, name: str, targets: tuple[Any, ...], write: Callable[[], None]) -> None:
