@@ -21,6 +21,7 @@ from weakref import ref
 
 from jitgrad.cpython.liveness import held_elsewhere
 from jitgrad.cpython.primitives import blank, native, refcount
+from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, install_link
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
@@ -106,7 +107,7 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
             base = source
         out._base = base
         out._view_version = counter[0]
-    elif source._base is not None:
+    elif source._base is not None and is_part(out, source._base):
         recorder.keepers.append(source._base)
     slot: Slot = slot_of(recorder, source, storage)
     if slot.others is None:
@@ -135,6 +136,14 @@ def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source
 
 
 @native
+def is_part(alias: TensorBase, whole: TensorBase) -> bool:
+    """Whether an alias has not all elements of a value in their order, so that it cannot fill the storage itself."""
+    part: Aval = alias._aval
+    full: Aval = whole._aval
+    return not part.is_contiguous or int(part.offset) != 0 or int(part.numel) != int(full.numel)
+
+
+@native
 def link(recorder: RecorderState, out: TensorBase) -> None:
     """Give a view what it gets from its source.
 
@@ -146,7 +155,7 @@ def link(recorder: RecorderState, out: TensorBase) -> None:
         source = source._source
     if source._source is not None:
         link(recorder, source)
-    if not out._tracks and out._source is not source:
+    if not out._tracks and out._source is not source and is_part(out, source):
         recorder.keepers.append(source)  # nothing else of the alias leads to the value that fills the storage
     link_view(recorder, out, source)
     out._source = None

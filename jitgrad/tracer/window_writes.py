@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.errors import ElsewhereError
 from jitgrad.ops.regions import region_of
 from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
@@ -105,6 +106,8 @@ class WindowWrites(Writes):
             if other._base is base:
                 if not can_look_afresh(other, base):
                     return None
+            elif other._base is None and references(other) > ONE_LOCAL + 2:
+                return None  # an alias by detach(): a base of its own, held by more than ``live()`` and ``handles``
             elif other._base is not None or other._requires_grad or other._vc is not base._vc:
                 return None
         return slot
