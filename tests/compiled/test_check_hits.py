@@ -29,7 +29,8 @@ def step(x, k):
 for nr in range(6):
     step(jg.tensor([1.0, 2.0]), 1.0 + nr)
 from jitgrad.door import door
-print(door.apply.__qualname__, jg.stats()["misses"] < 60)
+from jitgrad.state import native_cell
+print(native_cell.is_installed == ("checked" in door.apply.__qualname__), jg.stats()["misses"] < 60)
 """
 
 
@@ -37,7 +38,7 @@ def test_a_training_passes_the_checks() -> None:
     env = {**os.environ, "JITGRAD_CHECK": "1"}
     done = subprocess.run([sys.executable, "-c", _TRAINING], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["checked.<locals>.check", "True"]
+    assert done.stdout.split() == ["True", "True"]
 
 
 def _hit(**changes: Any) -> str:
