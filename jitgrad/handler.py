@@ -174,7 +174,7 @@ class Handler:
         self.refuse("an eager block")
 
     def come_back(self, left: Any) -> None:
-        """It is in the slot again: what was written meanwhile must be looked at afresh."""
+        """The handler is in the slot again: it must read again what was written meanwhile."""
         self.refuse("an eager block")
 
     def note_write(self, tensor: Any) -> None:

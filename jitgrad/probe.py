@@ -1,4 +1,4 @@
-"""``probe``: the slot of whoever wants to see what runs.
+"""``probe``: the slot of the profiler, or another observer of what runs.
 
 Owns: ``Probe``, what is called at the places that report, and ``probe``, the slot.
 Must not know: what is done with it (``autograd.profiler`` measures times).

@@ -68,7 +68,7 @@ BACKWARD, GRADS, END = "<backward>", "<grads>", "<end>"
 LEAF_MARK, DETACHED_MARK, STUB, HOOKS, NODE = "<leaf>", "<detached>", "<stub>", "<hooks>", "<node>"
 DTYPE, RELEASED, SAVERS, OUTSIDE, DATA = "<dtype>", "<released>", "<savers>", "<outside>", "<data>"
 MARK = "<mark>"
-"""``TrieNode.op`` of an event that is told by its key alone."""
+"""``TrieNode.op`` of an event that its key alone describes."""
 
 # how a surviving handle gets its storage
 FRESH = 0  # a new one

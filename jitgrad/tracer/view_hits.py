@@ -7,7 +7,7 @@ Must not know: how a view's operation is found (``hits.py``).
 # ~~~~~~~~~~~~~~~~~~~~~
 # A recorded view shares storage, version counter and base with its source, and the storage's slot lists it (Note
 # [Aliases in a trace]). Most views are used once and gone, and none of that is ever looked at. So a hit only notes the
-# source: the five attributes stay unset, and whoever reads one first (``TensorBase.__getattr__``) has the view linked.
+# source: the five attributes stay unset, and the first read of one (``TensorBase.__getattr__``) links the view.
 # A write, which must know who looks at its target, links the views that somebody holds before it asks; so a view's
 # version is that of its making. The end of a segment lets go of the sources of views that nobody holds, youngest
 # first, so that a source which only they held is not taken for a survivor, and links the others. Example: after

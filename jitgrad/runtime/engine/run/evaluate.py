@@ -87,7 +87,7 @@ def _announce(task: GraphTask, node: Node, device: Device) -> bool:
 
 def _call_function(task: GraphTask, node: Node, buffer: InputBuffer) -> Any:
     hooks = node.hooks
-    inputs = buffer.variables()  # moved: whoever holds the buffer does not hold the gradients
+    inputs = buffer.variables()  # moved: the buffer no longer holds the gradients
     if hooks is None:
         outputs = node.apply(inputs)
     else:
