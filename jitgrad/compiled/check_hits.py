@@ -16,6 +16,7 @@ from typing import Any
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.errors import JitgradError
 from jitgrad.ops.table import Op
+from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder import Recorder
@@ -60,7 +61,7 @@ def why_wrong(recorder: Any, op: Op, args: tuple[Any, ...], out: Any) -> str:
         return ""  # the segment has ended since, or the operation ran otherwise
     if node.vid != out._vid:
         return f"the result is value {out._vid}, the path's is {node.vid}"
-    inputs, params = args[: op.num_inputs], args[op.num_inputs :]
+    inputs, params = split_args(op, args)
     for want, x in zip(node.ids, inputs, strict=True):
         found = x._vid if isinstance(x, TensorBase) else type(x) if isinstance(want, type) else (x,)
         if repr(found) != repr(want):
