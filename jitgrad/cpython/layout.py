@@ -55,11 +55,11 @@ def class_of_slot(cls: type, name: str) -> Any:
 def class_of_hint(hint: Any, names: dict[str, Any]) -> Any:
     """``list`` for ``"list[Any]"``, ``TrieNode`` for ``"TrieNode | None"``; None for ``Any`` and what is unknown."""
     if isinstance(hint, type):
-        return hint
+        return None if hint is Any else hint  # since 3.11 ``Any`` is a class itself
     text = str(hint).removesuffix("| None").strip().split("[")[0]
     builtin = {"list": list, "dict": dict, "set": set, "tuple": tuple, "int": int, "bool": bool, "float": float}
     found = builtin.get(text, names.get(text))
-    return found if isinstance(found, type) else None
+    return found if isinstance(found, type) and found is not Any else None
 
 
 class _Probe:
