@@ -20,4 +20,22 @@ FOUND_LATER: dict[int, Program] = {
         "v2 = s.p1.unbind()[0]",
         "with lib.no_grad(): v2.mul_(s.n0)",
     ), (Call(keep=('v2',), after='gradients'),), 3004088),
+    9500252: Program((
+        "v1 = (s.x1 > s.a0 * 2) * s.p0",
+        "v2 = s.p1[None]",
+        "v1.sum().backward(inputs=[s.p0, v2], retain_graph=True)",
+    ), (Call(), Call(a0=0.0)), 9500252),
+    9500474: Program((
+        "v3 = s.x1 * 1.5\nfor _ in range(s.n0):\n    v3.add_(s.p1)",
+        "with lib.no_grad(): s.p1.t().mul_(s.a0)",
+        (
+            "try: lib.nn.functional.binary_cross_entropy(v3.sigmoid() * s.n0 * 0.6, v3.detach().sigmoid())\n"
+            "except (IndexError, RuntimeError): out.append('raised')"
+        ),
+        "with lib.no_grad(): s.p1.t().mul_(s.a0)",
+    ), (Call(),), 9500474),
+    9500576: Program((
+        "v5 = s.y0 * 1\nwith lib.no_grad(): v6 = v5.to(lib.float32)\nv6.mul_(s.n0)",
+        "v7 = v5 * 1.5\nfor _ in range(s.n0):\n    v7[:1].mul_(s.a0)",
+    ), (Call(), Call(n0=0)), 9500576),
 }

@@ -38,7 +38,8 @@ __all__ = ["install"]
 
 _OPERATORS = {
     "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
-    "__pow__": "pow", "__rsub__": "rsub",
+    "__pow__": "pow", "__rsub__": "rsub", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
+    "__gt__": "gt", "__ge__": "ge",
 }  # fmt: skip
 _REFLECTED = {"__rtruediv__": "div"}
 _KEPT = ("_tid", "_vid", "_aval", "_requires_grad")

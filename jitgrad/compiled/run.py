@@ -79,15 +79,22 @@ def run_end(
                 _run_native(loaded, loaded.only, buffers, recorder.scalars)
             else:
                 _run(loaded, buffers, recorder.scalars)
-        except Exception:
-            for handle, how in zip(alive, event.assign, strict=True):
-                if how == FRESH and handle._vid in buffers:  # computed before the operation that raised
-                    handle._storage = buffers[handle._vid]
+        except BaseException:
+            _hand_out(recorder, event, alive, is_last, has_raised=True)
             raise
         recorder.segments += 1
         recorder.launches += loaded.launches
+    _hand_out(recorder, event, alive, is_last)
+
+
+def _hand_out(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool, has_raised: bool = False) -> None:
+    """Survivors receive storages; later segments and an escaped graph find them by value id.
+
+    Also where an operation raised, for a step that catches it: what was computed, or written, before has happened.
+    """
+    buffers = recorder.buffers
     for handle, how in zip(alive, event.assign, strict=True):
-        if how == FRESH:
+        if how == FRESH and (not has_raised or handle._vid in buffers):
             handle._storage = buffers[handle._vid]
         elif how == VIEW:
             buffers[handle._vid] = handle._storage
@@ -97,7 +104,8 @@ def run_end(
         for vid, owner in event.written:
             buffers[vid] = buffers[owner]
         for vid, root in event.windows:
-            buffers[vid] = buffers[root]
+            if not has_raised or root in buffers:
+                buffers[vid] = buffers[root]
 
 
 def _mark_inference(alive: list[Any], event: EndEvent) -> None:

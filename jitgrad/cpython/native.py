@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.cpython import expressions
 from jitgrad.cpython.install import fill_words
-from jitgrad.cpython.layout import slot_offset
+from jitgrad.cpython.layout import ITEMS, SIZE, slot_offset
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, signature_of
@@ -164,17 +164,21 @@ def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
 
 
 def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
-    """Python's fast calling convention: arguments unpacked, the result as an object."""
+    """Python's fast calling convention: arguments unpacked, the result as an object.
+
+    ``Args`` are one tuple, as they are for the function in Python.
+    """
     signature = signature_of(function)
     lines, args = [], []
     for nr, (name, kind, _) in enumerate(signature.params):
-        if kind == "args":
-            lines += [f"  %p.{name} = getelementptr ptr, ptr %given, i64 {nr}", f"  %p.{name}.n = sub i64 %count, {nr}"]
-            args += [f"ptr %p.{name}", f"i64 %p.{name}.n"]
-            continue
         at = f"%p.{name}.at"
         lines += [f"  {at} = getelementptr ptr, ptr %given, i64 {nr}", f"  %p.{name} = load ptr, ptr {at}"]
-        if kind == "bool":
+        if kind == "args":
+            lines += [f"  %p.{name}.first = getelementptr i8, ptr %p.{name}, i64 {ITEMS}",
+                      f"  %p.{name}.size = getelementptr i8, ptr %p.{name}, i64 {SIZE}",
+                      f"  %p.{name}.n = load i64, ptr %p.{name}.size"]  # fmt: skip
+            args += [f"ptr %p.{name}.first", f"i64 %p.{name}.n"]
+        elif kind == "bool":
             lines += [f"  %p.{name}.true = {module.object_word(True)}",
                       f"  %p.{name}.i = icmp eq ptr %p.{name}, %p.{name}.true"]  # fmt: skip
             args.append(f"i1 %p.{name}.i")
@@ -185,7 +189,7 @@ def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
         else:
             args.append(f"ptr %p.{name}")
     call = f"call {signature.llvm_result} @{module.functions[function]}({', '.join(args)})"
-    required = sum(kind != "args" for _, kind, _ in signature.params)
+    required = len(signature.params)
     head = [
         f"define internal ptr @entry_{function.__name__}(ptr %self, ptr %given, i64 %count) nounwind {{",
         f"  %few = icmp slt i64 %count, {required}",

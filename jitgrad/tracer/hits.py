@@ -293,12 +293,18 @@ def hit_mark(recorder: RecorderState, key: Any) -> bool:
 
 
 @native
+def may_be_operand(x: Any) -> bool:
+    """Whether an operator may take it: nothing is entered for ``x == None``."""
+    return isinstance(x, TensorBase) or type(x) is float or type(x) is int
+
+
+@native
 def operate(op: Any, a: Any, b: Any) -> Any:
     """An operator of Tensor; a class that overrides operators is asked in Python."""
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
         return MISSED
-    return hit_binary(recorder, op, a, b)
+    return hit_binary(recorder, op, a, b) if may_be_operand(b) else MISSED
 
 
 @native
@@ -307,7 +313,7 @@ def reflect(op: Any, a: Any, b: Any) -> Any:
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
         return MISSED
-    return hit_binary(recorder, op, b, a)
+    return hit_binary(recorder, op, b, a) if may_be_operand(b) else MISSED
 
 
 @native

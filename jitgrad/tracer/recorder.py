@@ -85,7 +85,7 @@ class Recorder(Picks):
             return self.backend.eagerly(door.apply_inplace, op, targets, *args)
         self.busy = True
         try:
-            done = self.write(op, targets, args)
+            done = targets if HOT.hit_inplace(self, op, targets, args) else self.write(op, targets, args)
         finally:
             self.busy = False
         if self.picks:
@@ -413,8 +413,14 @@ class Recorder(Picks):
             self._drop_lost_gradients()
             raise
         finally:
-            if event.keeps_graph:  # also of what was computed before an error
-                self.graph.keep(node, alive, event.saves, event.windows)
+            # also after an error, which the step may catch: what came before the operation that raised has happened
+            self._settle(node, alive, is_last)
+
+    def _settle(self, node: TrieNode, alive: list[Any], is_last: bool) -> None:
+        """The segment has ended; what it leaves behind has memory from here on."""
+        event = node.event
+        if event.keeps_graph:
+            self.graph.keep(node, alive, event.saves, event.windows)
         if is_last:
             for reference in self._stubs:
                 view = reference()

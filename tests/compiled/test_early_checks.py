@@ -195,3 +195,43 @@ def test_positions_in_a_tensor_without_dimensions(mode: Mode) -> None:
     function = warm_up(mode, step, jg.tensor([0]))
     refused, double = function(leaf(), jg.tensor([1]))
     assert refused == 4 and double.item() == 18.0
+
+
+@pytest.mark.parametrize("kind", ["value", "leaf", "window of a leaf", "alias", "held view", "saved"])
+def test_what_came_before_an_operation_that_raised_is_there_for_the_step_that_goes_on(mode: Mode, kind: str) -> None:
+    """The segment that raises ends like any other: what it has computed and written is found by what follows."""
+
+    def refuse(x: Any) -> None:
+        with pytest.raises(RuntimeError):
+            jg.nn.functional.binary_cross_entropy(x.sigmoid() + 2, x.detach().sigmoid())
+
+    def step(p: Any, x: Any) -> Any:
+        y = x * 1.5
+        target, view = {
+            "value": (y, None),
+            "leaf": (p.detach(), None),
+            "window of a leaf": (p.detach()[1:], None),
+            "alias": (y.detach(), y),
+            "held view": (y, y.t()[1:]),
+            "saved": (y, y * p),
+        }[kind]
+        target.mul_(2)
+        refuse(x * p)
+        target.mul_(0.5)
+        target.add_(1)
+        refuse(y + p)
+        if kind == "saved":
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                view.sum().backward()
+        else:
+            (y * p).sum().backward()
+        return [t for t in (y, target, view, p, p.grad) if t is not None]
+
+    def inputs() -> tuple[Any, Any]:
+        return jg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), jg.tensor([[0.5, -1.0], [2.0, 1.0]])
+
+    want = step(*inputs())
+    function = mode.wrap(step)
+    for _ in range(3 if mode.name == "warm" else 1):
+        for got, expected in zip(function(*inputs()), want, strict=True):
+            np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-6)

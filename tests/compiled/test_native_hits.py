@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import jitgrad
 from jitgrad.config import config
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import native_cell
+from jitgrad.tracer.recorder import Recorder
 
 HERE = Path(__file__).parent
 FILES = [HERE / "test_tracing.py", HERE / "test_storage.py", HERE / "test_decorator.py"]
@@ -79,3 +84,41 @@ sys.exit("; ".join(errors) or 0)
 def test_threads_that_compile_first_at_the_same_time() -> None:
     run = subprocess.run([sys.executable, "-c", _FIRST_CALLS], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(lambda x, f=f: f(x * 2, x) for f in (operator.gt, operator.le, operator.eq, operator.ne)),
+        lambda x: (x * 2 > 1) * x,
+        lambda x: x // 2 + x % 2,
+        lambda x: (x > 0) & (x < 1),
+        lambda x: (x * 1).mul_(3).add_(x),
+    ],
+)
+def test_every_operator_is_a_hit_of_the_rules_of_hits(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With native hits and without: one that is not goes the general way at every call, and may choose another path."""
+    compiled, x = jitgrad.compile(step), jitgrad.tensor([0.5, -2.0, 3.0])
+    want = compiled(x).tolist()
+    missed = []
+    for name in ("_apply_general", "write"):
+        general = getattr(Recorder, name)
+        monkeypatch.setattr(Recorder, name, lambda *args, general=general: missed.append(args) or general(*args))
+    for _ in range(2):
+        assert compiled(x).tolist() == want
+    assert not missed
+
+
+def test_a_tensor_compared_with_something_else_is_not_entered() -> None:
+    @jitgrad.compile
+    def step(x: Any, y: Any) -> Any:
+        assert x != None  # noqa: E711
+        assert (x == "x") is False
+        return y * x
+
+    x, y = jitgrad.tensor([0.5, -2.0, 3.0]), jitgrad.tensor([1.0, 2.0, 3.0])
+    for _ in range(2):
+        step(x, y)
+    before = jitgrad.stats()["misses"]
+    step(x, y)
+    assert jitgrad.stats()["misses"] == before
