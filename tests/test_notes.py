@@ -57,8 +57,11 @@ _FOREIGN_MODULES = sys.stdlib_module_names | {"torch", "numpy", "llvmlite"}
 
 _FOREIGN_WORDS = frozenset(
     "auto_linear auto_element_wise scatter_reduce_backward combine_categories dispatch_index s_erf.c Exp index_put2 "
-    "_will_engine_execute_node _wrap_outputs Tensor.cuda handler.Handler BackwardHook".split()
+    "_will_engine_execute_node _wrap_outputs Tensor.cuda handler.Handler BackwardHook grad_input".split()
 )
+
+
+_F_STRING = getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)  # since 3.12 the text of an f-string is a token
 
 
 def _names_of(text: str) -> tuple[set[str], set[str]]:
@@ -69,7 +72,7 @@ def _names_of(text: str) -> tuple[set[str], set[str]]:
         prose = token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string[:5])
         if prose:
             quoted.update(re.findall(r"``(\w[\w.]*\w)``", token.string))
-        elif token.type in (tokenize.NAME, tokenize.STRING):
+        elif token.type in (tokenize.NAME, tokenize.STRING, _F_STRING):
             code.update(re.findall(r"\w+", token.string))
     return code, quoted
 

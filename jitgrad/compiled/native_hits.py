@@ -1,29 +1,29 @@
 """Native hits: the functions of ``tracer/hits.py`` compiled, and put in place once.
 
-Owns: what is compiled, and which slots of the library get it: ``HOT``, ``door``, Tensor's operators.
+Owns: what is compiled, and what gets it: ``HOT``, ``door``, the number slots of Tensor's type.
 Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`` knows them).
 
 # Note [Native hits]
 # ~~~~~~~~~~~~~~~~~~
 # Python's own form of a hit costs about a microsecond; compiled (Note [Native Python]) it costs less than the call of a
 # function. ``install`` runs at the first compile of the process. From then on ``HOT`` holds the compiled functions, and
-# the door and Tensor's operators are entries that try a hit natively and else call what stood there before. They may
-# answer for one recorder at a time, that of the thread that activated it last (``state.switch_handler``); every other
-# thread takes the general way.
+# the door and the number slots of Tensor's type (``nb_multiply``, which ``x * y`` calls) are entries that try a hit
+# natively, and else call what stood there before, the special methods (``__mul__``). They may answer for one recorder
+# at a time, that of the thread that activated it last (``state.switch_handler``); every other thread takes the general
+# way.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from jitgrad import dispatch
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.compiled.check_hits import checked
 from jitgrad.config import config
-from jitgrad.cpython.install import callables, operator_method
-from jitgrad.cpython.layout import why_unknown
-from jitgrad.cpython.native import Handles, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.install import callables, put_in_compare_slot, put_in_slots
+from jitgrad.cpython.layout import compare_slot, why_unknown
+from jitgrad.cpython.native import COMPARISONS, Handles, NumberStub, Stub, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import NATIVE
 from jitgrad.door import door
 from jitgrad.events import log
@@ -36,12 +36,14 @@ from jitgrad.tracer.hot import HOT
 
 __all__ = ["install"]
 
-_OPERATORS = {
-    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
-    "__pow__": "pow", "__rsub__": "rsub", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
-    "__gt__": "gt", "__ge__": "ge",
-}  # fmt: skip
-_REFLECTED = {"__rtruediv__": "div"}
+_NUMBERS = {  # slot: the operation; the one that takes the operands the other way round; the methods
+    "nb_add": ("add", "add", "__add__", "__radd__"),
+    "nb_subtract": ("sub", "rsub", "__sub__", "__rsub__"),
+    "nb_multiply": ("mul", "mul", "__mul__", "__rmul__"),
+    "nb_true_divide": ("div", "", "__truediv__", "__rtruediv__"),
+    "nb_power": ("pow", "", "__pow__", "__rpow__"),
+    "nb_matrix_multiply": ("mm", "", "__matmul__", ""),
+}
 _KEPT = ("_tid", "_vid", "_aval", "_requires_grad")
 
 _installing = process_lock()
@@ -61,42 +63,68 @@ def install(driver_address: int = 0) -> None:
 def _install(driver_address: int) -> None:
     tensor = tensor_class()
     handles = Handles(tensor, _KEPT)
-    stubs = [Stub(f"operator{n}", hits.operate, (OPS[op],), getattr(tensor, n)) for n, op in _OPERATORS.items()]
-    stubs += [Stub(f"operator{n}", hits.reflect, (OPS[op],), getattr(tensor, n)) for n, op in _REFLECTED.items()]
-    stubs.append(Stub("door_apply", hits.through_door, (), dispatch.apply))
-    stubs.append(Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace))
-    module = make_module(NATIVE, NATIVE, stubs, handles, hits.MISSED)
+    stubs = [
+        Stub("door_apply", hits.through_door, (), dispatch.apply),
+        Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
+    ]
+    module = make_module(NATIVE, NATIVE, stubs, _number_stubs(), _compare(), handles, hits.MISSED)
     key = layout_key(NATIVE, handles, module.text)
-    source = KernelSource("native_hits", key, lambda: module.text, is_glue=True, needs_passes=True)
+    source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     kernel = compile_kernels([source])[0]
-    entries = load_module(kernel, module, {"driver": driver_address})
+    entries = load_module(kernel, module, {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value})
     functions = callables(NATIVE, [entries[f"entry_{f.__name__}"] for f in NATIVE], entries)
     HOT.use(functions)
     native_cell.activate = functions["activate"]
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
-    for name in (*_OPERATORS, *_REFLECTED):
-        setattr(tensor, name, operator_method(tensor, name, entries[f"stub_operator{name}"]))
     if config.check_hits:
-        _check_hits(tensor)
+        _check_hits(tensor, functions["operate"])
+    else:
+        methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in _NUMBERS.items()}
+        methods["nb_negative"] = ("__neg__",)
+        put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
+        put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
     native_cell.is_installed = True
     switch_handler(state.handler)
     log("record", "native hits installed")
 
 
-def _check_hits(tensor: Any) -> None:
-    """Put ``checked`` around the entries."""
+def _number_stubs() -> list[NumberStub]:
+    stubs = [NumberStub("nb_negative", hits.through_door, (OPS["neg"],), "__neg__", arity=1)]
+    for slot, (op, swapped, method, reflected) in _NUMBERS.items():
+        constants = (OPS[op], OPS[swapped] if swapped else None)
+        stubs.append(NumberStub(slot, hits.operate, constants, method, reflected, 3 if slot == "nb_power" else 2))
+    return stubs
+
+
+def _compare() -> tuple[Any, list[Any]]:
+    return hits.operate, [OPS[name.strip("_")] for name in COMPARISONS]
+
+
+def _check_hits(tensor: Any, operate: Any) -> None:
+    """Put ``checked`` around the entries; operators stay methods."""
     door.apply = checked(door.apply, lambda op, *args: (op, args))
-    for name in (*_OPERATORS, *_REFLECTED):
-        op = OPS[_OPERATORS.get(name) or _REFLECTED[name]]
-        is_reflected = name in _REFLECTED
-        arguments = partial(_operands, op, is_reflected)
-        setattr(tensor, name, _as_method(checked(getattr(tensor, name), arguments)))
+    for op, swapped, method, reflected in _NUMBERS.values():
+        for name in filter(None, (method, reflected)):
+            setattr(tensor, name, _checked_operator(tensor, name, operate, (OPS[op], OPS.get(swapped))))
+    for name in COMPARISONS:
+        setattr(tensor, name, _checked_operator(tensor, name, operate, (OPS[name.strip("_")], None)))
 
 
-def _operands(op: Any, is_reflected: bool, a: Any, b: Any) -> tuple[Any, tuple[Any, ...]]:
-    return op, (b, a) if is_reflected else (a, b)
+def _checked_operator(tensor: Any, name: str, operate: Any, ops: tuple[Any, Any]) -> Any:
+    """A special method that does what its number slot does."""
+    slow, (op, swapped) = getattr(tensor, name), ops
 
+    def operands(x: Any, other: Any) -> tuple[Any, ...]:
+        return (x, other) if not name.startswith("__r") else (other, x)
 
-def _as_method(function: Any) -> Any:
-    """A function that binds."""
-    return lambda self, other: function(self, other)
+    def arguments(x: Any, other: Any) -> tuple[Any, tuple[Any, ...]]:
+        a, b = operands(x, other)
+        return (swapped, (b, a)) if swapped is not None and not isinstance(a, tensor) else (op, (a, b))
+
+    hit = checked(lambda x, other: operate(op, swapped, *operands(x, other)), arguments)
+
+    def method(x: Any, other: Any) -> Any:
+        out = hit(x, other)
+        return slow(x, other) if out is hits.MISSED else out
+
+    return method

@@ -82,7 +82,12 @@ def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
 def _isinstance(f: FunctionText, node: ast.Call) -> NativeValue:
     found, cls = _e["obj"](f, node.args[0]), _e["obj"](f, node.args[1])
     kind = _e["type_of"](f, found)
-    is_sub = f.op(f"call i1 @is_subtype(ptr {kind}, ptr {cls.reg}, ptr {f.op(f.module.api_word('PyType_IsSubtype'))})")
+    usual = f.module.usual.get(f.global_value(node.args[1].id, node)) if isinstance(node.args[1], ast.Name) else None
+    first = f.object(usual) if usual is not None else cls
+    is_sub = f.op(
+        f"call i1 @is_subtype(ptr {kind}, ptr {cls.reg}, ptr {first.reg}, "
+        f"ptr {f.op(f.module.api_word('PyType_IsSubtype'))})"
+    )
     if isinstance(node.args[0], ast.Name) and node.args[0].id in f.locals:
         target = f.global_value(node.args[1].id, node) if isinstance(node.args[1], ast.Name) else None
         local = f.locals[node.args[0].id]
@@ -166,7 +171,8 @@ def _vectorcall(f: FunctionText, api: str, target: NativeValue, args: list[Nativ
 
 
 def _append(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeValue:
-    failed = f.api("PyList_Append", "i32", f"ptr {base.reg}", f"ptr {what.reg}")
+    grow = f.op(f.module.api_word("PyList_Append"))
+    failed = f.op(f"call i32 @append(ptr {base.reg}, ptr {what.reg}, ptr {grow})")
     f.check(f.op(f"icmp slt i32 {failed}, 0"))
     return f.object(None)
 
@@ -184,7 +190,8 @@ def _discard(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeVal
 
 
 def _clear_list(f: FunctionText, base: NativeValue) -> NativeValue:
-    f.api("PyList_SetSlice", "i32", f"ptr {base.reg}", "i64 0", f"i64 {_e['length'](f, base, f.tree)}", "ptr null")
+    """The list keeps its room: it will be as long at the next call."""
+    f.do(f"call void @drain(ptr {base.reg})")
     return f.object(None)
 
 

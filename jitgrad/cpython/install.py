@@ -10,7 +10,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["callables", "fill_words", "operator_method"]
+from jitgrad.cpython.layout import NUMBER_SLOTS, compare_slot, number_slots
+
+__all__ = ["callables", "fill_words", "put_in_compare_slot", "put_in_slots"]
 
 _METH_FASTCALL, _METH_O = 0x0080, 0x0008
 
@@ -52,10 +54,10 @@ def fill_words(address: int, objects: Sequence[tuple[str, Any]], symbols: dict[s
 def callables(
     functions: Sequence[Callable[..., Any]], addresses: Sequence[int], entries: dict[str, int]
 ) -> dict[str, Any]:
-    """Name -> a builtin function: over each function's entry, over the stubs that are no operators, ``activate``."""
+    """Name -> a builtin function: over each function's entry, over the stubs, ``activate``."""
     made = {f.__name__: _builtin(f.__name__, at, _METH_FASTCALL) for f, at in zip(functions, addresses, strict=True)}
     for symbol, at in entries.items():
-        if symbol.startswith("stub_") and not symbol.startswith("stub_operator"):
+        if symbol.startswith("stub_"):
             made[symbol.removeprefix("stub_")] = _builtin(symbol.removeprefix("stub_"), at, _METH_FASTCALL)
     made["activate"] = _builtin("activate", entries["activate"], _METH_O)
     return made
@@ -67,11 +69,33 @@ def _builtin(name: str, address: int, flags: int) -> Any:
     return make(_definition(name, address, flags), None, None)
 
 
-def operator_method(cls: type, name: str, address: int) -> Any:
-    """A method of one operand over a C function ``ptr (ptr self, ptr other)``."""
-    make = ctypes.pythonapi.PyDescr_NewMethod
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
-    return make(cls, _definition(name, address, _METH_O))
+def put_in_slots(cls: type, functions: dict[str, int], methods: dict[str, tuple[str, ...]]) -> None:
+    """Put C functions into number slots of a class, and of those of its subclasses that inherit the operators.
+
+    A class that defines one of the methods later gets the slot back that calls it: Python sees to that.
+
+    Args:
+        functions: slot -> address.
+        methods: slot -> the special methods that it stands for.
+    """
+    pending, wanted = [cls], {name: getattr(cls, name) for names in methods.values() for name in names}
+    while pending:
+        heir = pending.pop()
+        table = number_slots(heir)
+        for slot, address in functions.items():
+            if all(getattr(heir, name) is wanted[name] for name in methods[slot]):
+                table[NUMBER_SLOTS[slot]] = address
+        pending += heir.__subclasses__()
+
+
+def put_in_compare_slot(cls: type, address: int, names: tuple[str, ...]) -> None:
+    """Put a C function into ``tp_richcompare`` of a class, and of those of its subclasses that inherit its methods."""
+    pending, wanted = [cls], [getattr(cls, name) for name in names]
+    while pending:
+        heir = pending.pop()
+        if [getattr(heir, name) for name in names] == wanted:
+            compare_slot(heir).value = address
+        pending += heir.__subclasses__()
 
 
 def _definition(name: str, address: int, flags: int) -> int:

@@ -14,11 +14,37 @@ from typing import Any
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["ITEMS", "LIST_ITEMS", "SIZE", "TYPE", "class_of_hint", "class_of_slot", "is_slot", "slot_offset",
-           "why_unknown"]  # fmt: skip
+__all__ = ["ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "class_of_hint", "class_of_slot",
+           "compare_slot", "is_slot", "number_slots", "slot_offset", "why_unknown"]  # fmt: skip
 
-TYPE, SIZE, ITEMS, LIST_ITEMS = 8, 16, 24, 24
-"""Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items."""
+TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED = 8, 16, 24, 24, 32
+"""Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
+many items that address has room for."""
+
+_AS_NUMBER, _RICHCOMPARE = 96, 200
+"""Offsets in a type: of the address of its number slots, of its slot for comparisons."""
+
+NUMBER_SLOTS = {
+    "nb_add": 0, "nb_subtract": 1, "nb_multiply": 2, "nb_power": 5, "nb_negative": 6, "nb_true_divide": 30,
+    "nb_matrix_multiply": 34,
+}  # fmt: skip
+"""Slot -> which word of them it is (``PyNumberMethods``)."""
+
+_NUMBER_METHODS = {
+    "nb_add": "__add__", "nb_subtract": "__sub__", "nb_multiply": "__mul__", "nb_power": "__pow__",
+    "nb_negative": "__neg__", "nb_true_divide": "__truediv__", "nb_matrix_multiply": "__matmul__",
+}  # fmt: skip
+_NUMBER_WORDS = 36
+
+
+def compare_slot(cls: type) -> Any:
+    """The word of a class's ``tp_richcompare``, which can be written."""
+    return ctypes.c_size_t.from_address(id(cls) + _RICHCOMPARE)
+
+
+def number_slots(cls: type) -> Any:
+    """The words of a class's number slots, which can be written."""
+    return (ctypes.c_size_t * _NUMBER_WORDS).from_address(_word(id(cls) + _AS_NUMBER))
 
 
 def slot_offset(cls: type, name: str) -> int:
@@ -71,6 +97,16 @@ class _Probe:
         self.first, self.second = first, second
 
 
+class _Compared:
+    """A class with a comparison of its own."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 def why_unknown() -> str:
     """Why native code must not touch this interpreter's objects; empty if it may.
 
@@ -98,11 +134,19 @@ def _misplaced() -> str:
         "a tuple's item": (_word(id(items) + ITEMS + 8), id(items[1])),
         "a list's length": (_word(id(listed) + SIZE), 4),
         "a list's item": (_word(_word(id(listed) + LIST_ITEMS) + 16), id(items[2])),
+        "a list's room": (_word(id([None] * 5) + LIST_ALLOCATED), 5),
         "a slot": (_word(id(probe) + slot_offset(_Probe, "second")), id(items[1])),
         "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
+        "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),
+        "an inherited comparison": (compare_slot(_Probe).value, compare_slot(object).value),
         "a reference count": (ctypes.c_uint32.from_address(id(probe)).value, 1),
     }
     wrong = [what for what, (found, wanted) in expected.items() if found != wanted]
+    wrong += [slot for slot, method in _NUMBER_METHODS.items() if _filled_slots(method) != [NUMBER_SLOTS[slot]]]
     return f"{', '.join(wrong)} is not where it is expected" if wrong else ""
 
 
+def _filled_slots(name: str) -> list[int]:
+    """Which number slots a class has that defines one special method."""
+    words = number_slots(type("Number", (), {name: lambda *operands: None}))
+    return [nr for nr, word in enumerate(words) if word]

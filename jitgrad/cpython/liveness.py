@@ -32,7 +32,7 @@ from typing import Any
 from jitgrad.config import config
 from jitgrad.cpython.build import is_cpython, is_free_threaded
 
-__all__ = ["MANY", "ONE_LOCAL", "counts_references", "held_elsewhere", "references"]
+__all__ = ["MANY", "ONE_LOCAL", "ONE_PASSED", "counts_references", "held_elsewhere", "references"]
 
 MANY = 1 << 30
 """What ``references`` answers where there are no counts."""
@@ -57,6 +57,12 @@ def _of_a_local() -> int:
 def _of_an_argument(argument: object) -> int:
     """Only a caller that keeps nothing, as of a temporary object."""
     return _getrefcount(argument)
+
+
+def _of_a_passed_local() -> int:
+    """A local variable of the caller, which is an argument here."""
+    passed = _Holder()
+    return _of_an_argument(passed)
 
 
 def _in_a_list(objects: list[_Holder]) -> int:
@@ -116,6 +122,10 @@ def _many(obj: object) -> int:
 
 ONE_LOCAL = _measure() if is_cpython() and not is_free_threaded() else 0
 """``references`` of an object that one local variable holds and nothing else; each other holder adds one."""
+
+ONE_PASSED = max([_of_a_passed_local() for _ in range(_WARM_UP)]) if ONE_LOCAL else 0
+"""``references`` of an argument that is a local variable of the caller, and held by nothing else: on 3.14 it is
+``ONE_LOCAL``, since the argument borrows the variable's reference; before, one more."""
 
 _IN_LIST = ONE_LOCAL + 1
 

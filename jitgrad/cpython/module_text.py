@@ -27,9 +27,11 @@ class ModuleText:
     Attributes:
         functions: Python function -> its symbol; every native function.
         objects: the Python objects of the words, in order; an API function stands there by its name.
+        usual: class -> the subclass that most of its objects are of; ``isinstance`` looks for that one first.
     """
 
-    def __init__(self, functions: list[Callable[..., Any]]) -> None:
+    def __init__(self, functions: list[Callable[..., Any]], usual: dict[type, type] | None = None) -> None:
+        self.usual = usual or {}
         self.functions = {function: f"py_{function.__name__}" for function in functions}
         self.objects: list[Any] = []
         self._object_words: dict[int, int] = {}

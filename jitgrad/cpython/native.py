@@ -17,9 +17,9 @@ from jitgrad.cpython.install import fill_words
 from jitgrad.cpython.layout import ITEMS, SIZE, slot_offset
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.runtime_text import runtime_text
-from jitgrad.cpython.translate import FunctionText, signature_of
+from jitgrad.cpython.translate import FunctionText, attributes, signature_of
 
-__all__ = ["Handles", "NativeModule", "Stub", "layout_key", "load_module", "make_module"]
+__all__ = ["COMPARISONS", "Handles", "NativeModule", "NumberStub", "Stub", "layout_key", "load_module", "make_module"]
 
 
 class Stub(NamedTuple):
@@ -38,12 +38,33 @@ class Stub(NamedTuple):
     slow: Callable[..., Any]
 
 
+class NumberStub(NamedTuple):
+    """What stands in a number slot of a type, such as ``nb_multiply``: it tries a hit, and else calls a method.
+
+    Attributes:
+        slot: the slot's name; ``slot_`` and it is the symbol.
+        function: the native function; it says ``MISSED`` where it does nothing.
+        constants: its first arguments; the others are the operands, in the order in which they stand.
+        method: what is called then, of the left operand; ``reflected`` of the right one, if it has that method and the
+            left one is no tensor.
+        arity: how many operands Python passes: 1, 2, or 3 for ``nb_power``, whose third one is usually None.
+    """
+
+    slot: str
+    function: Callable[..., Any]
+    constants: tuple[Any, ...]
+    method: str
+    reflected: str = ""
+    arity: int = 2
+
+
 class NativeModule(NamedTuple):
     """Text, what its words are, the symbols of its entries."""
 
     text: str
     objects: list[tuple[str, Any]]
     symbols: list[str]
+
 
 class Handles:
     """What the pool of blank handles must know of the class of handles.
@@ -76,6 +97,8 @@ def make_module(
     functions: Sequence[Callable[..., Any]],
     entries: Sequence[Callable[..., Any]],
     stubs: Sequence[Stub],
+    numbers: Sequence[NumberStub],
+    compare: tuple[Callable[..., Any], Sequence[Any]],
     handles: Handles,
     missed: Any,
 ) -> NativeModule:
@@ -84,17 +107,21 @@ def make_module(
     Args:
         functions: all of them.
         entries: those that Python calls.
-        stubs: entries of another form.
+        stubs, numbers: entries of other forms.
+        compare: the function of comparisons, and its operation for each of ``COMPARISONS``.
         handles: the class of ``new_handle``.
         missed: what a function of a stub returns where it does nothing.
     """
-    module = ModuleText(list(functions))
+    module = ModuleText(list(functions), {base: handles.cls for base in handles.cls.__mro__[1:-1]})
     module.parts = [FunctionText(module, f).translate(expressions) for f in functions]
     module.parts += [_entry(module, function) for function in entries]
     module.parts += [_stub(module, stub, missed) for stub in stubs]
+    module.parts += [_number_stub(module, stub, handles.cls, missed) for stub in numbers]
+    module.parts.append(_compare_stub(module, *compare, missed))
     stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "weakrefs": handles.weakrefs}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
-    symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs] + ["activate"]
+    symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
+    symbols += [f"slot_{stub.slot}" for stub in numbers] + ["slot_tp_richcompare", "activate"]
     return NativeModule(module.text(symbols), module.objects, symbols)
 
 
@@ -115,48 +142,126 @@ _keep: list[Any] = []
 
 
 def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
-    """Two forms: ``ptr (ptr self, ptr other)`` for operators, the fast calling convention for all others."""
+    """The fast calling convention: the function's own parameters, and the rest of the arguments."""
     signature = signature_of(stub.function)
-    is_operator = not any(kind == "args" for _, kind, _ in signature.params)
     lines, args = [], []
     for nr, constant in enumerate(stub.constants):
         lines.append(f"  %c{nr} = {module.object_word(constant)}")
         args.append(f"ptr %c{nr}")
-    rest = signature.params[len(stub.constants) :]
-    if is_operator:
-        head = f"define internal ptr @stub_{stub.name}(ptr %self, ptr %other) nounwind {{"
-        args += ["ptr %self", "ptr %other"]
-        lines += ["  %given = alloca [2 x ptr]", "  %second = getelementptr ptr, ptr %given, i64 1",
-                  "  store ptr %self, ptr %given", "  store ptr %other, ptr %second"]  # fmt: skip
-        count, failing = "2", []
-    else:
-        head = f"define internal ptr @stub_{stub.name}(ptr %self, ptr %given, i64 %count) nounwind {{"
-        required = len(rest) - 1
-        failing = [f"  %few = icmp slt i64 %count, {required}", "  br i1 %few, label %ask, label %try", "try:"]
-        for nr in range(required):
-            lines += [f"  %p{nr}.at = getelementptr ptr, ptr %given, i64 {nr}", f"  %p{nr} = load ptr, ptr %p{nr}.at"]
-            args.append(f"ptr %p{nr}")
-        lines += [f"  %rest = getelementptr ptr, ptr %given, i64 {required}", f"  %rest.n = sub i64 %count, {required}"]
-        args += ["ptr %rest", "i64 %rest.n"]
-        count = "%count"
+    required = len(signature.params) - len(stub.constants) - 1
+    for nr in range(required):
+        lines += [f"  %p{nr}.at = getelementptr ptr, ptr %given, i64 {nr}", f"  %p{nr} = load ptr, ptr %p{nr}.at"]
+        args.append(f"ptr %p{nr}")
+    lines += [f"  %rest = getelementptr ptr, ptr %given, i64 {required}", f"  %rest.n = sub i64 %count, {required}"]
+    args += ["ptr %rest", "i64 %rest.n"]
     return "\n".join(
         [
-            head,
-            *failing,
+            f"define internal ptr @stub_{stub.name}(ptr %self, ptr %given, i64 %count) nounwind {{",
+            f"  %few = icmp slt i64 %count, {required}",
+            "  br i1 %few, label %ask, label %try",
+            "try:",
             *lines,
-            f"  %missed = {module.object_word(missed)}",
-            f"  %out = call ptr @{module.functions[stub.function]}({', '.join(args)})",
-            "  %is.miss = icmp eq ptr %out, %missed",
-            "  br i1 %is.miss, label %drop, label %hit",
-            "hit:",
-            "  ret ptr %out",
-            "drop:",
-            "  call void @decref(ptr %missed)",
-            "  br label %ask",
+            *_try_hit(module, stub.function, args, missed),
             "ask:",
             f"  %slow = {module.object_word(stub.slow)}",
             f"  %call = {module.api_word('PyObject_Vectorcall')}",
-            f"  %answer = call ptr %call(ptr %slow, ptr %given, i64 {count}, ptr null)",
+            "  %answer = call ptr %call(ptr %slow, ptr %given, i64 %count, ptr null)",
+            "  ret ptr %answer",
+            "}",
+        ]
+    )
+
+
+def _try_hit(module: ModuleText, function: Callable[..., Any], args: list[str], missed: Any) -> list[str]:
+    """Call a native function; return what it returns, or go to ``ask`` if that is ``missed``."""
+    return [
+        f"  %missed = {module.object_word(missed)}",
+        f"  %out = call ptr @{module.functions[function]}({', '.join(args)})",
+        "  %is.miss = icmp eq ptr %out, %missed",
+        "  br i1 %is.miss, label %drop, label %hit",
+        "hit:",
+        "  ret ptr %out",
+        "drop:",
+        "  call void @decref(ptr %missed)",
+        "  br label %ask",
+    ]
+
+
+def _number_stub(module: ModuleText, stub: NumberStub, cls: type, missed: Any) -> str:
+    """``ptr (ptr, ...)`` of the operands. What is no hit goes where Python's own slots go: to the methods.
+
+    Python calls the slot of a type with the operands as they stand, so the tensor may be the right one.
+    """
+    operands = [f"%o{nr}" for nr in range(stub.arity)]
+    lines = [f"  %given = alloca [{stub.arity} x ptr]"]
+    for nr, operand in enumerate(operands):
+        lines += [f"  %at{nr} = getelementptr ptr, ptr %given, i64 {nr}", f"  store ptr {operand}, ptr %at{nr}"]
+    constants = [f"%c{nr}" for nr in range(len(stub.constants))]
+    lines += [f"  {c} = {module.object_word(value)}" for c, value in zip(constants, stub.constants, strict=True)]
+    args = [f"ptr {c}" for c in constants]
+    if any(kind == "args" for _, kind, _ in signature_of(stub.function).params):
+        args += ["ptr %given", f"i64 {min(stub.arity, 2)}"]
+    else:
+        args += [f"ptr {operand}" for operand in operands[:2]]
+    count = stub.arity
+    if stub.arity == 3:
+        lines += [f"  %none = {module.object_word(None)}", "  %is.pair = icmp eq ptr %o2, %none",
+                  "  %n = select i1 %is.pair, i64 2, i64 3", "  br i1 %is.pair, label %try, label %ask"]  # fmt: skip
+    else:
+        lines += [f"  %n = add i64 0, {count}", "  br label %try"]
+    call = f"  %call = {module.api_word('PyObject_VectorcallMethod')}"
+    method = [
+        f"  %name = {module.object_word(sys.intern(stub.method))}",
+        "  %answer = call ptr %call(ptr %name, ptr %given, i64 %n, ptr null)",
+        "  ret ptr %answer",
+    ]
+    if stub.arity > 1:
+        reflect = [
+            "  store ptr %o1, ptr %at0",
+            "  store ptr %o0, ptr %at1",
+            f"  %name.r = {module.object_word(sys.intern(stub.reflected))}",
+            "  %answer.r = call ptr %call(ptr %name.r, ptr %given, i64 %n, ptr null)",
+        ]
+        if not stub.reflected:
+            reflect = [f"  %answer.r = {module.object_word(NotImplemented)}", "  call void @incref(ptr %answer.r)"]
+        method = [
+            "  %kind.at = getelementptr i8, ptr %o0, i64 8",
+            "  %kind = load ptr, ptr %kind.at",
+            f"  %cls = {module.object_word(cls)}",
+            f"  %ask.sub = {module.api_word('PyType_IsSubtype')}",
+            "  %is.left = call i1 @is_subtype(ptr %kind, ptr %cls, ptr %cls, ptr %ask.sub)",
+            "  br i1 %is.left, label %left, label %right",
+            "left:",
+            *method,
+            "right:",
+            *reflect,
+            "  ret ptr %answer.r",
+        ]
+    head = f"define internal ptr @slot_{stub.slot}({', '.join(f'ptr {o}' for o in operands)}) nounwind {{"
+    body = _try_hit(module, stub.function, args, missed)
+    return "\n".join([head, *lines, "try:", *body, "ask:", call, *method, "}"])
+
+
+COMPARISONS = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
+"""The special methods of ``tp_richcompare``, in the order of C's numbers for them."""
+
+
+def _compare_stub(module: ModuleText, operate: Callable[..., Any], operations: Sequence[Any], missed: Any) -> str:
+    """``tp_richcompare``; what is no hit goes to Python's own function, which calls the special methods."""
+    lines = [f"  %op0 = {module.object_word(operations[0])}"]
+    for nr, operation in enumerate(operations[1:], 1):
+        lines += [f"  %w{nr} = {module.object_word(operation)}", f"  %is{nr} = icmp eq i32 %which, {nr}",
+                  f"  %op{nr} = select i1 %is{nr}, ptr %w{nr}, ptr %op{nr - 1}"]  # fmt: skip
+    lines.append(f"  %none = {module.object_word(None)}")
+    args = [f"ptr %op{len(operations) - 1}", "ptr %none", "ptr %a", "ptr %b"]
+    return "\n".join(
+        [
+            "define internal ptr @slot_tp_richcompare(ptr %a, ptr %b, i32 %which) nounwind {",
+            *lines,
+            *_try_hit(module, operate, args, missed),
+            "ask:",
+            f"  %call = {module.api_word('tp_richcompare')}",
+            "  %answer = call ptr %call(ptr %a, ptr %b, i32 %which)",
             "  ret ptr %answer",
             "}",
         ]
@@ -191,7 +296,7 @@ def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
     call = f"call {signature.llvm_result} @{module.functions[function]}({', '.join(args)})"
     required = len(signature.params)
     head = [
-        f"define internal ptr @entry_{function.__name__}(ptr %self, ptr %given, i64 %count) nounwind {{",
+        f"define internal ptr @entry_{function.__name__}(ptr %self, ptr %given, i64 %count) {attributes(function)} {{",
         f"  %few = icmp slt i64 %count, {required}",
         "  br i1 %few, label %wrong, label %go",
         "wrong:",

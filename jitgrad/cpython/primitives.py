@@ -31,16 +31,18 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jitgrad.cpython.liveness import ONE_LOCAL, references
+from jitgrad.cpython.liveness import ONE_PASSED, references
 
 __all__ = [
     "NATIVE",
+    "OPTIMIZED",
     "active",
     "blank",
     "install_driver",
     "install_handles",
     "native",
     "new_handle",
+    "optimized",
     "poke",
     "poke_float",
     "refcount",
@@ -56,10 +58,21 @@ NATIVE: list[Callable[..., Any]] = []
 """Every native function, in the order of definition."""
 
 
+OPTIMIZED: set[Callable[..., Any]] = set()
+"""The native functions that run once per operation. LLVM takes its time for these; all others, three quarters of the
+text, it compiles fast: the module is compiled while the first call of the process waits."""
+
+
 def native(function: F) -> F:
     """Mark a function as written in the subset, see Note [Native Python]; Python runs it as it is."""
     NATIVE.append(function)
     return function
+
+
+def optimized(function: F) -> F:
+    """``native``, of a function that runs once per operation: see ``OPTIMIZED``."""
+    OPTIMIZED.add(function)
+    return native(function)
 
 
 def refcount(obj: Any) -> int:
@@ -67,7 +80,7 @@ def refcount(obj: Any) -> int:
 
     Very many where nobody knows, see Note [Reference counts].
     """
-    return references(obj) - ONE_LOCAL - 1
+    return references(obj) - ONE_PASSED
 
 
 def same(a: Any, b: Any) -> bool:

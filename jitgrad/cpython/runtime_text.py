@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.layout import ITEMS, LIST_ITEMS, SIZE, TYPE
+from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
 from jitgrad.cpython.module_text import ModuleText
 
 __all__ = ["POOL", "runtime_text"]
@@ -91,8 +91,8 @@ ask:
 fine:
   ret i1 false
 }
-define internal i1 @is_subtype(ptr %kind, ptr %cls, ptr %ask) alwaysinline nounwind {
-  %exact = icmp eq ptr %kind, %cls
+define internal i1 @is_subtype(ptr %kind, ptr %cls, ptr %usual, ptr %ask) alwaysinline nounwind {
+  %exact = icmp eq ptr %kind, %usual
   br i1 %exact, label %yes, label %maybe
 maybe:
   %sub = call i32 %ask(ptr %kind, ptr %cls)
@@ -101,6 +101,45 @@ maybe:
 yes:
   ret i1 true
 }
+"""
+
+_LISTS = f"""
+define internal i32 @append(ptr %list, ptr %o, ptr %grow) nounwind {{
+  %at.size = getelementptr i8, ptr %list, i64 {SIZE}
+  %at.room = getelementptr i8, ptr %list, i64 {LIST_ALLOCATED}
+  %size = load i64, ptr %at.size
+  %room = load i64, ptr %at.room
+  %fits = icmp slt i64 %size, %room
+  br i1 %fits, label %put, label %full
+put:
+  call void @incref(ptr %o)
+  %p = call ptr @place(ptr %list, i64 %size)
+  store ptr %o, ptr %p
+  %more = add i64 %size, 1
+  store i64 %more, ptr %at.size
+  ret i32 0
+full:
+  %failed = call i32 %grow(ptr %list, ptr %o)
+  ret i32 %failed
+}}
+define internal void @drain(ptr %list) nounwind {{
+entry:
+  %at.size = getelementptr i8, ptr %list, i64 {SIZE}
+  br label %next
+next:
+  %size = load i64, ptr %at.size
+  %any = icmp sgt i64 %size, 0
+  br i1 %any, label %pop, label %done
+pop:
+  %last = sub i64 %size, 1
+  %p = call ptr @place(ptr %list, i64 %last)
+  %o = load ptr, ptr %p
+  store i64 %last, ptr %at.size
+  call void @decref(ptr %o)
+  br label %next
+done:
+  ret void
+}}
 """
 
 
@@ -113,7 +152,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         stamp: ``cls`` is the load of the handles' class, ``weakrefs`` the offset of their list of weak references.
     """
     load = module.api_word
-    parts = [_REFERENCES, _dealloc(load("_Py_Dealloc")), _same(module), _pack(load("PyTuple_New"))]
+    parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _same(module), _pack(load("PyTuple_New"))]
     parts += [_new_handle(stamp["cls"], load("PyType_GenericAlloc")), _is_idle(stamp, wiped), _retire_all(module)]
     parts.append(_active(module))
     parts.append(
@@ -318,9 +357,12 @@ make:
 
 def _is_idle(stamp: dict[str, Any], wiped: dict[str, int]) -> str:
     """Whether a handle may be used again; letting go of what it holds; a list's place."""
-    wipe = []
+    look, wipe, seen = [], [], "0"
     for nr, offset in enumerate(wiped.values()):
-        wipe.append(f"  %w{nr} = getelementptr i8, ptr %o, i64 {offset}\n  call void @clear(ptr %w{nr})")
+        look.append(f"  %w{nr} = getelementptr i8, ptr %o, i64 {offset}\n  %v{nr} = load i64, ptr %w{nr}")
+        look.append(f"  %any{nr} = or i64 {seen}, %v{nr}")
+        wipe.append(f"  call void @clear(ptr %w{nr})")
+        seen = f"%any{nr}"
     return f"""
 define internal i1 @is_idle(ptr %o) alwaysinline nounwind {{
   %n = load i32, ptr %o
@@ -340,7 +382,13 @@ no:
   ret i1 false
 }}
 define internal void @wipe(ptr %o) nounwind {{
+{chr(10).join(look)}
+  %blank = icmp eq i64 {seen}, 0
+  br i1 %blank, label %done, label %some
+some:
 {chr(10).join(wipe)}
+  br label %done
+done:
   ret void
 }}
 define internal ptr @place(ptr %list, i64 %i) alwaysinline nounwind {{

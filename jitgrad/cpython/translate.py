@@ -16,8 +16,9 @@ from typing import Any, NoReturn
 
 from jitgrad.cpython.layout import class_of_hint
 from jitgrad.cpython.module_text import ModuleText, Unsupported
+from jitgrad.cpython.primitives import OPTIMIZED
 
-__all__ = ["FunctionText", "Local", "NativeValue", "signature_of"]
+__all__ = ["FunctionText", "Local", "NativeValue", "attributes", "signature_of"]
 
 
 @dataclass(slots=True)
@@ -71,6 +72,11 @@ class _Signature:
     def llvm_result(self) -> str:
         """``ptr`` (null: an error), or ``i8``: 0, 1, or 2 for an error; ``i64`` of functions that cannot fail."""
         return {"obj": "ptr", "int": "i64"}.get(self.result, "i8")
+
+
+def attributes(function: Callable[..., Any]) -> str:
+    """The attributes of a native function's text: LLVM compiles fast what does not run once per operation."""
+    return "nounwind" if function in OPTIMIZED else "nounwind noinline optnone"
 
 
 def signature_of(function: Callable[..., Any]) -> _Signature:
@@ -258,7 +264,7 @@ class FunctionText:
         release = [f"  call void @clear(ptr {place})" for place in self.cleanup]
         return "\n".join(
             [
-                f"define internal {result} @{self.symbol}({self.signature.llvm_params}) nounwind {{",
+                f"define internal {result} @{self.symbol}({self.signature.llvm_params}) {attributes(self.function)} {{",
                 "entry:",
                 f"  %ret = alloca {result}",
                 *self.allocas,

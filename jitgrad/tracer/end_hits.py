@@ -21,6 +21,7 @@ from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
     NATIVE,
     native,
+    optimized,
     poke,
     poke_float,
     refcount,
@@ -315,7 +316,7 @@ def row_length(rows: list) -> int:
 # --- the end of a segment ---
 
 
-@native
+@optimized
 def is_end(child: TrieNode, alive: list) -> bool:
     """Whether a trie node ends a segment with these survivors."""
     if child.op is not END:
@@ -330,7 +331,7 @@ def is_end(child: TrieNode, alive: list) -> bool:
     return True
 
 
-@native
+@optimized
 def find_end(recorder: RecorderState, alive: list) -> Any:
     """The child that is this end, or None; it also matters which survivors share a storage."""
     node: TrieNode = recorder.node.last

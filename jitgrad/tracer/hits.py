@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, native, new_handle, same
+from jitgrad.cpython.primitives import active, native, new_handle, optimized, same
+from jitgrad.ops.table import Op
 from jitgrad.state import override_classes
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, inference_tensors
@@ -30,7 +31,7 @@ from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import has_plain_source, note_source
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
-           "new_result_handle", "note_number", "operate", "reflect", "takes", "through_door"]  # fmt: skip
+           "new_result_handle", "note_number", "operate", "takes", "through_door"]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
@@ -43,7 +44,7 @@ MAX_SIBLINGS = 16
 # --- operands ---
 
 
-@native
+@optimized
 def takes(want: Any, x: Any) -> bool:
     """Whether an operand is what ``TrieNode.ids`` says at its place."""
     if isinstance(x, TensorBase):
@@ -129,7 +130,7 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     return True
 
 
-@native
+@optimized
 def is_operand(recorder: RecorderState, x: Any) -> bool:
     """Whether an operand is a value of the call, after entering it if it is new, or a plain number."""
     if isinstance(x, TensorBase):
@@ -142,7 +143,7 @@ def is_operand(recorder: RecorderState, x: Any) -> bool:
 # --- operations ---
 
 
-@native
+@optimized
 def handle_of(recorder: RecorderState, node: TrieNode) -> Any:
     """A pending handle on the result of a node."""
     out: TensorBase = new_handle()
@@ -172,7 +173,7 @@ def new_result_handle(recorder: RecorderState, vid: Any, aval: Any, requires_gra
     return out
 
 
-@native
+@optimized
 def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
     """Whether a trie node is ``op(a, b)``."""
     if child.op is not op:
@@ -181,7 +182,7 @@ def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
     return takes(ids[0], a) and takes(ids[1], b)
 
 
-@native
+@optimized
 def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
     """The child that is ``op(a, b)``, or None."""
     child: TrieNode = node.last
@@ -198,14 +199,14 @@ def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
     return None
 
 
-@native
+@optimized
 def note_number(recorder: RecorderState, want: Any, x: Any) -> None:
     """A number that is a run-time scalar of the path is one of this call."""
     if type(want) is type:
         recorder.scalars.append(x)
 
 
-@native
+@optimized
 def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
     """``a op b`` of an operator."""
     if not (is_operand(recorder, a) and is_operand(recorder, b)):
@@ -220,7 +221,7 @@ def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
     return handle_of(recorder, node)
 
 
-@native
+@optimized
 def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
     """Whether a trie node is ``op(*args)``, of which the first ``count`` are operands."""
     if child.op is not op:
@@ -238,7 +239,7 @@ def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
     return True
 
 
-@native
+@optimized
 def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
     """The child that is ``op(*args)``, or None."""
     child: TrieNode = node.last
@@ -255,8 +256,8 @@ def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
     return None
 
 
-@native
-def hit_apply(recorder: RecorderState, op: Any, args: Args) -> Any:
+@optimized
+def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     """``op(*args)``: operands, then params."""
     count: int = op.num_inputs
     if count < 1 or count > len(args):
@@ -292,32 +293,30 @@ def hit_mark(recorder: RecorderState, key: Any) -> bool:
 # --- where native code is called ---
 
 
-@native
+@optimized
 def may_be_operand(x: Any) -> bool:
     """Whether an operator may take it: nothing is entered for ``x == None``."""
     return isinstance(x, TensorBase) or type(x) is float or type(x) is int
 
 
-@native
-def operate(op: Any, a: Any, b: Any) -> Any:
-    """An operator of Tensor; a class that overrides operators is asked in Python."""
+@optimized
+def operate(op: Any, swapped: Any, a: Any, b: Any) -> Any:
+    """An operator of Tensor: ``op(a, b)``, or ``swapped(b, a)`` if there is such an operation and ``a`` is no tensor.
+
+    A class that overrides operators is asked in Python.
+    """
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
         return MISSED
-    return hit_binary(recorder, op, a, b) if may_be_operand(b) else MISSED
-
-
-@native
-def reflect(op: Any, a: Any, b: Any) -> Any:
-    """A reflected operator of Tensor: ``b op a``."""
-    recorder: RecorderState = active()
-    if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
+    if not (may_be_operand(a) and may_be_operand(b)):
         return MISSED
-    return hit_binary(recorder, op, b, a) if may_be_operand(b) else MISSED
+    if swapped is None or isinstance(a, TensorBase):
+        return hit_binary(recorder, op, a, b)
+    return hit_binary(recorder, swapped, b, a)
 
 
-@native
-def through_door(op: Any, args: Args) -> Any:
+@optimized
+def through_door(op: Op, args: Args) -> Any:
     """``door.apply``."""
     recorder: RecorderState = active()
     if recorder is None or recorder.busy:

@@ -20,7 +20,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.cpython.liveness import held_elsewhere
-from jitgrad.cpython.primitives import blank, native, refcount
+from jitgrad.cpython.primitives import blank, native, optimized, refcount
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, install_link
@@ -117,13 +117,13 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
     others.append(ref(out))
 
 
-@native
+@optimized
 def has_plain_source(source: TensorBase) -> bool:
     """Whether a view of a tensor needs no more than to share its storage and version."""
     return source._source is not None or source._creation_meta is None
 
 
-@native
+@optimized
 def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source: TensorBase) -> None:
     """A view is to be linked when that matters. Its source has a storage at once: others compare storages."""
     if source._source is None and source._storage is None:
@@ -192,7 +192,7 @@ def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
             handle._storage = None
 
 
-@native
+@optimized
 def forget_source(handle: TensorBase) -> None:
     """A view that nobody holds holds nothing itself."""
     if handle._source is not None:
@@ -201,7 +201,7 @@ def forget_source(handle: TensorBase) -> None:
         handle._base = None
 
 
-@native
+@optimized
 def living(recorder: RecorderState) -> Any:
     """The handles of the segment that somebody besides the recorder holds; in order. See Note [Links of views]."""
     handles: list = recorder.handles
@@ -246,7 +246,7 @@ def assignments(alive: list) -> Any:
     return tuple(assign)
 
 
-@native
+@optimized
 def sharing(alive: list) -> Any:
     """``assignments``, or () where every handle gets a storage of its own: part of the key of a segment's end."""
     for handle in alive:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.cpython.primitives import active, native, same
+from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
@@ -101,7 +102,7 @@ def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: i
 
 
 @native
-def hit_inplace(recorder: RecorderState, op: Any, targets: tuple, args: Args) -> bool:
+def hit_inplace(recorder: RecorderState, op: Op, targets: tuple, args: Args) -> bool:
     """``op(*args)`` written into one target that nobody else looks at."""
     count: int = op.num_inputs
     if count < 1 or count > len(args) or len(targets) != 1:
@@ -127,7 +128,7 @@ def hit_inplace(recorder: RecorderState, op: Any, targets: tuple, args: Args) ->
 
 
 @native
-def write_through_door(op: Any, targets: tuple, args: Args) -> Any:
+def write_through_door(op: Op, targets: tuple, args: Args) -> Any:
     """``door.apply_inplace``."""
     recorder: RecorderState = active()
     if recorder is not None and not recorder.busy and hit_inplace(recorder, op, targets, args):

@@ -15,6 +15,7 @@ import pytest
 
 import jitgrad
 from jitgrad.cpython import build, liveness
+from jitgrad.cpython.primitives import refcount
 
 
 class Thing:
@@ -146,3 +147,19 @@ def test_memory_that_numpy_looks_at_does_not_grow() -> None:
     assert x.tolist() == [7, 1, 2]
     del array
     assert x.resize_(4).tolist()[:3] == [7, 1, 2]
+
+
+def test_refcount_leaves_out_the_variable_that_is_asked_about() -> None:
+    def counted(things: list[Any]) -> list[int]:
+        counts = []
+        for thing in things:
+            counts.append(refcount(thing))  # a comprehension has another kind of variable
+        return counts
+
+    if not liveness.counts_references:
+        assert counted([Thing()])[0] > 1000
+        return
+    held = Thing()
+    for _ in range(40):  # CPython rewrites instructions that ran often
+        assert counted([Thing()]) == [1]
+        assert counted([held]) == [2]

@@ -91,7 +91,7 @@ class MatmulKernel:
         shape: (batch, m, n, k).
         views: the operands.
         buffers: where the operands' values are.
-        words: the epilogue's argument words, see ``kernel_ir.Kernel``.
+        words: the epilogue's argument words, see ``kernel_ir.LoopKernel``.
     """
 
     spec: GemmSpec

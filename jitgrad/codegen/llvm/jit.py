@@ -48,15 +48,12 @@ class KernelSource:
         name: the function's symbol in the text.
         key: everything the text depends on, apart from the target; the same in every process.
         text: prints the LLVM module; called on a miss only.
-        is_glue: it mostly calls other functions, so that LLVM's quick instruction selection costs it no speed; it is
-            seven times as quick.
         needs_passes: its text keeps variables in memory and calls small functions: LLVM's passes clean that up.
     """
 
     name: str
     key: str
     text: Callable[[], str]
-    is_glue: bool = False
     needs_passes: bool = False
 
 
@@ -106,7 +103,6 @@ class _LlvmSession:
         make = llvm.Target.from_triple(target.triple).create_target_machine
         options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
         self._machine = make(opt=2, **options)
-        self._glue_machine = make(opt=0, **options)
         # JITLink lays a kernel's sections side by side. RuntimeDyld places each section anywhere, and aborts the
         # process when two of them that the small code model ties together are more than 2 GiB apart.
         self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
@@ -115,13 +111,12 @@ class _LlvmSession:
     def emit(self, source: KernelSource, text: str) -> bytes:
         """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
         name = source.name
-        machine = self._glue_machine if source.is_glue else self._machine
         try:
             module = binding().parse_assembly(text)
             module.verify()
             if source.needs_passes:
                 self._clean_up(module)
-            return machine.emit_object(module)
+            return self._machine.emit_object(module)
         except RuntimeError as error:
             raise CompileError(f"kernel {name}: {error}") from error
 
