@@ -125,7 +125,17 @@ def _place_updates(piece: Piece) -> None:
 def _decompose(piece: Piece) -> None:
     for rules in (DECOMPOSE, DECOMPOSE, SIMPLIFY):
         _rewrite(piece, rules)
-    piece.results = [_storable(piece, v) for v in piece.results]
+    count = len(piece.outputs)
+    results = [*map(_same_memory, piece.results[:count]), *piece.results[count:]]
+    piece.results = [_storable(piece, v) for v in results]
+
+
+def _same_memory(v: Value) -> Value:
+    """What fills a fresh output just as well: a reshaped product need not be copied."""
+    source = v
+    while source.op == "reshape":
+        source = source.srcs[0]
+    return v if source.op == "input" else source
 
 
 def _split_writes(piece: Piece) -> None:

@@ -1,4 +1,4 @@
-"""Einstein summation, as one batched matrix product per pair of operands.
+"""Einstein summation, as one product per pair of operands: a batched matrix product if anything is summed.
 
 Owns: reading the subscripts, and the order of permutes, reshapes and products.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.functions.views import expand, permute, reshape
+from jitgrad.functions.views import expand, permute, reshape, unsqueeze
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
 
@@ -36,7 +36,10 @@ def einsum(equation: str, *operands: Any) -> Any:
     total, names = parts[0]
     for i, (x, term) in enumerate(parts[1:], 1):
         later = set(output).union(*(t for _, t in parts[i + 1 :]))
-        total, names = _contract(total, names, x, term, later, extents)
+        if later.issuperset(names + term):
+            total, names = _multiply(total, names, x, term, output)
+        else:
+            total, names = _contract(total, names, x, term, later, extents)
     return _finish(total, names, output)
 
 
@@ -114,6 +117,21 @@ def _contract(x: Any, left: str, y: Any, right: str, later: set[str], extents: d
     )
     names = batch + rows + columns
     return reshape(product, tuple(extents[name] for name in names)), names
+
+
+def _multiply(x: Any, left: str, y: Any, right: str, output: str) -> tuple[Any, str]:
+    """The product of two operands of which nothing is summed, with the dimensions in the output's order."""
+    names = [name for name in output if name in left + right]
+    names += [name for name in dict.fromkeys(left + right) if name not in output]
+    return _spread(x, left, names) * _spread(y, right, names), "".join(names)
+
+
+def _spread(x: Any, term: str, names: list[str]) -> Any:
+    """With a dimension for each of the names, of extent 1 where it has none."""
+    x = permute(x, tuple(term.index(name) for name in names if name in term))
+    for dim, name in enumerate(names):
+        x = x if name in term else unsqueeze(x, dim)
+    return x
 
 
 def _finish(x: Any, names: str, output: str) -> Any:

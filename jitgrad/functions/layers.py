@@ -13,7 +13,7 @@ from jitgrad.dtypes import int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
-from jitgrad.functions.views import reshape
+from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.generator import rand_like
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
@@ -284,7 +284,8 @@ def conv2d(
 def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
     """The largest element of each window; the first one gets the gradient."""
     if input.ndim == 3:
-        return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
+        found = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding)
+        return reshape_result(found, found.shape[1:])
     return door.apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))[0]
 
 
@@ -294,5 +295,6 @@ def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     wrap_dim(-3, input.ndim)
     if input.ndim == 3:
-        return avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding).squeeze(0)
+        found = avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding)
+        return reshape_result(found, found.shape[1:])
     return door.apply(_AVG_POOL, input, *_windows("avg_pool2d", kernel_size, stride, padding))

@@ -9,7 +9,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions._bind import binary
-from jitgrad.functions.views import reshape
+from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
 
@@ -28,7 +28,7 @@ __all__ = [
 
 _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
-_EXPAND, _UNSQUEEZE, _SQUEEZE, _VIEW = OPS["expand"], OPS["unsqueeze"], OPS["squeeze_dim"], OPS["unsafe_view"]
+_EXPAND, _UNSQUEEZE = OPS["expand"], OPS["unsqueeze"]
 
 mm = binary("mm", "The product of two matrices.")
 bmm = binary("bmm", "Products of two batches of matrices.")
@@ -55,14 +55,16 @@ def matmul(input: Any, other: Any) -> Any:
 
 
 def _vector_times(vector: Any, matrices: Any) -> Any:
-    return door.apply(_SQUEEZE, matmul(door.apply(_UNSQUEEZE, vector, 0), matrices), -2)
+    row = matmul(door.apply(_UNSQUEEZE, vector, 0), matrices)
+    shape = row._aval.shape
+    return reshape_result(row, (*shape[:-2], shape[-1]))
 
 
 def _fold(input: Any, other: Any, op: Any) -> Any:
     """[..., M, K] @ [K, N] or [K]: one product over all rows."""
     shape = input._aval.shape
     rows = door.apply(op, reshape(input, (numel(shape[:-1]), shape[-1])), other)
-    return door.apply(_VIEW, rows, (*shape[:-1], *other._aval.shape[1:]))
+    return reshape_result(rows, (*shape[:-1], *other._aval.shape[1:]))
 
 
 def _batched(input: Any, other: Any) -> Any:
@@ -71,7 +73,7 @@ def _batched(input: Any, other: Any) -> Any:
     count = numel(batch)
     x = reshape(_expand_batch(input, batch), (count, *left[-2:]))
     y = reshape(_expand_batch(other, batch), (count, *right[-2:]))
-    return door.apply(_VIEW, door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
+    return reshape_result(door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
 
 
 def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:
@@ -103,8 +105,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if len(shape) == 2:
         return door.apply(_LINEAR_NOBIAS, input, weight) if bias is None else door.apply(_LINEAR, bias, input, weight)
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
-    view = _VIEW if bias is None else OPS["view"]
-    return door.apply(view, rows, (*shape[:-1], weight._aval.shape[0]))
+    whole = (*shape[:-1], weight._aval.shape[0])
+    return reshape_result(rows, whole) if bias is None else reshape(rows, whole)
 
 
 def trace(input: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions import pointwise
-from jitgrad.functions.views import reshape
+from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
@@ -175,7 +175,10 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
             loss = nll_loss(
                 _rows(input), reshape(target, (-1,)), weight, ignore_index=ignore_index, reduction=reduction
             )
-            return reshape(loss, target.shape) if reduction == "none" else loss
+            if reduction != "none":
+                return loss
+            # where PyTorch's kernel takes the shape as it is, the result is no view
+            return (reshape_result if input.ndim in (1, 4) else reshape)(loss, target.shape)
     if weight is None:
         return door.apply(_NLL, input, target, reduction, ignore_index)[0]
     return door.apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]

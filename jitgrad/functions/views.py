@@ -39,6 +39,7 @@ __all__ = [
     "repeat_interleave",
     "reshape",
     "reshape_as",
+    "reshape_result",
     "reverse_dims",
     "roll",
     "select",
@@ -79,6 +80,11 @@ def reshape(input: Any, *shape: Any) -> Any:
     if aval.is_contiguous or view_strides(aval, infer_shape(wanted, aval.numel)) is not None:
         return door.apply(_VIEW, input, wanted)
     return door.apply(_UNSAFE_VIEW, door.apply(_CLONE, input), wanted)
+
+
+def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
+    """What a function has just made, in another shape. Nobody else sees it, so to the user it is no view."""
+    return door.apply(_UNSAFE_VIEW, result, shape)
 
 
 def view(input: Any, *shape: Any) -> Any:

@@ -69,6 +69,7 @@ class Op:
             that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
             gradient (or None) per tensor of the list.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
+        is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
         node_names: where PyTorch has other names for forms with a Python number: by the number's position.
         checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
@@ -88,10 +89,16 @@ class Op:
     node_names: Mapping[int, str] = field(default_factory=dict)
     lowers: Callable[..., bool] | None = None
     checks_reals: bool = False
+    is_unseen: bool = False
 
     @property
     def is_differentiable(self) -> bool:
         return bool(self.vjps)
+
+    @property
+    def has_base(self) -> bool:
+        """Whether results are views that remember their base, so that writes to them reach its graph."""
+        return self.is_view and bool(self.vjps) and not self.is_unseen
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -121,6 +128,7 @@ def define(
     node_names: Mapping[int, str] | None = None,
     lowers: Callable[..., bool] | None = None,
     checks_reals: bool = False,
+    is_unseen: bool = False,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
@@ -139,6 +147,7 @@ def define(
         node_names or {},
         lowers,
         checks_reals,
+        is_unseen,
     )
     OPS[name] = op
     return op

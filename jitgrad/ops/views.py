@@ -98,6 +98,7 @@ define(
     lower=_lower_view,
     vjps=[Vjp(_back_to_input_shape)],
     is_view=True,
+    is_unseen=True,
     node_name="UnsafeViewBackward0",
 )
 define("detach", aval=lambda x: x, lower=lambda b, x: x, is_view=True)

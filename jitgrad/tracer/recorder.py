@@ -163,7 +163,7 @@ class Recorder(Picks):
             out = self._handle(vid, aval, instr.requires_grad and aval.dtype.category == 2)
             if nr and out._requires_grad:
                 out._output_nr = nr
-            if instr.op.is_view:
+            if node.is_view:
                 self._note_view(node, out, inputs[0])
             outs.append(out)
         if event.ends_segment:
@@ -244,10 +244,10 @@ class Recorder(Picks):
         event.ends_segment = is_full or must_raise_now(history, instr)
         if any(type(p) in (float, bool) for p in params):
             node.param_types = tuple(map(type, params))
-        node.op, node.params, node.is_view = op, params, op.is_view
+        node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
         node.ids = quick_ids(inputs, ids, [isinstance(x, RuntimeScalar) for x in operands])
         node.is_simple = op.num_inputs > 0 and not (several or event.ends_segment or event.demands)
-        if op.is_view and op.vjps:
+        if op.has_base:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
         self._publish(node, event, mark)
         self.scalars.extend(fresh_scalars)

@@ -57,7 +57,7 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     if plan.is_plain:
         outs = (_run_plain(plan, inputs),)
     elif op.is_view:
-        outs = tuple(_make_view(inputs[0], a, bool(op.vjps), plan.is_several) for a in plan.out_avals)
+        outs = tuple(_make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals)
     elif plan.is_elsewhere:
         outs = run_elsewhere(op, inputs, plan.params, plan.out_avals)
     else:
@@ -81,10 +81,10 @@ def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     return new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, arrays))
 
 
-def _make_view(source: Any, aval: Aval, is_differentiable: bool, is_several: bool) -> Any:
+def _make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
     out = new_tensor(aval, source._storage)
     out._vc = source._vc
-    if is_differentiable:
+    if has_base:
         # a view of a detached tensor looks no further than that: the graph behind it is another one
         out._base = source if source._base is None or source._view_version is None else source._base
         out._view_version = source._vc[0]
