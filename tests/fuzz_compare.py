@@ -54,6 +54,8 @@ TORCH_ONLY = ("view size is not compatible", "passed to _will_engine_execute_nod
 _ODD_REFUSALS = (
     # y = base[:2]; base.add_(p); y.add_(p): refused, but not if y.grad_fn is looked at in between
     ("a leaf Variable that requires grad is being used in an in-place operation", ""),
+    # an expanded tensor may be filled in place, but not its gradient by the backward of that
+    ("more than one element of the written-to tensor refers to a single memory location", "expand("),
     # make_dual copies the tangent into memory laid out as the primal's, be that expanded
     ("more than one element of the written-to tensor refers to a single memory location", "forward_ad"),
     # a batch of no examples has no first example to look at

@@ -38,4 +38,33 @@ FOUND_LATER: dict[int, Program] = {
         "v5 = s.y0 * 1\nwith lib.no_grad(): v6 = v5.to(lib.float32)\nv6.mul_(s.n0)",
         "v7 = v5 * 1.5\nfor _ in range(s.n0):\n    v7[:1].mul_(s.a0)",
     ), (Call(), Call(n0=0)), 9500576),
+    9102427: Program((
+        "v1 = s.x1 @ s.p0",
+        "v1.fill_(-0.0)",
+        "v5 = v1 * 1\ntry:\n    v5.add_(s.p0)\n    v5.view(7, 7)\nexcept RuntimeError: v5 = v5 * 2",
+    ), (Call(keep=('v5',), after='gradients'),), 9102427),
+    9600785: Program((
+        "v2 = s.p1 * 1.5\nfor _ in range(s.n0):\n    v2[:1].mul_(s.a0)",
+        "v9 = v2.detach().requires_grad_()",
+        "v10 = v9 / 3",
+    ), (Call(n0=1, keep=('v2', 'v10')), Call(n0=1, keep=('v2', 'v10'), after=1)), 9600785),
+    9601022: Program((
+        "v1 = -1.5 - s.y0",
+        "v3 = v1.movedim(0, -1)",
+        "v3.requires_grad_()",
+        "v5 = v3 - v3",
+    ), (Call(keep=('v5',)), Call(keep=('v5',), after=2)), 9601022),
+    9601152: Program((
+        "v1 = s.y0.sin()",
+        "v3 = v1.expand(2, *v1.shape)",
+        "v3.fill_(-1.5)",
+    ), (Call(outer='leaf'),), 9601152),
+    9602298: Program((
+        "s.p0.detach().add_(0.1)",
+        "v1 = s.p0.tanh().exp()",
+        (
+            "v5 = v1 - 1.0 * lib.autograd.grad((s.p0.sin() * v1.sum()).sum(), v1, create_graph=True)[0]\n"
+            "(v5 * v5).sum().backward()"
+        ),
+    ), (Call(keep=('v5',), after=1),), 9602298),
 }

@@ -155,9 +155,9 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 
 def _once(self: Any) -> Any:
-    """A view of each element of an expanded tensor that needs no gradient, once; of any other, the tensor itself."""
+    """A view of each element of an expanded tensor, once; of any other, the tensor itself."""
     aval = self._aval
-    if aval.is_contiguous or 0 not in aval.stride or self.requires_grad:
+    if aval.is_contiguous or 0 not in aval.stride:
         return self
     for d, (step, extent) in enumerate(zip(aval.stride, aval.shape, strict=True)):
         if step == 0 and extent > 1:
@@ -179,7 +179,8 @@ def fill_(self: Any, value: Any) -> Any:
 def zero_(self: Any) -> Any:
     """Overwrite every element with 0."""
     if state.grad_enabled and self.requires_grad:
-        return _write(OPS["zero"], self)  # the graph shows the difference
+        _write(OPS["zero"], _once(self))  # the graph shows the difference
+        return self
     _write(_COPY, _once(self), 0)
     return self
 

@@ -144,6 +144,8 @@ def hit_finish(recorder: RecorderState) -> bool:
     node: TrieNode = recorder.node
     if graph.tip is not None and (graph.saves or len(recorder.outer) != 0 or recorder.has_stopped):
         return False
+    if graph.tip is not None and len(recorder.input_table) * 3 != int(recorder.caught):
+        return False  # the step has made leaves itself: ``entered`` does not have them
     trie: Trie = recorder.trie
     clock: int = trie.clock
     trie.clock = clock + 1

@@ -346,3 +346,26 @@ def test_a_bound_is_written_without_a_warning(mode: Mode, write: str) -> None:
 
     want = [0.5, 2.0] if write != "clamp_max_" else [-1.0, 0.5]
     assert mode.run(step, lambda: (jitgrad.tensor([-1.0, 2.0]),)).tolist() == want
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+@pytest.mark.parametrize("write", ["fill_", "zero_", "set"])
+def test_an_expanded_tensor_of_a_graph_is_filled(mode: Mode, write: str, part: slice) -> None:
+    """PyTorch does, and refuses the backward: its derivative of a fill writes into an expanded gradient."""
+
+    def step() -> Any:
+        x = jitgrad.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+        y = x * 1
+        t = y.expand(2, 4)[:, part]
+        if write == "set":
+            t[0] = 2.0
+        else:
+            t.fill_(2.0) if write == "fill_" else t.zero_()
+        (grad,) = jitgrad.autograd.grad((t * t).sum() + (y * 3).sum(), x)
+        return y.tolist(), t.tolist(), y._version, grad.tolist()
+
+    value = 0.0 if write == "zero_" else 2.0
+    want = [1.0, 2.0, 3.0, 4.0]
+    want[part] = [value] * len(want[part])
+    grad = [3.0] * (4 - len(want[part])) + [0.0] * len(want[part])
+    assert mode.run(step) == (want, [want[part]] * 2, 1, grad)
