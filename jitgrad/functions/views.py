@@ -39,7 +39,6 @@ __all__ = [
     "repeat_interleave",
     "reshape",
     "reshape_as",
-    "reshape_result",
     "reverse_dims",
     "roll",
     "select",

@@ -1,4 +1,4 @@
-"""What a function returns is a view where PyTorch's is one, and nowhere else: a view's writes go to its base's graph."""
+"""Results are views where PyTorch's are, and nowhere else: what is written to a view reaches its base's graph."""
 
 from __future__ import annotations
 
