@@ -8,6 +8,7 @@ Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ import numpy as np
 from jitgrad.state import state
 
 __all__ = [
+    "BOOLEAN",
+    "FLOATING",
+    "INTEGER",
+    "Category",
     "DType",
     "bool_",
     "dtype_of_scalar",
@@ -31,6 +36,17 @@ __all__ = [
 ]
 
 
+class Category(IntEnum):
+    """What promotion looks at first: an operand of a lower category does not widen one of a higher."""
+
+    BOOLEAN = 0
+    INTEGER = 1
+    FLOATING = 2
+
+
+BOOLEAN, INTEGER, FLOATING = Category
+
+
 class DType:
     """One element type. Instances are singletons: compare with ``is``.
 
@@ -38,12 +54,12 @@ class DType:
         name: PyTorch's name, without the module.
         np: the NumPy dtype of the same layout.
         itemsize: bytes per element.
-        category: 0 bool, 1 integer, 2 floating; promotion goes by category first.
+        category: bool, integer or floating; one of the names above, compare with ``is``.
     """
 
     __slots__ = ("category", "itemsize", "name", "np")
 
-    def __init__(self, name: str, np_dtype: Any, category: int) -> None:
+    def __init__(self, name: str, np_dtype: Any, category: Category) -> None:
         self.name = name
         self.np = np.dtype(np_dtype)
         self.itemsize = self.np.itemsize
@@ -51,7 +67,7 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
-        return self.category == 2
+        return self.category is FLOATING
 
     @property
     def is_complex(self) -> bool:
@@ -64,11 +80,11 @@ class DType:
         return (_by_name, (self.name,))
 
 
-bool_ = DType("bool", np.bool_, 0)
-int32 = DType("int32", np.int32, 1)
-int64 = DType("int64", np.int64, 1)
-float32 = DType("float32", np.float32, 2)
-float64 = DType("float64", np.float64, 2)
+bool_ = DType("bool", np.bool_, BOOLEAN)
+int32 = DType("int32", np.int32, INTEGER)
+int64 = DType("int64", np.int64, INTEGER)
+float32 = DType("float32", np.float32, FLOATING)
+float64 = DType("float64", np.float64, FLOATING)
 
 _ALL = (bool_, int32, int64, float32, float64)
 _BY_NAME = {d.name: d for d in _ALL}
@@ -168,7 +184,7 @@ class iinfo:
     """
 
     def __init__(self, dtype: DType) -> None:
-        if dtype.category != 1:
+        if dtype.category is not INTEGER:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{dtype!r}'")
         known = np.iinfo(dtype.np)
         self.dtype, self.bits, self.max, self.min = dtype.name, known.bits, int(known.max), int(known.min)

@@ -22,7 +22,7 @@ _RELEASE_COST = 30_000.0
 def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None:
     """The plan of an end that this call is about to run; None if its hits take the general way."""
     plan = EndPlan()
-    plan.views = tuple(i for i, how in enumerate(event.assign) if how == VIEW)
+    plan.views = tuple(i for i, how in enumerate(event.assign) if how is VIEW)
     plan.keeps, plan.written = event.keeps_graph, event.written
     plan.has_program, plan.program = event.program is not None, event.program
     if event.program is None:
@@ -32,13 +32,13 @@ def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None
     step = loaded.only
     if step is None or not step.is_short or loaded.program.interpreted or not all(f for _, f in step.step.scalars):
         return None
-    holders = {h._vid: i for i, (h, how) in enumerate(zip(alive, event.assign, strict=True)) if how != VIEW}
+    holders = {h._vid: i for i, (h, how) in enumerate(zip(alive, event.assign, strict=True)) if how is not VIEW}
     outs = dict(step.step.outputs)
     if len(holders) + len(plan.views) != len(alive) or not holders.keys() <= outs.keys():
         return None  # two handles on one value, or one that the program does not compute
     _fill(plan, tuple(outs), tuple(max(n, 1) for n in outs.values()), step.step.inputs, recorder.entered)
     plan.holders = tuple(holders.get(vid, -1) for vid in outs)
-    plan.is_pending = tuple(at >= 0 and event.assign[at] == PENDING for at in plan.holders)
+    plan.is_pending = tuple(at >= 0 and event.assign[at] is PENDING for at in plan.holders)
     plan.numbers = tuple(slot for slot, _ in step.step.scalars)
     plan.idle, plan.arena_nbytes = step.idle, step.lent_nbytes
     plan.releases, plan.launches = step.cost > _RELEASE_COST, loaded.launches

@@ -65,7 +65,7 @@ def run_end(
     if event.has_pending:
         made: dict[int, Any] = {}
         for handle, how in zip(alive, event.assign, strict=True):
-            if how == PENDING:
+            if how is PENDING:
                 first = made.setdefault(handle._vid, handle._storage)
                 if first is handle._storage:
                     first.materialize(max(handle._aval.nbytes, 1))
@@ -94,9 +94,9 @@ def _hand_out(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool, h
     """
     buffers = recorder.buffers
     for handle, how in zip(alive, event.assign, strict=True):
-        if how == FRESH and (not has_raised or handle._vid in buffers):
+        if how is FRESH and (not has_raised or handle._vid in buffers):
             handle._storage = buffers[handle._vid]
-        elif how == VIEW:
+        elif how is VIEW:
             buffers[handle._vid] = handle._storage
     if modes_in_use and state.inference_mode:
         _mark_inference(alive, event)

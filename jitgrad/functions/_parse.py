@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import BOOLEAN, INTEGER, DType
 from jitgrad.functions.signatures import SIGNATURES
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function, is_override, relevant_args
 from jitgrad.state import state
@@ -118,7 +118,7 @@ def _as_int(x: Any) -> Any:
     if isinstance(x, int | np.integer):
         return int(x)
     if isinstance(x, TensorBase):
-        return int(x) if _is_scalar_tensor(x) and x.dtype.category == 1 else _MISMATCH
+        return int(x) if _is_scalar_tensor(x) and x.dtype.category is INTEGER else _MISMATCH
     return _MISMATCH
 
 
@@ -147,7 +147,7 @@ def _as_scalar(x: Any) -> Any:
 def _as_bool(x: Any) -> Any:
     if isinstance(x, bool):
         return x
-    if isinstance(x, np.bool_) or (_is_scalar_tensor(x) and x.dtype.category == 0):
+    if isinstance(x, np.bool_) or (_is_scalar_tensor(x) and x.dtype.category is BOOLEAN):
         return bool(x)
     return _MISMATCH
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.door import door
-from jitgrad.dtypes import bool_, int64
+from jitgrad.dtypes import FLOATING, INTEGER, bool_, int64
 from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
 from jitgrad.functions.devices import index_beside, moved
@@ -85,7 +85,7 @@ def _note_pick(part: Any, input: Any, index: Any) -> None:
 
 def _is_position(item: Any) -> bool:
     """An integer tensor without dimensions."""
-    return isinstance(item, TensorBase) and not item.ndim and item.dtype.category == 1
+    return isinstance(item, TensorBase) and not item.ndim and item.dtype.category is INTEGER
 
 
 def setitem(input: Any, index: Any, value: Any) -> None:
@@ -121,7 +121,7 @@ def _checked_number(input: Any, value: Any) -> bool | int | float:
         shown = name if module == "builtins" else f"{module}.{name}"
         raise TypeError(f"can't assign a {shown} to a {type_name(input._aval)}")
     category = input.dtype.category
-    return value if category == 2 else int(value) if category == 1 else bool(value)
+    return value if category is FLOATING else int(value) if category is INTEGER else bool(value)
 
 
 def _is_one_mask(index: Any) -> bool:
@@ -249,7 +249,7 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
 def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int]:
     """Note a tensor as the index of ``dim``; a mask indexes as many dimensions as it has."""
     if item.dtype is not bool_:
-        if not item.ndim and item.dtype.category == 1:
+        if not item.ndim and item.dtype.category is INTEGER:
             # an index without dimensions selects, so it takes no part in the placement of the others
             return door.apply(_INDEX[1], view, _beside(view, item), (dim,)), dim
         indexed.append((dim, _beside(view, item)))

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import BOOLEAN, int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
@@ -230,7 +230,7 @@ def scaled_dot_product_attention(
         below = door.apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
         scores = where(below, scores, -math.inf)
     elif attn_mask is not None:
-        scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category == 0 else scores + attn_mask
+        scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category is BOOLEAN else scores + attn_mask
     weights = door.apply(OPS["_softmax"], scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 

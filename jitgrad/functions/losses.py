@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import FLOATING
 from jitgrad.functions import pointwise
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction
@@ -115,7 +116,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     """target * (log(target) - input), input being log-probabilities; ``"batchmean"`` divides the sum by the batch."""
     if reduction != "batchmean":
         check_reduction(reduction)
-    if input.dtype.category < 2 or target.dtype.category < 2:
+    if input.dtype.category is not FLOATING or target.dtype.category is not FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = target.exp() * (target - input)
@@ -207,12 +208,12 @@ def cross_entropy(
         RuntimeError: for a target of the input's shape that is not floating, or is while a class is ignored.
         ValueError: if shapes do not match.
     """
-    if target.shape == input.shape and target.dtype.category != 2:
+    if target.shape == input.shape and target.dtype.category is not FLOATING:
         raise RuntimeError(
             f"Expected floating point type for target with class probabilities, got {torch_dtype_name(target.dtype)}"
         )
     if input.ndim == 1 and target.ndim == 1 and target.shape != input.shape:
-        if target.dtype.category == 2:
+        if target.dtype.category is FLOATING:
             raise RuntimeError(f"expected target dtype to be Long or Byte, but got {torch_dtype_name(target.dtype)}")
         if target.shape != (1,):
             raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import INTEGER, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
 from jitgrad.ops.shapes import wrap_dim
@@ -386,7 +386,7 @@ def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
         input, dim = reshape(input, (-1,)), 0
     if repeats.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
-    if repeats.dtype.category != 1:
+    if repeats.dtype.category is not INTEGER:
         raise RuntimeError("repeats has to be Long or Int tensor")
     d = wrap_dim(dim, input.ndim)
     extent = input._aval.shape[d] if input.ndim else 1

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import same_aval
@@ -32,7 +33,7 @@ GELU_SCALE, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 def _float_only(name: str) -> Any:
     def rule(x: Aval, *params: Any) -> Aval:
-        if x.dtype.category != 2:
+        if x.dtype.category is not FLOATING:
             raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
         return make_aval(x.shape, x.dtype)
 
@@ -40,11 +41,11 @@ def _float_only(name: str) -> Any:
 
 
 def _zero(b: Any, x: Any) -> Any:
-    return b.const(0.0 if x.dtype.category == 2 else 0, x.dtype)
+    return b.const(0.0 if x.dtype.category is FLOATING else 0, x.dtype)
 
 
 def _relu_aval(x: Aval) -> Aval:
-    if x.dtype.category == 0:
+    if x.dtype.category is BOOLEAN:
         raise RuntimeError("Boolean inputs not supported for relu")
     return same_aval(x)
 
@@ -94,7 +95,7 @@ _define_slope(
 
 
 def _hardtanh_aval(x: Aval, lo: float, hi: float) -> Aval:
-    if x.dtype.category == 0:
+    if x.dtype.category is BOOLEAN:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     return same_aval(x)
 

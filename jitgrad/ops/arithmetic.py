@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, DType, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import (
@@ -39,7 +39,7 @@ def _no_bools_aval(name: str, kernel: str) -> Any:
 
     def checked(x: Any, y: Any) -> Aval:
         out: Aval = rule(x, y)
-        if out.dtype.category == 0:
+        if out.dtype.category is BOOLEAN:
             raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
         return out
 
@@ -105,15 +105,15 @@ def _define_binary(
 
 
 def _lower_add(b: Any, x: Any, y: Any) -> Any:
-    return b.or_(x, y) if x.dtype.category == 0 else b.add(x, y)
+    return b.or_(x, y) if x.dtype.category is BOOLEAN else b.add(x, y)
 
 
 def _lower_mul(b: Any, x: Any, y: Any) -> Any:
-    return b.and_(x, y) if x.dtype.category == 0 else b.mul(x, y)
+    return b.and_(x, y) if x.dtype.category is BOOLEAN else b.mul(x, y)
 
 
 def _sub_aval(x: Any, y: Any) -> Aval:
-    bools = (dtype_of(x).category == 0) + (dtype_of(y).category == 0)
+    bools = (dtype_of(x).category is BOOLEAN) + (dtype_of(y).category is BOOLEAN)
     if bools == 2:
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
@@ -153,7 +153,7 @@ _define_binary(
 def _alpha_aval(name: str) -> Any:
     def rule(x: Any, y: Any, alpha: Any) -> Aval:
         dtype = result_dtype(x, y)
-        if dtype.category < 2 and dtype_of(alpha).category == 2:
+        if dtype.category is not FLOATING and dtype_of(alpha).category is FLOATING:
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
         return make_aval(broadcast(name, shape_of(x), shape_of(y)), dtype)
 
@@ -210,7 +210,7 @@ def _np_trunc_divide(x: Any, y: Any) -> Any:
 
 
 def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
-    if x.dtype.category == 2:
+    if x.dtype.category is FLOATING:
         return b.trunc(b.div(x, y))
     y = _checked_divisor(b, y)
     return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend minus its remainder divides exactly
@@ -222,7 +222,7 @@ def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
 
 def _checked_divisor(b: Any, y: Any) -> Any:
     """An integer divisor plus a check, whose value is 0, and which reports an error where the divisor is 0."""
-    if y.dtype.category == 2 or (y.op == "const" and y.params[0] not in ("0", "False")):
+    if y.dtype.category is FLOATING or (y.op == "const" and y.params[0] not in ("0", "False")):
         return y
     is_zero = b.cast(b.eq(y, b.const(0, y.dtype)), int64)
     return b.add(y, b.cast(b.check(is_zero, 1), y.dtype))
@@ -334,7 +334,7 @@ _define_bound("clamp_high", "clamp_max", "min", "le", "gt", _CLAMP_NODES)
 
 
 def _where_aval(cond: Aval, x: Any, y: Any) -> Aval:
-    if dtype_of(cond).category != 0:
+    if dtype_of(cond).category is not BOOLEAN:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{torch_dtype_name(cond.dtype)}"
@@ -378,7 +378,7 @@ def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
             own, found = (_C_NAMES[dtype_of(v).name] for v in (x, other))
             raise RuntimeError(f"expected dtype {own} for `{what}` but got dtype {found}")
     shape = broadcast("lerp", *map(shape_of, (x, end, weight)))
-    if dtype_of(x).category < 2:
+    if dtype_of(x).category is not FLOATING:
         kernel = "lerp_kernel_tensor" if hasattr(weight, "shape") else "lerp_kernel_scalar"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{torch_dtype_name(dtype_of(x))}'")
     return make_aval(shape, dtype_of(x))
@@ -407,7 +407,7 @@ define(
 
 
 def _addcdiv_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
-    if dtype_of(t1).category < 2 and dtype_of(t2).category < 2:
+    if dtype_of(t1).category is not FLOATING and dtype_of(t2).category is not FLOATING:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported; use (input + value * trunc(tensor1 / tensor2)) or "
             "(input + value * tensor1 / tensor2.float()) instead."
@@ -455,7 +455,7 @@ _define_binary(
 
 def _logaddexp_aval(x: Any, y: Any) -> Aval:
     out = make_aval(broadcast("logaddexp", shape_of(x), shape_of(y)), result_dtype(x, y))
-    if out.dtype.category < 2:
+    if out.dtype.category is not FLOATING:
         raise NotImplementedError(f"\"logaddexp_cpu\" not implemented for '{torch_dtype_name(out.dtype)}'")
     return out
 

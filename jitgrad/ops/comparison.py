@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import FLOATING, bool_
 from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.pointwise import zero_grad
@@ -101,7 +101,7 @@ def _integral_aval(name: str) -> Any:
 
     def rule(*inputs: Any) -> Aval:
         out: Aval = shape_rule(*inputs)
-        if out.dtype.category == 2:
+        if out.dtype.category is FLOATING:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{torch_dtype_name(out.dtype)}'")
         return out
 
@@ -138,7 +138,7 @@ define("bitwise_not", aval=_integral_aval("bitwise_not"), numpy=np.invert, lower
 
 def _define_predicate(name: str, np_function: Any, lower_float: Any, for_integers: bool) -> None:
     def lower(b: Any, x: Any) -> Any:
-        return lower_float(b, x) if x.dtype.category == 2 else b.const(for_integers, bool_, x.shape)
+        return lower_float(b, x) if x.dtype.category is FLOATING else b.const(for_integers, bool_, x.shape)
 
     define(name, aval=_bool_aval(name), numpy=lambda x: np_function(x), lower=lower)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import BOOLEAN, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.reductions import Dim, restore
@@ -91,7 +91,7 @@ def _lower_arg(primitive: str) -> Any:
 
 def _define_arg(name: str, np_function: Any) -> None:
     def aval(x: Aval, dim: int | None, keepdim: bool) -> Aval:
-        if x.dtype.category == 0:
+        if x.dtype.category is BOOLEAN:
             raise RuntimeError(f"{name}(): does not support bool input")
         dims = wrap_dims(dim, x.ndim)
         _check_not_empty(name, x, None if dim is None else dims[0] if dims else (), IndexError)

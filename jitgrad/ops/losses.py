@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import FLOATING, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.shapes import broadcast, np_operand, numel, operand, result_dtype, torch_dtype_name
@@ -35,7 +35,7 @@ def _reduced_aval(name: str) -> Any:
         check_reduction(reduction)
         shape = broadcast(name, x.shape, y.shape)
         dtype = result_dtype(x, y)
-        if dtype.category != 2:
+        if dtype.category is not FLOATING:
             raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(dtype)}'")
         return make_aval(shape if reduction == "none" else (), dtype)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import FLOATING, DType
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import operand
@@ -36,7 +36,7 @@ def _cannot_multiply(x: Aval, rows: int, columns: int) -> RuntimeError:
 
 def _product(b: Any, x: Any, y: Any) -> Any:
     """[..., M, K] @ [..., K, N]; integers by multiply and sum, for which no GEMM exists."""
-    if x.dtype.category == 2:
+    if x.dtype.category is FLOATING:
         return b.matmul(x, y)
     left = b.reshape(x, (*x.shape, 1))
     right = b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:]))

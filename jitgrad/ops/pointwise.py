@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import float_dtype, np_operand, operand, torch_dtype_name
@@ -105,7 +106,7 @@ _define_float_unary(
 
 def _no_bools_aval(name: str) -> Any:
     def rule(x: Aval) -> Aval:
-        if x.dtype.category == 0:
+        if x.dtype.category is BOOLEAN:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return same_aval(x)
 
@@ -120,7 +121,7 @@ def _define_same_dtype(name: str, np_function: Callable[[Any], Any], rule: Any, 
         return x.copy() if (rounds and x.dtype.kind in "bi") else np_function(x)
 
     def lower(b: Any, x: Any) -> Any:
-        return x if rounds and x.dtype.category < 2 else getattr(b, name)(x)
+        return x if rounds and x.dtype.category is not FLOATING else getattr(b, name)(x)
 
     define(name, aval=_no_bools_aval(name), numpy=numpy, lower=lower, vjps=[Vjp(rule, save)])
 
@@ -133,7 +134,7 @@ _define_same_dtype("round", np.rint, zero_grad)
 
 
 def _decimals_aval(x: Aval, decimals: int) -> Aval:
-    if x.dtype.category != 2 and (decimals or x.dtype.category == 0):
+    if x.dtype.category is not FLOATING and (decimals or x.dtype.category is BOOLEAN):
         raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return x
 
@@ -146,7 +147,7 @@ def _np_round_decimals(x: Any, decimals: int) -> Any:
 
 
 def _lower_round_decimals(b: Any, x: Any, decimals: int) -> Any:
-    if x.dtype.category != 2:
+    if x.dtype.category is not FLOATING:
         return x
     scale = b.const(10.0 ** abs(decimals), x.dtype)
     return b.div(b.round(b.mul(x, scale)), scale) if decimals > 0 else b.mul(b.round(b.div(x, scale)), scale)
@@ -168,17 +169,17 @@ def _np_sign(x: Any) -> Any:
 
 
 def _lower_sign(b: Any, x: Any) -> Any:
-    if x.dtype.category == 0:
+    if x.dtype.category is BOOLEAN:
         return x
     signed = b.sign(x)
-    return b.where(b.isnan(x), 0.0, signed) if x.dtype.category == 2 else signed
+    return b.where(b.isnan(x), 0.0, signed) if x.dtype.category is FLOATING else signed
 
 
 define("sign", aval=same_aval, numpy=_np_sign, lower=_lower_sign, vjps=[Vjp(zero_grad)])
 
 
 def _neg_aval(x: Aval) -> Aval:
-    if x.dtype.category == 0:
+    if x.dtype.category is BOOLEAN:
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
             "the `~` or `logical_not()` operator instead."

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, is_number, np_operand, operand, result_dtype, shape_of
@@ -21,9 +22,9 @@ __all__: list[str] = []
 
 def _reject(x: Any, exponent: Any) -> None:
     """Powers that PyTorch does not define."""
-    if not is_number(exponent) and result_dtype(x, exponent).category == 0:
+    if not is_number(exponent) and result_dtype(x, exponent).category is BOOLEAN:
         raise NotImplementedError("\"pow\" not implemented for 'Bool'")
-    if isinstance(exponent, int) and exponent < 0 and result_dtype(x, exponent).category < 2:
+    if isinstance(exponent, int) and exponent < 0 and result_dtype(x, exponent).category is not FLOATING:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
 
 
@@ -56,7 +57,7 @@ _LOWER_POWERS: dict[float, Any] = {
 def _np_pow_scalar(x: Any, exponent: Any) -> Any:
     dtype = result_dtype(x, exponent)
     base, special = np_operand(x, dtype), _NP_POWERS.get(exponent)
-    return special(base) if special and dtype.category else np.power(base, np_operand(exponent, dtype))
+    return special(base) if special and dtype.category is not BOOLEAN else np.power(base, np_operand(exponent, dtype))
 
 
 def _float_pow_scalar(x: Any, exponent: Any) -> Any:
@@ -71,7 +72,7 @@ _np_pow_scalar.direct = _float_pow_scalar  # type: ignore[attr-defined]
 def _lower_pow_scalar(b: Any, x: Any, exponent: Any) -> Any:
     dtype = result_dtype(x, exponent)
     base, special = operand(b, x, dtype), _LOWER_POWERS.get(exponent)
-    return special(b, base) if special and dtype.category else b.pow(base, operand(b, exponent, dtype))
+    return special(b, base) if special and dtype.category is not BOOLEAN else b.pow(base, operand(b, exponent, dtype))
 
 
 def _pow_base_rule(g: Any, x: Any, exponent: float) -> Any:
@@ -102,7 +103,7 @@ def _np_pow(x: Any, y: Any) -> Any:
         return _np_pow_scalar(x, y)
     dtype = result_dtype(x, y)
     base, exponent = np_operand(x, dtype), np_operand(y, dtype)
-    if dtype.category == 2:
+    if dtype.category is FLOATING:
         return np.power(base, exponent)
     # PyTorch: 1 ** -n = 1, (-1) ** -n = +-1, anything else 0; NumPy refuses negative exponents
     positive = np.power(base, np.maximum(exponent, 0))

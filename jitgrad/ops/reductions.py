@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, bool_, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, DType, bool_, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.comparison import truth
 from jitgrad.ops.dispatch_hook import call
@@ -45,7 +45,7 @@ def spread(g: Any, aval: Aval, dim: Dim) -> Any:
 
 def _sum_dtype(x: Any, dtype: DType | None) -> DType:
     own = as_dtype(x.dtype)
-    return dtype or (own if own.category == 2 else int64)
+    return dtype or (own if own.category is FLOATING else int64)
 
 
 def _sum_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
@@ -74,7 +74,7 @@ def _lower_sum(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> 
 
 def _mean_dtype(x: Any, dtype: DType | None) -> DType:
     own = dtype or as_dtype(x.dtype)
-    if own.category != 2:
+    if own.category is not FLOATING:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {torch_dtype_name(own)}"
@@ -134,7 +134,7 @@ for _name, _node in (("mean", "MeanBackward0"), ("mean_dim", "MeanBackward1")):
 
 
 def _trace_aval(x: Aval) -> Aval:
-    if x.dtype.category == 0:
+    if x.dtype.category is BOOLEAN:
         raise NotImplementedError("\"trace\" not implemented for 'Bool'")
     if x.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
@@ -226,7 +226,7 @@ for _name, _node in (("prod", "ProdBackward0"), ("prod_dim", "ProdBackward1")):
 
 
 def _var_aval(x: Aval, dim: Dim, correction: float, keepdim: bool) -> Aval:
-    if x.dtype.category != 2:
+    if x.dtype.category is not FLOATING:
         raise RuntimeError("std and var only support floating point and complex dtypes")
     return make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), x.dtype)
 
@@ -278,7 +278,7 @@ define(
 
 
 def _norm_aval(x: Aval, order: float, dim: Dim, keepdim: bool) -> Aval:
-    if x.dtype.category != 2:
+    if x.dtype.category is not FLOATING:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {torch_dtype_name(x.dtype)}"
         )

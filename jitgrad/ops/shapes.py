@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, bool_, from_numpy_dtype, get_default_dtype, int64, promote_types
+from jitgrad.dtypes import FLOATING, DType, bool_, from_numpy_dtype, get_default_dtype, int64, promote_types
 
 __all__ = [
     "as_dtype",
@@ -66,7 +66,7 @@ def dtype_of(x: Any) -> DType:
     if isinstance(x, float):
         return get_default_dtype()
     if is_number(x):
-        return get_default_dtype() if x.dtype.category == 2 else x.dtype
+        return get_default_dtype() if x.dtype.category is FLOATING else x.dtype
     return as_dtype(x.dtype)
 
 
@@ -92,7 +92,7 @@ def result_dtype(*inputs: Any) -> DType:
 def float_dtype(*inputs: Any) -> DType:
     """``result_dtype``, integers and bools becoming the default floating dtype."""
     found = result_dtype(*inputs)
-    return found if found.category == 2 else get_default_dtype()
+    return found if found.category is FLOATING else get_default_dtype()
 
 
 def operand(b: Any, x: Any, dtype: DType) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.reductions import Dim, restore
@@ -22,7 +23,7 @@ __all__: list[str] = []
 def _softmax_aval(name: str) -> Any:
     def rule(x: Aval, dim: int) -> Aval:
         wrap_dim(dim, x.ndim)
-        if x.dtype.category != 2 and x.numel:
+        if x.dtype.category is not FLOATING and x.numel:
             raise NotImplementedError(
                 f"\"{name}_lastdim_kernel_impl\" not implemented for '{torch_dtype_name(x.dtype)}'"
             )

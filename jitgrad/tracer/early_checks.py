@@ -22,6 +22,7 @@ from weakref import ref
 
 import numpy as np
 
+from jitgrad.dtypes import BOOLEAN, INTEGER
 from jitgrad.ops.table import Op
 from jitgrad.ops.value_checks import Within, demands
 from jitgrad.tensor_base import TensorBase
@@ -140,7 +141,7 @@ def _only_moves(instr: Instr, source: Any) -> bool:
     """Whether what comes out of an operation are values of its first operand."""
     name = instr.op.name
     if name == "_to_copy":
-        return bool(source.dtype.category == 1 and instr.avals[0].dtype.itemsize >= source.dtype.itemsize)
+        return bool(source.dtype.category is INTEGER and instr.avals[0].dtype.itemsize >= source.dtype.itemsize)
     is_taken = name.startswith("index") and name[5:].isdecimal()
     return instr.op.is_view or is_taken or name in _MOVING
 
@@ -163,7 +164,7 @@ def _is_implied(history: History, vid: int, demand: Any) -> bool | int:
         if name in ("argmax", "argmin") or (nr == 1 and name in ("max_dim", "min_dim")):
             dim = instr.params[0]
             return bool((source.numel if dim is None else source.shape[dim] if source.ndim else 1) <= demand.high)
-        if name == "_to_copy" and source.dtype.category == 0:
+        if name == "_to_copy" and source.dtype.category is BOOLEAN:
             return demand.low <= 0 and demand.high > 1
         if not _only_moves(instr, source):
             return False

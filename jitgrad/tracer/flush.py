@@ -11,7 +11,7 @@ from typing import Any
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
-from jitgrad.tracer.keys import FRESH, PENDING, VIEW
+from jitgrad.tracer.keys import FRESH, PENDING, VIEW, Filling
 from jitgrad.tracer.slots import has_node
 from jitgrad.tracer.view_hits import assignments
 
@@ -33,7 +33,7 @@ def build_end(
     roots = [h._vid for h in alive if h._requires_grad and has_node(h)]
     here = history.here
     saved = backend.saved_vids(history, roots) if roots else set()
-    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how == VIEW} | history.aliases
+    in_place = {h._vid for h, how in zip(alive, assign, strict=True) if how is VIEW} | history.aliases
     held = {vid for vid, t in inputs.items() if t._vid == vid} | {h._vid for h in alive}
     windows = _windows(history, (saved - in_place - survivors) & here, held, here)
     in_place |= {vid for vid, _, _ in windows}
@@ -50,7 +50,7 @@ def build_end(
     layouts += [(vid, layout) for vid, _, layout in windows]
     # last: a value that is written is found in the storage that it was written to, whoever else keeps it
     layouts += [(vid, history.aval_of(owner)) for vid, owner in writes]
-    named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how == PENDING]
+    named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how is PENDING]
     named = [(owner, vid) for owner, vid in named if owner not in survivors]  # else it has memory of its own
     return EndEvent(
         program,
@@ -104,9 +104,9 @@ def _layout_at_the_end(history: History, vid: int, here: set[int]) -> Aval | Non
     return aval if aval.is_contiguous and not aval.offset else None
 
 
-def _stored_aval(aval: Aval, how: int) -> Aval:
+def _stored_aval(aval: Aval, how: Filling) -> Aval:
     """Fresh memory is row-major, whatever view of it the aval once described."""
-    return aval if how == VIEW else make_aval(aval.shape, aval.dtype)
+    return aval if how is VIEW else make_aval(aval.shape, aval.dtype)
 
 
 def _unused_checks(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:

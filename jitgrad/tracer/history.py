@@ -14,6 +14,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.structs import field, struct
 from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.keys import HOOKED, LEAF, Filling, InputKind
 from jitgrad.tracer.trie import TrieNode
 
 __all__ = [
@@ -36,15 +37,15 @@ __all__ = [
 
 @struct
 class InputEvent:
-    """A tensor from outside was used for the first time. kind: see ``recorder.input_kind``."""
+    """A tensor from outside was used for the first time. kind: its part in the graph."""
 
     vid: int
     aval: Aval
-    kind: int
+    kind: InputKind
 
     def replay(self, history: History) -> None:
         history.avals[self.vid] = self.aval
-        if self.kind in (1, 2):  # LEAF, HOOKED
+        if self.kind in (LEAF, HOOKED):
             history.leaves[self.vid] = self.vid
 
 
@@ -254,7 +255,7 @@ class EndEvent:
 
     Attributes:
         program: what to run; None if the segment computes nothing.
-        assign: per surviving handle, how it gets its storage (``flush.FRESH`` ...).
+        assign: per surviving handle, how it gets its storage (``keys.Filling``).
         written: (value id, owner id): storages that the program wrote.
         outputs: value ids that now have buffers (survivors, and values saved for a later backward).
         avals: of the survivors, as they lie in their storages.
@@ -269,7 +270,7 @@ class EndEvent:
     """
 
     program: Any
-    assign: tuple[int, ...]
+    assign: tuple[Filling, ...]
     written: tuple[tuple[int, int], ...]
     outputs: tuple[int, ...]
     avals: tuple[tuple[int, Aval], ...]

@@ -24,9 +24,8 @@ from jitgrad.ops.table import Op
 from jitgrad.state import override_classes
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, inference_tensors
-from jitgrad.tracer.keys import IN, MARK
+from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
-from jitgrad.tracer.slots import LEAF, PLAIN
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import has_plain_source, note_source
 

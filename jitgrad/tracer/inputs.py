@@ -14,15 +14,15 @@ from jitgrad.ops.aval import Aval
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference
 from jitgrad.tracer.history import InputEvent, OpEvent
-from jitgrad.tracer.keys import ALIAS, IN, JOIN
+from jitgrad.tracer.keys import ALIAS, EXTERNAL, HOOKED, IN, JOIN, LEAF, PLAIN, InputKind
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.slots import EXTERNAL, HOOKED, LEAF, PLAIN, Slot, input_kind, looks_refused, twin_of
+from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
 
 __all__ = ["Inputs"]
 
 
-def _key(tensor: Any, kind: int) -> tuple[Any, ...]:
+def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
     """The event of a new input. Graphs must not save an inference tensor: what is recorded of one is a path apart."""
     if inference_tensors and is_inference(tensor):
         return (IN, tensor._aval, kind, "inference")
@@ -51,7 +51,7 @@ class Inputs(RecorderState):
         if requires_grad and looks_refused(tensor):
             raise ElsewhereError("a view whose base has changed, and which can have no new history")
         kind = input_kind(tensor) if requires_grad else PLAIN
-        if kind == EXTERNAL:  # now, before the stamp of the call it came from is overwritten
+        if kind is EXTERNAL:  # now, before the stamp of the call it came from is overwritten
             origin = (tensor.grad_fn, tensor._output_nr)
         slot = self._slots.get(id(storage))
         root = self.backend.root_of(storage)
@@ -63,11 +63,11 @@ class Inputs(RecorderState):
             vid = self._input(tensor, storage, _key(tensor, kind), kind)
             self._slots[id(storage)] = self._slots[id(root)] = Slot(storage, tensor, vid)
             root.tid = self.tid
-        if kind == EXTERNAL:
+        if kind is EXTERNAL:
             self.outer[vid] = origin
         return vid
 
-    def _input(self, tensor: Any, storage: Any, key: Any, kind: int) -> int:
+    def _input(self, tensor: Any, storage: Any, key: Any, kind: InputKind) -> int:
         node = self.node.children.get(key)
         if node is None:
             event = InputEvent(self.node.next_vid, tensor._aval, kind)
@@ -82,7 +82,7 @@ class Inputs(RecorderState):
         self.entered.extend((tensor, storage, vid))
         return vid
 
-    def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: int) -> int:
+    def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: InputKind) -> int:
         """A second handle on a storage: the same value if the window is the same, else one more input."""
         if slot.storage is not storage:
             slot.is_family = True
@@ -104,11 +104,11 @@ class Inputs(RecorderState):
         slot.add_older(tensor)
         return vid
 
-    def _same_value(self, tensor: Any, known: Any, kind: int) -> int:
+    def _same_value(self, tensor: Any, known: Any, kind: InputKind) -> int:
         """The value id for another handle on a known value. An id is a leaf's, or a node's, or nobody's: never two."""
         tensor._tid, vid = self.tid, known._vid
         differs = bool(inference_tensors) and is_inference(tensor) is not is_inference(known)
-        if kind == PLAIN and not known._requires_grad and not differs:
+        if kind is PLAIN and not known._requires_grad and not differs:
             tensor._vid = vid
             return vid
         key = (ALIAS, vid, kind, differs)
@@ -123,7 +123,7 @@ class Inputs(RecorderState):
         self.buffers[node.vid] = tensor._storage  # where later segments find the value
         return node.vid
 
-    def _alias_event(self, vid: int, kind: int, aval: Aval, has_memory: bool = True) -> OpEvent:
+    def _alias_event(self, vid: int, kind: InputKind, aval: Aval, has_memory: bool = True) -> OpEvent:
         fresh = self.node.next_vid
         instr = self.backend.alias_instr(vid, fresh, aval)
         rebinds = ((fresh, fresh),) if kind in (LEAF, HOOKED) else ()

@@ -31,6 +31,7 @@ Must not know: how keys are compared (``hits.py``), what events do (``history.py
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 __all__ = [
@@ -41,16 +42,20 @@ __all__ = [
     "DETACHED_MARK",
     "DTYPE",
     "END",
+    "EXTERNAL",
     "FRESH",
     "GRADS",
+    "HOOKED",
     "HOOKS",
     "IN",
     "JOIN",
+    "LEAF",
     "LEAF_MARK",
     "MARK",
     "NODE",
     "OUTSIDE",
     "PENDING",
+    "PLAIN",
     "RELEASED",
     "SAVERS",
     "STUB",
@@ -59,6 +64,8 @@ __all__ = [
     "VIEW",
     "WINDOW",
     "WRITE",
+    "Filling",
+    "InputKind",
     "quick_ids",
 ]
 
@@ -70,10 +77,34 @@ DTYPE, RELEASED, SAVERS, OUTSIDE, DATA = "<dtype>", "<released>", "<savers>", "<
 MARK = "<mark>"
 """``TrieNode.op`` of an event that its key alone describes."""
 
-# how a surviving handle gets its storage
-FRESH = 0  # a new one
-PENDING = 1  # views hold a storage without memory already: give that one memory
-VIEW = 2  # shares one that has memory, or gets it from another survivor
+
+class InputKind(IntEnum):
+    """What part a tensor from outside has in the graph; compare with ``is``."""
+
+    PLAIN = 0
+    """None."""
+    LEAF = 1
+    HOOKED = 2
+    """A leaf whose gradient Python wants to see."""
+    EXTERNAL = 3
+    """Its graph began elsewhere."""
+
+
+PLAIN, LEAF, HOOKED, EXTERNAL = InputKind
+
+
+class Filling(IntEnum):
+    """How a surviving handle gets its storage; compare with ``is``."""
+
+    FRESH = 0
+    """It gets a new one."""
+    PENDING = 1
+    """Views hold a storage without memory already: that one gets memory."""
+    VIEW = 2
+    """It shares one that has memory, or that another survivor fills."""
+
+
+FRESH, PENDING, VIEW = Filling
 
 
 def quick_ids(inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from weakref import ref
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.devices import CPU, Device
 from jitgrad.door import door
+from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
@@ -35,7 +36,7 @@ from jitgrad.tracer.recorder_state import uninterrupted
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.shared_memory import share
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
+from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, TrieNode
 
 __all__ = ["Recorder"]
 
@@ -160,7 +161,7 @@ class Recorder(Picks):
         instr = event.instr
         outs = []
         for nr, (vid, aval) in enumerate(zip(instr.outputs, instr.avals, strict=True)):
-            out = self._handle(vid, aval, instr.requires_grad and aval.dtype.category == 2)
+            out = self._handle(vid, aval, instr.requires_grad and aval.dtype.category is FLOATING)
             if nr and out._requires_grad:
                 out._output_nr = nr
             if node.is_view:
@@ -199,14 +200,14 @@ class Recorder(Picks):
         version = source._vc
         out._vc = version
         window = self.node.window
-        if window:  # detach() makes an alias that is nobody's view, and never joins the graph
+        if window is not DETACHED:  # detach() makes an alias that is nobody's view, and never joins the graph
             base = source._base
             out._base = source if base is None else base
             out._view_version = version[0]
             if not out._requires_grad and out._base._requires_grad:
                 self._unlinked.append(ref(out))
-            if base is not None or window != TRACKED:
-                out._creation_meta = self.backend.creation_meta_of(source, window == SEVERAL)
+            if base is not None or window is not TRACKED:
+                out._creation_meta = self.backend.creation_meta_of(source, window is SEVERAL)
         slot = self._slots.get(id(storage))
         if slot is None:
             slot = self._slots[id(storage)] = Slot(storage, ref(source), source._vid)
@@ -238,7 +239,7 @@ class Recorder(Picks):
         vids, scalars = len(instr.outputs), len(fresh_scalars)
         node = self.trie.grow(self.node, key, event, vids=vids, scalars=scalars)
         node.vid, node.aval = instr.outputs[0], instr.avals[0]
-        node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category == 2
+        node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category is FLOATING
         history = self._live()
         is_full = len(history.instrs) - history.start + 1 >= self.segment_limit
         event.ends_segment = is_full or must_raise_now(history, instr)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from jitgrad.dtypes import get_default_dtype
+from jitgrad.dtypes import FLOATING, get_default_dtype
 from jitgrad.events import log
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import Aval
@@ -331,7 +331,7 @@ class RecorderState(Handler):
         """Shape rule and graph membership of a new operation. Raises what eager execution does."""
         avals, several = out_avals_of(op, inputs, params)
         needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-        is_floating = any(a.dtype.category == 2 for a in avals)
+        is_floating = any(a.dtype.category is FLOATING for a in avals)
         joins = state.grad_enabled and bool(op.vjps) and any(needs) and is_floating
         if joins and inference_tensors:
             self.backend.check_saved(op, inputs, needs)

@@ -1,6 +1,6 @@
 """Who looks at which storage.
 
-Owns: ``Slot``, the kinds of inputs, and second handles on a value.
+Owns: ``Slot``, which kind of input a tensor is, and second handles on a value.
 
 # Note [Aliases in a trace]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -28,12 +28,9 @@ from weakref import ref
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.regions import region_of
 from jitgrad.tensor_base import new_tensor
+from jitgrad.tracer.keys import EXTERNAL, HOOKED, LEAF, PLAIN, InputKind
 
 __all__ = [
-    "EXTERNAL",
-    "HOOKED",
-    "LEAF",
-    "PLAIN",
     "Slot",
     "can_look_afresh",
     "fresh_handle",
@@ -43,11 +40,8 @@ __all__ = [
     "twin_of",
 ]
 
-PLAIN, LEAF, HOOKED, EXTERNAL = range(4)
-
-
-def input_kind(tensor: Any) -> int:
-    """PLAIN: outside any graph. LEAF. HOOKED: Python wants to see its gradient. EXTERNAL: its graph began elsewhere."""
+def input_kind(tensor: Any) -> InputKind:
+    """What part a tensor has in the graph."""
     if not tensor._requires_grad:
         return PLAIN
     if not tensor.is_leaf:

@@ -14,13 +14,27 @@ Must not know: what events mean (``events``), tensors, programs.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 from jitgrad.events import bump
 
-__all__ = ["DETACHED", "SEVERAL", "TRACKED", "UNTRACKED", "Trie", "TrieNode"]
+__all__ = ["DETACHED", "SEVERAL", "TRACKED", "UNTRACKED", "Trie", "TrieNode", "ViewKind"]
 
-DETACHED, TRACKED, UNTRACKED, SEVERAL = range(4)  # TrieNode.window
+
+class ViewKind(IntEnum):
+    """What a view is to the graph; compare with ``is``."""
+
+    DETACHED = 0
+    """An alias that is nobody's view, or no view at all."""
+    TRACKED = 1
+    UNTRACKED = 2
+    """It was made in no_grad mode."""
+    SEVERAL = 3
+    """One of many that an operation makes."""
+
+
+DETACHED, TRACKED, UNTRACKED, SEVERAL = ViewKind
 
 
 class TrieNode:
@@ -36,7 +50,7 @@ class TrieNode:
         next_vid, next_scalar: first unused value id and run-time scalar slot after this event.
         masks: number-blind key -> which numbers are run-time scalars, see Note [Number promotion].
         seen: number-blind key -> (the numbers last recorded here, the key of the child they led to).
-        window: for a view: ``TRACKED``, ``UNTRACKED`` (made in no_grad mode), ``SEVERAL`` (one of many), ``DETACHED``.
+        window: for a view: what it is to the graph.
         writes: of an in-place operation that is a hit without further ado: the value ids that its targets get.
         tick: when a call last ended here.
         depth: number of events on the path.
@@ -86,7 +100,7 @@ class TrieNode:
     sibling: TrieNode | None
     tick: int
     vid: int
-    window: int
+    window: ViewKind
     writes: tuple[int, ...] | None
 
     def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
@@ -103,7 +117,7 @@ class TrieNode:
         self.masks: dict[Any, tuple[bool, ...]] | None = None
         self.seen: dict[Any, tuple[Any, ...]] | None = None
         self.tick = 0
-        self.window = 0
+        self.window = DETACHED
         self.writes = None
         self.last = self.first = self.sibling = None
         self.op: Any = None

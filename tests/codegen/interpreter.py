@@ -14,7 +14,7 @@ from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.codegen.pipeline import compile_segment
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.simplify import const_of, topological
-from jitgrad.dtypes import bool_, from_numpy_dtype
+from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
 from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
@@ -62,7 +62,9 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
             np.arange(v.shape[p[0]]).reshape([-1 if d == p[0] else 1 for d in range(len(v.shape))])
             + np.zeros(v.shape, int)
         ),
-        "cast": lambda: args[0] != 0 if v.dtype is bool_ else np.trunc(wide[0]) if v.dtype.category == 1 else wide[0],
+        "cast": lambda: (
+            args[0] != 0 if v.dtype is bool_ else np.trunc(wide[0]) if v.dtype.category is INTEGER else wide[0]
+        ),
         "where": lambda: np.where(*args),
         "expand": lambda: np.broadcast_to(args[0], v.shape),
         "reshape": lambda: args[0].reshape(v.shape),

@@ -10,7 +10,7 @@ import pytest
 from interpreter import Case
 
 from jitgrad.codegen.primitives.builder import Value
-from jitgrad.dtypes import bool_, float32, int64
+from jitgrad.dtypes import FLOATING, bool_, float32, int64
 
 SEEDS = int(os.environ.get("JITGRAD_FUZZ", "60"))
 FIRST = int(os.environ.get("JITGRAD_FUZZ_FIRST", "0"))
@@ -162,7 +162,7 @@ class Graph:
 
 
 def _is_float(x: Value) -> bool:
-    return x.dtype.category == 2
+    return x.dtype.category is FLOATING
 
 
 def _broadcastable(a: tuple[int, ...], c: tuple[int, ...]) -> bool:

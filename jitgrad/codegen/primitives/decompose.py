@@ -11,7 +11,7 @@ import math
 
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.simplify import Rule, const_of
-from jitgrad.dtypes import bool_, int64
+from jitgrad.dtypes import FLOATING, bool_, int64
 
 __all__ = ["CHUNK", "DECOMPOSE", "chunk_count", "copy_of"]
 
@@ -26,7 +26,7 @@ _BOOL_IDENTITY: dict[str, float] = {"reduce_sum": 0, "reduce_prod": 1, "reduce_m
 def _empty_reduce(b: Builder, v: Value) -> Value | None:
     if 0 not in v.srcs[0].shape or 0 in v.shape:
         return None
-    tables = [_IDENTITY] if v.dtype.category == 2 else [_INT_IDENTITY, _IDENTITY]
+    tables = [_IDENTITY] if v.dtype.category is FLOATING else [_INT_IDENTITY, _IDENTITY]
     tables = [_BOOL_IDENTITY] if v.dtype is bool_ else tables
     identity = next(table[v.op] for table in tables if v.op in table)
     return b.const(identity, v.dtype, v.shape)
@@ -73,7 +73,7 @@ def _argreduce(b: Builder, v: Value) -> Value | None:
     x, dim = v.srcs[0], v.params
     best = b.reduce("max" if v.op == "argmax" else "min", x, (dim,), keepdim=True)
     here = b.eq(x, best)
-    if x.dtype.category == 2:
+    if x.dtype.category is FLOATING:
         here = b.or_(here, b.ne(x, x))
     index = b.where(here, b.iota(x.shape, dim), b.const(x.shape[dim], int64, x.shape))
     return b.reduce("min", index, (dim,), keepdim=True)
@@ -88,7 +88,7 @@ def _matmul(b: Builder, v: Value) -> Value | None:
     if k == 0:
         return b.const(0, v.dtype, v.shape)
     thin = m == 1 or n == 1 or k == 1
-    if not thin and v.dtype.category == 2:
+    if not thin and v.dtype.category is FLOATING:
         return None
     left = b.reshape(x, (count, m, k, 1))
     if m == 1 and n > 1:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, Value
-from jitgrad.dtypes import bool_, int64
+from jitgrad.dtypes import INTEGER, bool_, int64
 from jitgrad.ops.aval import Aval
 
 __all__ = ["check_values"]
@@ -153,7 +153,7 @@ def _matmul(v: Value) -> None:
 
 def _indices(v: Value, indices: tuple[Value, ...]) -> tuple[int, ...]:
     _require(bool(indices), "has no index")
-    _require(all(i.dtype.category == 1 for i in indices), "an index is no integer")
+    _require(all(i.dtype.category is INTEGER for i in indices), "an index is no integer")
     _require(all(i.shape == indices[0].shape for i in indices), "indices of two shapes")
     return indices[0].shape
 
@@ -164,7 +164,7 @@ def _gather(v: Value) -> None:
 
 
 def _check(v: Value) -> None:
-    _require(v.srcs[0].dtype.category == 1 and v.params[0] >= 0, "checks an integer against an extent")
+    _require(v.srcs[0].dtype.category is INTEGER and v.params[0] >= 0, "checks an integer against an extent")
     _is(v, v.srcs[0].shape, int64)
 
 

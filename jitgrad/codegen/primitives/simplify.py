@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import FLOATING, INTEGER, bool_
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "rewrite", "topological"]
 
@@ -130,7 +130,7 @@ def _fold(b: Builder, v: Value) -> Value | None:
 
 def _fold_div(b: Builder, v: Value) -> Value | None:
     numbers = [const_of(s) for s in v.srcs]
-    if v.dtype.category != 2 or any(n is None for n in numbers):
+    if v.dtype.category is not FLOATING or any(n is None for n in numbers):
         return None
     kind = v.dtype.np.type
     with np.errstate(all="ignore"):
@@ -139,7 +139,7 @@ def _fold_div(b: Builder, v: Value) -> Value | None:
 
 def _fold_cast(b: Builder, v: Value) -> Value | None:
     number = const_of(v.srcs[0])
-    if number is None or (v.dtype.category == 1 and not abs(number) < 2 ** (8 * v.dtype.itemsize - 1)):
+    if number is None or (v.dtype.category is INTEGER and not abs(number) < 2 ** (8 * v.dtype.itemsize - 1)):
         return None  # a kernel knows what becomes of a number that does not fit
     with np.errstate(all="ignore"):
         folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
@@ -149,7 +149,7 @@ def _fold_cast(b: Builder, v: Value) -> Value | None:
 def _identity_add(b: Builder, v: Value) -> Value | None:
     """x + (-0.0) is x for every x; x + 0.0 turns -0.0 into 0.0, which == cannot see and only 1/x could. Kept exact."""
     x, y = v.srcs
-    if v.dtype.category == 1:
+    if v.dtype.category is INTEGER:
         return x if _is(y, 0) else y if _is(x, 0) else None
     return x if const_of(y) == 0 and math.copysign(1.0, const_of(y) or 0.0) < 0 else None
 
@@ -166,7 +166,7 @@ def _identity_mul(b: Builder, v: Value) -> Value | None:
         return x
     if _is(x, 1):
         return y
-    if v.dtype.category == 2:  # exact: only the sign bit changes
+    if v.dtype.category is FLOATING:  # exact: only the sign bit changes
         flipped: Value | None = b.neg(x) if _is(y, -1) else b.neg(y) if _is(x, -1) else None
         return flipped
     return None
@@ -176,7 +176,7 @@ def _identity_div(b: Builder, v: Value) -> Value | None:
     """Division by a power of two is a multiplication, exactly; any other division stays."""
     x, y = v.srcs
     number = const_of(y)
-    if number is None or v.dtype.category != 2:
+    if number is None or v.dtype.category is not FLOATING:
         return None
     if number == 1:
         return x
@@ -211,7 +211,7 @@ def _sub_neg(b: Builder, v: Value) -> Value | None:
 def _pow(b: Builder, v: Value) -> Value | None:
     """The exponents that PyTorch computes by other means, by the same means."""
     x, n = v.srcs[0], const_of(v.srcs[1])
-    if n is None or (v.dtype.category != 2 and n not in (1, 2, 3)):
+    if n is None or (v.dtype.category is not FLOATING and n not in (1, 2, 3)):
         return None
     found = _POWERS.get(float(n))
     return found(b, x) if found else None

@@ -16,6 +16,7 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
+from jitgrad.dtypes import FLOATING
 
 __all__ = ["laid_out"]
 
@@ -86,7 +87,7 @@ def _is_argument(i: LoopInstr) -> bool:
     Float constants are arguments, so that two kernels that differ in one number are one kernel: 1 / n of a mean, a
     learning rate. The constants of ``_IN_TEXT`` are part of the text, because LLVM has better instructions for them.
     """
-    return i.op == "const" and i.dtype.category == 2 and abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
+    return i.op == "const" and i.dtype.category is FLOATING and abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
 
 
 def _number_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from jitgrad.codegen.fusion.index_map import Expr
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.schedule.kernel_ir import EFFECTS
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import FLOATING, DType
 
 __all__ = ["LoopBody", "Store", "contracted", "live", "merged", "renumbered", "sided", "visits", "with_stores"]
 
@@ -75,9 +75,10 @@ def contracted(instrs: list[LoopInstr], has_fma: bool) -> list[LoopInstr]:
     uses = _uses(instrs)
     out = list(instrs)
     for n, i in enumerate(instrs):
-        if i.op == "reduce_sum" and i.dtype.category == 2 and instrs[i.srcs[0]].op == "mul" and uses[i.srcs[0]] == 1:
+        is_dot = i.op == "reduce_sum" and instrs[i.srcs[0]].op == "mul" and uses[i.srcs[0]] == 1
+        if is_dot and i.dtype.category is FLOATING:
             out[n] = i._replace(srcs=out[i.srcs[0]].srcs)
-        if i.op not in ("add", "sub") or i.dtype.category != 2 or not uses[n]:
+        if i.op not in ("add", "sub") or i.dtype.category is not FLOATING or not uses[n]:
             continue
         x, y = i.srcs
         if instrs[y].op == "mul" and uses[y] == 1:

@@ -26,6 +26,7 @@ from jitgrad.codegen.schedule.loop_body import (
     visits,
     with_stores,
 )
+from jitgrad.dtypes import FLOATING
 
 __all__ = ["epilogue_instrs", "make_kernel"]
 
@@ -153,7 +154,7 @@ def epilogue_instrs(
 
 def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) -> int:
     """Lanes: a vector of the widest float, several of them where the loop is light (they hide each other's latency)."""
-    floats = [i.dtype.itemsize for i in instrs if i.dtype.category == 2]
+    floats = [i.dtype.itemsize for i in instrs if i.dtype.category is FLOATING]
     size = max(floats) if floats else max([i.dtype.itemsize for i in instrs if i.op in ACCESSES], default=4)
     lanes = max(1, target.width * 4 // size)
     if lanes == 1:

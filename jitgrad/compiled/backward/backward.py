@@ -31,8 +31,8 @@ from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.keys import BACKWARD, GRADS
-from jitgrad.tracer.slots import HOOKED, fresh_handle, input_kind
+from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
+from jitgrad.tracer.slots import fresh_handle, input_kind
 
 __all__ = ["record_backward", "repeat_backward"]
 
@@ -191,7 +191,7 @@ def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _
             leaves[history.leaves[vid]] = None
         elif not _is_made_here(history, history.node_source(vid)):
             return _Reach((), "a graph that began outside the step")
-    if any(input_kind(recorder.inputs[vid]) == HOOKED for vid in leaves):
+    if any(input_kind(recorder.inputs[vid]) is HOOKED for vid in leaves):
         return _Reach((), "a hooked leaf")
     if request.inputs:
         chosen = _ids(recorder, request.inputs)

@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from jitgrad.door import door
+from jitgrad.dtypes import FLOATING
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
@@ -132,7 +133,7 @@ class InnerRecorder(Handler):
         out = new_tensor(aval, None)
         out._tid, out._vid = self.tid, vid
         out._output_nr = nr
-        if joins and aval.dtype.category == 2:
+        if joins and aval.dtype.category is FLOATING:
             out._requires_grad = True
             out._graph = self._graph
         return out
