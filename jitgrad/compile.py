@@ -130,7 +130,7 @@ class CompiledFunction:
 
         If that cannot be finished, what the segment would have written is not written, and the interrupt goes on.
         """
-        recorder.misses += 1  # no other call uses this recorder
+        recorder.path.misses += 1  # no other call uses this recorder
         try:
             recorder.flush()
         except Exception as lost:
@@ -141,11 +141,11 @@ class CompiledFunction:
         node = recorder.node
         self._last = node
         self._trie.end_of_call(node)
-        bump_call(node.depth, recorder.misses, recorder.segments, recorder.launches)
+        bump_call(node.depth, recorder.path.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
-        if recorder.misses and not recorder.has_stopped:
+        if recorder.path.misses and not recorder.has_stopped:
             self._count_new_graph()
-        elif not recorder.misses:
+        elif not recorder.path.misses:
             self._streak = 0
             self._trie.defers = False
         if recorder.rest():

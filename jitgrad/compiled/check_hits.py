@@ -36,9 +36,9 @@ def checked(native: Callable[..., Any], arguments: Callable[..., tuple[Op, tuple
         recorder = state.handler
         if not isinstance(recorder, Recorder):
             return native(*given)
-        misses, before = recorder.misses, references(recorder)
+        misses, before = recorder.path.misses, references(recorder)
         out = native(*given)
-        is_hit = recorder.misses == misses and state.handler is recorder
+        is_hit = recorder.path.misses == misses and state.handler is recorder
         if is_hit and isinstance(out, TensorBase) and out._tid == recorder.tid:
             op, args = arguments(*given)
             reason = why_wrong(recorder, op, args, out)

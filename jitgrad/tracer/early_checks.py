@@ -24,13 +24,14 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, INTEGER
 from jitgrad.ops.table import Op
-from jitgrad.ops.value_checks import Within, demands
+from jitgrad.ops.value_checks import Within
+from jitgrad.ops.value_checks import demands as demands_of
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History, PauseEvent
-from jitgrad.tracer.inputs import Inputs
-from jitgrad.tracer.numbers import Mark, NumberKeys
-from jitgrad.tracer.trie import Trie, TrieNode
+from jitgrad.tracer.numbers import Mark
+from jitgrad.tracer.path import Path
+from jitgrad.tracer.trie import TrieNode
 
 __all__ = ["EarlyChecks", "Look", "must_pause", "must_raise_now"]
 
@@ -50,53 +51,55 @@ class Look(NamedTuple):
     aval: Any = None
 
 
-class EarlyChecks(Inputs):
-    """Looks at values that an operation checks."""
+class EarlyChecks:
+    """Looks at values that an operation checks. What was found right is remembered with the event."""
 
-    __slots__ = ()
+    __slots__ = ("_path", "_recorder")
 
-    def _demands(self, op: Op, inputs: tuple[Any, ...], instr: Instr) -> tuple[Look, ...] | None:
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+
+    def demands(self, op: Op, inputs: tuple[Any, ...], instr: Instr) -> tuple[Look, ...] | None:
         """What must be looked at whenever the operation is called; None if the segment must end first."""
         if not op.checks_values:
             return ()
         avals = tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs)
         looks = []
-        for position, demand in demands(op, avals, instr.params):
+        for position, demand in demands_of(op, avals, instr.params):
             x = inputs[position]
             if not isinstance(x, TensorBase) or self._has_value(x):
                 looks.append(Look(demand, position))
                 continue
-            source = _is_implied(self._live(), instr.inputs[position], demand)
-            if source is False or (source is not True and source not in self.buffers):
+            history = self._path.live()
+            source = _is_implied(history, instr.inputs[position], demand)
+            if source is False or (source is not True and source not in self._recorder.buffers):
                 return None
             if source is not True:
-                looks.append(Look(demand, -1, source, self._live().aval_of(source)))
+                looks.append(Look(demand, -1, source, history.aval_of(source)))
         return tuple(looks)
 
     def _has_value(self, tensor: Any) -> bool:
         """Whether what is in the tensor's memory is its value."""
         storage = tensor._storage
-        return storage is not None and storage.addr != 0 and id(storage) not in self._dirty
+        return storage is not None and storage.addr != 0 and id(storage) not in self._recorder.dirty
 
-    def _pause(self, key: Any, mark: Mark | None) -> TrieNode:
-        """From now on, the segment ends before the operation of ``key``. No path goes through such a node."""
-        node = self.trie.grow(self.node, key, PauseEvent())
-        self._numbers.follow(node, mark)
-        self._numbers = NumberKeys()  # what follows is not below this node
-        return Trie.publish(node)
+    def pause(self, key: Any, mark: Mark | None) -> TrieNode:
+        """From now on, the segment ends before the operation of ``key``."""
+        return self._path.pause(key, PauseEvent(), mark)
 
-    def _meets(self, event: Any, inputs: tuple[Any, ...]) -> bool:
+    def meets(self, event: Any, inputs: tuple[Any, ...]) -> bool:
         """Whether the operation of an event with demands can be recorded."""
         if event.is_pause:
             return False
-        passed = event.passed
+        recorder, passed = self._recorder, event.passed
         for nr, (demand, position, vid, aval) in enumerate(event.demands):
-            x: Any = inputs[position] if position >= 0 else self.inputs.get(vid)
+            x: Any = inputs[position] if position >= 0 else recorder.inputs.get(vid)
             if position >= 0 and not isinstance(x, TensorBase):
                 if not demand(np.asarray(x)):
                     return False
                 continue
-            storage = x._storage if position >= 0 else self.buffers[vid]
+            storage = x._storage if position >= 0 else recorder.buffers[vid]
             version = None if x is None else x._vc[0]
             known = passed[nr]
             if known is not None and known[0]() is storage and known[1] == version is not None:

@@ -122,11 +122,11 @@ class EndPlan:
 @native
 def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
     """Start another call with a recorder that rests; False if it starts in another state than its last one."""
-    start: tuple = recorder._start
+    start: tuple = recorder.start
     if start[0] is not grad_enabled or start[1] is not dtype:
         return False
     recorder.tid = tid
-    recorder.node = recorder._root
+    recorder.node = recorder.root
     recorder.must_record = False
     recorder.busy = False
     graph: CallGraph = recorder.graph
@@ -139,10 +139,10 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
 def hit_finish(recorder: RecorderState) -> bool:
     """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
     graph: CallGraph = recorder.graph
-    if int(recorder.misses) != 0 or graph.is_touched or graph.marks:
+    if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks:
         return False
     node: TrieNode = recorder.node
-    if graph.tip is not None and (graph.saves or len(recorder.outer) != 0 or recorder.has_stopped):
+    if graph.tip is not None and (graph.saves or len(recorder.entry.outer) != 0 or recorder.has_stopped):
         return False
     if graph.tip is not None and len(recorder.input_table) * 3 != int(recorder.caught):
         return False  # the step has made leaves itself: ``entered`` does not have them
@@ -162,16 +162,16 @@ def hit_finish(recorder: RecorderState) -> bool:
     empty(recorder.input_table)
     empty(recorder.buffer_table)
     empty(recorder.slot_table)
-    empty(recorder.outer)
-    empty(recorder._counted_twice)
-    empty(recorder._former)
+    empty(recorder.entry.outer)
+    empty(recorder.counted_twice)
+    empty(recorder.counters.former)
     recorder.scalars.clear()
-    recorder._viewed.clear()
+    recorder.viewed.clear()
     recorder.picks.clear()
     recorder.keepers.clear()
-    recorder._unlinked.clear()
-    recorder._stubs.clear()
-    recorder.history = None
+    recorder.stubs.unlinked.clear()
+    recorder.stubs.views.clear()
+    recorder.path.history = None
     recorder.segments = 0
     recorder.launches = 0
     return True
@@ -264,7 +264,7 @@ def hit_update(
     recorder: RecorderState, op: Any, rows: list, writes: tuple, numbers: tuple, params: tuple
 ) -> bool:
     """An optimizer's step over some parameters."""
-    if write_checks or recorder._counted_twice or recorder.picks:
+    if write_checks or recorder.counted_twice or recorder.picks:
         return False
     for row in rows:
         items: tuple = row
@@ -472,7 +472,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
     if probe.session is not None:  # Note [Profiling points]
         return False
-    if not counts_references or recorder.picks or recorder._stubs or modes_in_use:
+    if not counts_references or recorder.picks or recorder.stubs.views or modes_in_use:
         return False
     alive: list = living(recorder)
     node: TrieNode = find_end(recorder, alive)
@@ -497,8 +497,8 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
             recorder.graph.keep(node, alive, event.saves, event.windows)
         else:
             graph.tip = node
-    if len(recorder._dirty) != 0:
-        recorder._dirty.clear()
+    if len(recorder.dirty) != 0:
+        recorder.dirty.clear()
     if keeps:
         after(recorder, plan, event, alive, is_last)
     return True
@@ -519,9 +519,9 @@ def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, 
         buffers[window[0]] = buffers[window[1]]
     if not is_last:
         recorder.graph.note_versions(alive)
-        for slot in recorder._viewed:
+        for slot in recorder.viewed:
             slot.settle()
-        recorder._viewed.clear()
+        recorder.viewed.clear()
 
 
 def use_hits() -> None:

@@ -28,7 +28,7 @@ __all__ = ["is_too_long", "stop_recording"]
 
 def is_too_long(recorder: Any) -> bool:
     """Whether a call should record nothing more. Asked before an operation is recorded for the first time."""
-    if recorder.new_values < recorder.trie.new_limit or recorder.must_record or config.same_bits:
+    if recorder.path.new_values < recorder.trie.new_limit or recorder.must_record or config.same_bits:
         return False
     is_active = state.handler is recorder
     return is_active and recorder.backend.may_stop()
@@ -38,7 +38,7 @@ def stop_recording(recorder: Any) -> None:
     """End the segment without compiling it; the thread runs eagerly until the call returns."""
     bump("long_calls")
     recorder.has_stopped = True
-    recorder.step_outside()
+    recorder.detours.step_outside()
     recorder.graph.make_all_nodes()
     recorder.trie.new_limit *= 2
     state.eager_depth += 1  # ``CompiledFunction`` takes it back

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
-from jitgrad.tracer.window_writes import WindowWrites
 
 __all__ = ["Picks"]
 
@@ -31,30 +30,38 @@ class _Pick(NamedTuple):
     write: Callable[[Any, Any], None]
 
 
-class Picks(WindowWrites):
-    """Follows writes to picked parts, and to what they are parts of."""
+class Picks:
+    """Follows writes to picked parts, and to what they are parts of.
 
-    __slots__ = ()
+    The parts are in ``RecorderState.picks``, because hits ask whether there are any.
+    """
 
-    def note_pick(self, part: Any, whole: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]) -> None:
+    __slots__ = ("_recorder",)
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+
+    def note(self, part: Any, whole: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]) -> None:
         """``part`` was made by ``read(whole)``, and eager execution would have made a view; ``write(whole, part)``."""
-        self.picks.append(_Pick(ref(part), ref(whole), read, write))
+        self._recorder.picks.append(_Pick(ref(part), ref(whole), read, write))
 
-    def drop_idle_picks(self) -> None:
+    def drop_idle(self) -> None:
         """Forget the parts that only the recorder holds: nothing need be computed for them."""
-        kept = []
-        for pick in self.picks:
+        recorder, kept = self._recorder, []
+        for pick in recorder.picks:
             part, whole = pick.part(), pick.whole()
             if part is None or whole is None:
                 continue
-            own = ONE_LOCAL + sum(handle is part for handle in self.handles)
+            own = ONE_LOCAL + sum(handle is part for handle in recorder.handles)
             if references(part) > own:
                 kept.append(pick)
-        self.picks[:] = kept
+        recorder.picks[:] = kept
 
     def follow(self, written: Sequence[Any]) -> None:
-        self.drop_idle_picks()
-        picks, self.picks = self.picks, []
+        """Tensors were written: copy again what was picked from them, put back what was picked and is written."""
+        self.drop_idle()
+        recorder = self._recorder
+        picks, recorder.picks = recorder.picks, []  # what follows is no write of the user's
         changed, put_back = list(written), set()
         try:
             for nr in range(len(picks) - 1, -1, -1):  # a part of a part first
@@ -69,7 +76,7 @@ class Picks(WindowWrites):
                     part.copy_(pick.read(whole))
                     changed.append(part)
         finally:
-            self.picks = picks
+            recorder.picks = picks
 
 
 def _share(a: Any, b: Any) -> bool:

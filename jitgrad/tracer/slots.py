@@ -4,7 +4,7 @@ Owns: ``Slot``, which kind of input a tensor is, and second handles on a value.
 
 # Note [Aliases in a trace]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
-# Values are immutable; storages are not. ``_slots`` lists, per storage, the handles of this call that look at it.
+# Values are immutable; storages are not. ``slots`` lists, per storage, the handles of this call that look at it.
 # A write to a storage that one handle (or several with the very same window) looks at is recorded: those handles move
 # on to the new value, and the segment's end writes it into the storage, once.
 # A write through a view v of a base b (``window_writes.py``) is v' = op(v, ..) and b' = copy_slices(b, v'). In the

@@ -9,7 +9,7 @@ Must not know: Nodes; ``Backend.savers`` tells which operations save a value.
 # by who saved the other, and its backward uses what is in the memory by then. In a trace a saved value is a value, not
 # memory. So a write to a storage that has handles under several counters first asks whether the trace has an operation
 # whose Node saves a value of that storage and is not used up. If so, those Nodes are made, the segment ends - what they
-# saved are windows on the memory now - and the write is done outside (``Writes._write_outside``). If not, as when
+# saved are windows on the memory now - and the write is done outside (``Detours``). If not, as when
 # an old-fashioned optimizer writes ``p.data`` after the backward, it is recorded like any other.
 """
 
@@ -17,43 +17,58 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.tracer.early_checks import EarlyChecks
 from jitgrad.tracer.history import LookEvent, SaversEvent
 from jitgrad.tracer.keys import NODE, SAVERS
+from jitgrad.tracer.path import Path
 
 __all__ = ["VersionCounters"]
 
 
-class VersionCounters(EarlyChecks):
-    """Knows which storages have several version counters."""
+class VersionCounters:
+    """Knows which storages have several version counters.
 
-    __slots__ = ()
+    They are in ``RecorderState.counted_twice``, because hits ask whether there are any.
+
+    Attributes:
+        former: id of a storage -> value ids that were in it before the call forgot it.
+    """
+
+    __slots__ = ("_path", "_recorder", "former")
+
+    former: dict[int, set[int]]
+
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+        self.former = {}
 
     def note_data(self, source: Any, tensor: Any) -> None:
         """``tensor`` is ``source.data``."""
-        storage = tensor._storage
-        if storage is None or tensor._tid != self.tid:
+        recorder, storage = self._recorder, tensor._storage
+        if storage is None or tensor._tid != recorder.tid:
             return
-        self._counted_twice[id(storage)] = storage
-        for handle in self.handles:  # what Nodes saved of the value looks at the same memory
+        recorder.counted_twice[id(storage)] = storage
+        for handle in recorder.handles:  # what Nodes saved of the value looks at the same memory
             if handle._vid == source._vid and handle._storage is None:
                 handle._storage = storage
 
-    def _is_saved(self, tensor: Any) -> bool:
+    def is_saved(self, tensor: Any) -> bool:
         """Whether a graph saves what is in the storage of a tensor; then the Nodes that do are there from now on."""
-        slot = self._slots.get(id(tensor._storage))
+        recorder, path = self._recorder, self._path
+        slot = recorder.slots.get(id(tensor._storage))
         seeds = {tensor._vid} if slot is None else {tensor._vid, slot.owner}
         if slot is not None:
-            seeds.update(h._vid for h in slot.live() if h._tid == self.tid)
-        seeds |= self._former.get(id(tensor._storage), set())
+            seeds.update(h._vid for h in slot.live() if h._tid == recorder.tid)
+        seeds |= self.former.get(id(tensor._storage), set())
         key = tuple(sorted(seeds))
-        vids = self._mark((SAVERS, key), make=lambda: SaversEvent(self.backend.savers(self._live(), key))).event.vids
+        made = path.mark((SAVERS, key), make=lambda: SaversEvent(recorder.backend.savers(path.live(), key)))
+        vids: tuple[int, ...] = made.event.vids
         for vid in vids:
-            self._make_node(vid)
+            self.make_node(vid)
         return bool(vids)
 
-    def _make_node(self, vid: int) -> None:
+    def make_node(self, vid: int) -> None:
         """Have the Node of a value of this trace. Python may hook it: the path is another one from here."""
-        graph = self.graph
+        graph = self._recorder.graph
         if vid not in graph.nodes:
-            graph.build(vid, self._mark((NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)
+            graph.build(vid, self._path.mark((NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)

@@ -112,7 +112,7 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
     slot: Slot = slot_of(recorder, source, storage)
     if slot.others is None:
         slot.others = []
-        recorder._viewed.append(slot)
+        recorder.viewed.append(slot)
     others: list = slot.others
     others.append(ref(out))
 

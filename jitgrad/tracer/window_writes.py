@@ -17,82 +17,74 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent
 from jitgrad.tracer.keys import AFRESH, THROUGH, WINDOW
+from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.writes import Writes
+from jitgrad.tracer.writes import as_targets, joins_graph, keep_target
 from jitgrad.user_line import user_line
 
 __all__ = ["WindowWrites"]
 
 
-
-class WindowWrites(Writes):
+class WindowWrites:
     """Records in-place operations on views as new values of their bases."""
 
-    __slots__ = ()
+    __slots__ = ("_path", "_recorder")
 
-    def enter(self, tensor: Any) -> int:
-        """As ``Inputs.enter``; a view whose base has been written in this call reads the base as it is now."""
-        if tensor._tid == -self.tid:
-            vid = self._look_afresh(tensor)
-            if vid is not None:
-                return vid
-        return super().enter(tensor)
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
 
     def refresh(self, view: Any) -> None:
         """Somebody asks for the graph of a view whose base has been written in this call."""
         try:
-            self._look_afresh(view)
+            self.look_afresh(view)
         except ElsewhereError:
             return
 
-    def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
-        if len(targets) == 1 and targets[0]._base is not None and self._write_window(op, targets[0], args):
-            return targets
-        return super().write(op, targets, args)
-
-    def _write_window(self, op: Op, target: Any, args: tuple[Any, ...]) -> bool:
+    def write(self, op: Op, target: Any, args: tuple[Any, ...]) -> bool:
         """Write a view as a part of its base. False, if that is not worth modelling: nothing has happened then."""
-        inputs, params = self.backend.split_args(op, args)
+        recorder = self._recorder
+        inputs, params = recorder.backend.split_args(op, args)
         if not inputs or inputs[0] is not target:
             return False
         try:
-            ids, numeric = self._ids(inputs)
+            ids, numeric = recorder.entry.ids(inputs)
         except ElsewhereError:
             return False
         base = target._base
-        slot = self._window_slot(target, base, self._joins(inputs))
+        slot = self._window_slot(target, base, joins_graph(inputs))
         if slot is None:
             return False
         if slot.storage.addr and self._read_through_base(slot, base, inputs):
-            ids, numeric = self._ids(inputs)
+            ids, numeric = recorder.entry.ids(inputs)
         key = (WINDOW, op, base._vid, tuple(ids), params)
-        node = self.node.children.get(key)
+        node = recorder.node.children.get(key)
         if node is None and numeric:
-            node = self._numbers.promoted_hit(self, op, inputs, params, (WINDOW, base._vid))
+            node = self._path.numbers.promoted_hit(recorder, op, inputs, params, (WINDOW, base._vid))
         if node is None:
-            if self.trie.defers and slot.storage.addr:
+            if recorder.trie.defers and slot.storage.addr:
                 return False  # without kernels the whole base would be copied, Note [New graphs]
             node = self._grow_window(op, base, inputs, params, ids, key)
             if node is None:
                 return False
-        if node.event.demands and not self._meets(node.event, inputs):
-            self._write_unmet(op, node.event, (target,), args)
+        if node.event.demands and not recorder.checks.meets(node.event, inputs):
+            recorder.writes.write_unmet(op, node.event, (target,), args)
             return True
-        self.node = node
+        recorder.node = node
         self._move_on(node.event, slot, base, target)
         if node.event.ends_segment:
-            self.flush()
+            recorder.flush()
         return True
 
     def _window_slot(self, target: Any, base: Any, joins: bool) -> Slot | None:
         """The slot of the storage, if everything that looks at it can follow a write of the target to its base."""
+        recorder = self._recorder
         storage = target._storage
-        slot = self._slots.get(id(storage))
-        if slot is None or base._tid != self.tid or base._storage is not storage or base._vc is not target._vc:
+        slot = recorder.slots.get(id(storage))
+        if slot is None or base._tid != recorder.tid or base._storage is not storage or base._vc is not target._vc:
             return None
-        if slot.is_family or target._view_version is None or id(storage) in self._counted_twice:
+        if slot.is_family or target._view_version is None or id(storage) in recorder.counted_twice:
             return None
         if target._requires_grad and not (has_node(target) and base._requires_grad):
             return None
@@ -117,70 +109,75 @@ class WindowWrites(Writes):
 
         A window that has memory since an earlier segment is known by an id of its own.
         """
-        if slot.is_shared and self.handles:
-            self.flush()  # reads of such windows come first
+        recorder = self._recorder
+        if slot.is_shared and recorder.handles:
+            recorder.flush()  # reads of such windows come first
         found = False
         for x in inputs:
             is_window = isinstance(x, TensorBase) and x._base is base and x._storage is slot.storage
-            if is_window and self.buffers.get(x._vid) is slot.storage:
+            if is_window and recorder.buffers.get(x._vid) is slot.storage:
                 self._through_base(x, base)
                 found = True
         return found
 
     def _through_base(self, view: Any, base: Any) -> None:
         """A second id for a window's value, read out of the base; its Node stays what it is."""
+        recorder = self._recorder
         key = (THROUGH, view._vid, base._vid)
-        node = self.node.children.get(key)
+        node = recorder.node.children.get(key)
         if node is None:
-            fresh = self.node.next_vid
+            fresh = recorder.node.next_vid
             rebinds = ((fresh, view._vid),) if view._requires_grad else ()
             instr = _window_instr(base, view, fresh, joins=False)
             event = OpEvent(instr, (instr,), node_rebinds=rebinds)
-            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node = self._path.publish(self._path.grow(key, event, vids=1), event)
             node.vid = fresh
-        self.node = node
+        recorder.node = node
         view._vid = node.vid
         self._keep_in_sight(view)
 
     def _keep_in_sight(self, tensor: Any) -> None:
         """The segment's end must tell where the value is that a tensor with memory has now."""
-        if not any(h is tensor for h in reversed(self.handles)):
-            self.handles.append(tensor)
+        handles = self._recorder.handles
+        if not any(h is tensor for h in reversed(handles)):
+            handles.append(tensor)
 
     def _grow_window(
         self, op: Op, base: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
     ) -> TrieNode | None:
+        recorder = self._recorder
         target = inputs[0]
-        history = self._live()
-        self.backend.check_writable((target,), inputs)
-        operands, key, fresh_scalars, mark = self._numbers.operands(
-            self, op, inputs, params, ids, key, (WINDOW, base._vid)
+        self._path.live()
+        recorder.backend.check_writable((target,), inputs)
+        operands, key, fresh_scalars, mark = self._path.numbers.operands(
+            recorder, op, inputs, params, ids, key, (WINDOW, base._vid)
         )
-        copied, operands = self._keep_target(op, (target,), inputs, operands)
-        instr, several = self._instr(op, inputs, params, operands, self.node.next_vid + len(copied))
+        copied, operands = keep_target(recorder, op, (target,), inputs, operands)
+        instr, several = self._path.instr(op, inputs, params, operands, recorder.node.next_vid + len(copied))
         if several or (instr.requires_grad and instr.avals[0].dtype is not target._aval.dtype):
             return None
-        self.backend.check_inplace(op, target, instr.avals[0])
-        self.backend.check_no_overlap(target, inputs)
-        wanted = self._demands(op, inputs, instr)
+        recorder.backend.check_inplace(op, target, instr.avals[0])
+        recorder.backend.check_no_overlap(target, inputs)
+        wanted = recorder.checks.demands(op, inputs, instr)
         if wanted is None:
-            return self._pause(key, mark)
-        instrs, final = self._as_targets(instr, (target,))
+            return recorder.checks.pause(key, mark)
+        instrs, final = as_targets(recorder, instr, (target,))
         event = self._window_event(base, target, (*copied, *instrs), final)
         event.node_rebinds += tuple((c.outputs[0], c.inputs[0]) for c in copied)
-        event.ends_segment = len(history.instrs) - history.start + len(event.instrs) >= self.segment_limit
+        event.ends_segment = self._path.is_full(len(event.instrs))
         event.demands, event.passed = wanted, [None] * len(wanted)
-        if wanted and not self._meets(event, inputs):
-            return TrieNode(self.node, key, event, 0, 0)  # nobody finds it
+        if wanted and not recorder.checks.meets(event, inputs):
+            return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
-        node = self.trie.grow(self.node, key, event, vids=count, scalars=len(fresh_scalars))
-        self._publish(node, event, mark)
-        self.scalars.extend(fresh_scalars)
+        node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
+        self._path.publish(node, event, mark)
+        recorder.scalars.extend(fresh_scalars)
         return node
 
     def _window_event(self, base: Any, target: Any, instrs: tuple[Instr, ...], final: Instr) -> OpEvent:
         """The event of a write through a view: the operation, the new base, and the view of that."""
-        history = self._live()
+        recorder = self._recorder
+        history = self._path.live()
         joins, (written,) = final.requires_grad, final.outputs
         whole = Instr(
             COPY_SLICES, (base._vid, written), (base._aval, target._aval), (written + 1,), (base._aval,),
@@ -199,9 +196,9 @@ class WindowWrites(Writes):
         leaf = history.leaves.get(base._vid) if base._requires_grad else None
         storage = base._storage
         event = OpEvent(final, tuple(made))
-        event.overwritten = tuple(dict.fromkeys([base._vid, *self._seen_values(target)]))
+        event.overwritten = tuple(dict.fromkeys([base._vid, *recorder.aliases.seen_values(target)]))
         if storage.addr:
-            event.writes = ((self.owner_of(base, base._vid), whole.outputs[0]),)
+            event.writes = ((recorder.aliases.owner_of(base, base._vid), whole.outputs[0]),)
         event.leaf_rebinds = () if leaf is None else ((whole.outputs[0], leaf),)
         event.node_rebinds = tuple(nodes)
         event.successors = ((base._vid, whole.outputs[0]), (base._vid, written))
@@ -210,32 +207,34 @@ class WindowWrites(Writes):
 
     def _move_on(self, event: OpEvent, slot: Slot, base: Any, target: Any) -> None:
         """Base and view have new values; other views are looked at afresh when they are used."""
+        recorder = self._recorder
         whole, now = event.window
         joins, storage = event.instr.requires_grad, slot.storage
         for other in slot.live():
             if other is not base and other is not target:
-                other._tid = -self.tid if other._base is base else 0
+                other._tid = -recorder.tid if other._base is base else 0
         version = target._vc
         version[0] += 1
         if joins:
             if storage.addr:
                 self._keep_in_sight(base)  # the segment's end must keep what its new graph needs
             for tensor in (base, target):
-                tensor._requires_grad, tensor._graph, tensor._grad_fn = True, self.graph, None
+                tensor._requires_grad, tensor._graph, tensor._grad_fn = True, recorder.graph, None
                 tensor._hooks = tensor._accumulator = None
                 tensor._output_nr = 0
             target._view_version = version[0]
         base._vid, target._vid = whole, now
         if base._requires_grad and not joins:
-            target._tid = -self.tid
-        self._dirty.add(id(storage))
+            target._tid = -recorder.tid
+        recorder.dirty.add(id(storage))
 
-    def _look_afresh(self, view: Any) -> int | None:
+    def look_afresh(self, view: Any) -> int | None:
         """The value id of a view whose base has been written, as a window of the base; None if it is not one."""
+        recorder = self._recorder
         base = view._base
-        if base is None or base._tid != self.tid or base._storage is not view._storage:
+        if base is None or base._tid != recorder.tid or base._storage is not view._storage:
             return None
-        if id(view._storage) not in self._slots or not can_look_afresh(view, base):
+        if id(view._storage) not in recorder.slots or not can_look_afresh(view, base):
             return None
         version = view._vc[0]
         joins = base._requires_grad and view._view_version != version
@@ -243,27 +242,20 @@ class WindowWrites(Writes):
             return None
         older = view._vid if view._requires_grad and not joins else None
         key = (AFRESH, view._aval, base._vid, joins, older)
-        node = self.node.children.get(key)
+        node = recorder.node.children.get(key)
         if node is None:
-            instr = _window_instr(base, view, self.node.next_vid, joins)
+            instr = _window_instr(base, view, recorder.node.next_vid, joins)
             event = OpEvent(instr, (instr,), node_rebinds=() if older is None else ((instr.outputs[0], older),))
-            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node = self._path.publish(self._path.grow(key, event, vids=1), event)
             node.vid = instr.outputs[0]
-        self.node = node
-        view._tid, view._vid = self.tid, node.vid
+        recorder.node = node
+        view._tid, view._vid = recorder.tid, node.vid
         if joins:
-            view._requires_grad, view._graph, view._grad_fn = True, self.graph, None
+            view._requires_grad, view._graph, view._grad_fn = True, recorder.graph, None
             view._hooks, view._view_version = None, version
         if view._storage.addr:
             self._keep_in_sight(view)
         return node.vid
-
-    def _age_views(self, base: Any) -> None:
-        """The base has become a leaf: views from before its last write read it, as the graph sees it."""
-        slot = self._slots.get(id(base._storage))
-        for view in slot.live() if slot is not None else ():
-            if view._base is base and view._view_version != view._vc[0]:
-                view._tid = -self.tid
 
 
 def _window_instr(base: Any, view: Any, fresh: int, joins: bool, source: int | None = None) -> Instr:

@@ -47,7 +47,7 @@ def move_one(recorder: RecorderState, target: TensorBase, vid: Any) -> None:
     counter[0] = version
     storage: StorageBase = target._storage
     if storage is not None:
-        recorder._dirty.add(id(storage))
+        recorder.dirty.add(id(storage))
 
 
 @native
@@ -107,7 +107,7 @@ def hit_inplace(recorder: RecorderState, op: Op, targets: tuple, args: Args) -> 
     count: int = op.num_inputs
     if count < 1 or count > len(args) or len(targets) != 1:
         return False
-    if write_checks or recorder._counted_twice or recorder.picks:
+    if write_checks or recorder.counted_twice or recorder.picks:
         return False
     for i in range(count):
         if not is_operand(recorder, args[i]):

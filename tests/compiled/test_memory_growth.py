@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -133,3 +134,41 @@ def test_calls_leave_nothing_behind(make: Callable[[], Callable[[], Any]]) -> No
     # far less than one per call: the interpreter has caches of its own
     assert more_objects - objects < calls / 10
     assert more_blocks - blocks < calls / 3
+
+
+def _caught(x: Any, w: Any) -> Any:
+    with contextlib.suppress(RuntimeError):
+        x + jg.ones(1000)
+    return (x * w).sum()
+
+
+def _written(x: Any, w: Any) -> Any:
+    y = x * w.detach()
+    y[1:].add_(1)
+    x.add_(1)
+    return (y * w).sum()
+
+
+def _stopped(x: Any, w: Any) -> Any:
+    y = (x * w).sum()
+    if y.item() > 0:
+        raise ValueError
+    return y
+
+
+@pytest.mark.parametrize("step", [lambda x, w: (x * w).sum().backward(), _caught, _written, _stopped])
+def test_what_a_call_has_met_waits_for_no_garbage_collector(step: Callable[[Any, Any], Any]) -> None:
+    """The recorder and its parts refer to each other, while a call that recorded something new runs."""
+    compiled = jg.compile(step)
+    gc.collect()
+    gc.disable()
+    try:
+        for size in (3, 4, 4):
+            x, w = jg.ones(size), jg.ones(size, requires_grad=True)
+            met = [weakref.ref(x), weakref.ref(w)]
+            with contextlib.suppress(ValueError):
+                compiled(x, w)
+            del x, w
+            assert [tensor() for tensor in met] == [None, None]
+    finally:
+        gc.enable()

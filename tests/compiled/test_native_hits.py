@@ -16,7 +16,8 @@ from jitgrad.config import config
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import native_cell
-from jitgrad.tracer.recorder import Recorder
+from jitgrad.tracer.operations import Operations
+from jitgrad.tracer.writes import Writes
 
 HERE = Path(__file__).parent
 FILES = [HERE / "test_tracing.py", HERE / "test_storage.py", HERE / "test_decorator.py"]
@@ -101,9 +102,9 @@ def test_every_operator_is_a_hit_of_the_rules_of_hits(step: Any, monkeypatch: py
     compiled, x = jitgrad.compile(step), jitgrad.tensor([0.5, -2.0, 3.0])
     want = compiled(x).tolist()
     missed = []
-    for name in ("_apply_general", "write"):
-        general = getattr(Recorder, name)
-        monkeypatch.setattr(Recorder, name, lambda *args, general=general: missed.append(args) or general(*args))
+    for part, name in ((Operations, "apply"), (Writes, "write")):
+        general = getattr(part, name)
+        monkeypatch.setattr(part, name, lambda *args, general=general: missed.append(args) or general(*args))
     for _ in range(2):
         assert compiled(x).tolist() == want
     assert not missed

@@ -89,7 +89,7 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
     if any(leaf._grad is not None for leaf in leaves):
         olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
-        if any(old.is_sparse or old._requires_grad for old in olds) or recorder._rebinds(olds) is None:
+        if any(old.is_sparse or old._requires_grad for old in olds) or recorder.writes.rebinds(olds) is None:
             return "a .grad with a graph, a sparse one, or one in several windows", None
     states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
     key = (GRADS, states)
@@ -170,16 +170,16 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
     node = recorder.node.children.get(key)
     if node is None:
         event = _find_leaves(recorder, request, [v for v in (*roots, *(inputs or ())) if v is not None])
-        node = recorder.trie.grow(recorder.node, key, event)
+        node = recorder.path.grow(key, event)
         if key[0] is BACKWARD and len(key) == 4 and not event.refusal:
             node.op, node.ids = BACKWARD, key[1:]
-        recorder._publish(node, event)
+        recorder.path.publish(node, event)
     recorder.node.last = recorder.node = node
     return node.event
 
 
 def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _Reach:
-    history = recorder._live()
+    history = recorder.path.live()
     if history.looked_at:
         return _Reach((), "a value that is hooked, or whose Node was looked at")
     if history.replaced or history.detached:
@@ -238,9 +238,9 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
     finally:
         switch_handler(active)
     event = _event(recorder, inner, nodes, before, results)
-    node = recorder.trie.grow(recorder.node, key, event, vids=inner.next_vid - recorder.node.next_vid)
+    node = recorder.path.grow(key, event, vids=inner.next_vid - recorder.node.next_vid)
     _let_hits_know(recorder, node, event, leaves, key)
-    recorder._publish(node, event)
+    recorder.path.publish(node, event)
     recorder.node = node
     _adopt(recorder, event, before, results)
     return node, results
@@ -257,14 +257,14 @@ def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[
 
 
 def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
-    history = recorder._live()
+    history = recorder.path.live()
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
     active = switch_handler(None)
     try:
         sources = Sources(
             lambda v, aval, _: fresh_handle(aval, None, recorder.tid, v),
             recorder.inputs.__getitem__,
-            recorder.outer.__getitem__,
+            recorder.entry.outer.__getitem__,
             numbers,
             lambda v: True,
         )
@@ -298,7 +298,7 @@ def _event(
         adds.append((source, new._vid))
         overwritten.append(old_vid)
         if new._storage is not None and new._storage.addr:
-            writes.append((recorder.owner_of(new, old_vid), new._vid))
+            writes.append((recorder.aliases.owner_of(new, old_vid), new._vid))
     released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
     returned = tuple(None if r is None else (r._vid, r._aval, r._requires_grad) for r in results)
     return BackwardEvent(
@@ -317,7 +317,7 @@ def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before], results: 
         if new is not None and new is not old:
             fresh[id(new)] = new
         elif old is not None and old._storage is not None:
-            recorder._dirty.add(id(old._storage))
+            recorder.dirty.add(id(old._storage))
     known = {id(h) for h in recorder.handles}
     recorder.handles.extend(h for key, h in fresh.items() if key not in known)
 
@@ -330,7 +330,7 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
         emit("recorded", count=len(leaves) or len(event.results), leaves=leaves, detail="no node ran")
     for vid, tensor in event.consts:
         inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
-    handle = recorder._handle
+    handle = recorder.operations.handle
     for leaf, vid, aval, requires_grad in event.sets:
         inputs[leaf]._grad = handle(vid, aval, requires_grad)
     for leaf, vid in event.adds:
@@ -338,7 +338,7 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
         grad._vid = vid
         grad._vc[0] += 1
         if grad._storage is not None:
-            recorder._dirty.add(id(grad._storage))
+            recorder.dirty.add(id(grad._storage))
     return tuple([None if r is None else handle(*r) for r in event.results])
 
 

@@ -42,8 +42,8 @@ def reached_leaves(recorder: Any, tensors: Sequence[Any]) -> list[Any] | None:
     key = (_LEAVES, vids)
     node = recorder.node.children.get(key)
     if node is None:
-        event = _Leaves(_find(recorder._live(), vids))
-        node = recorder._publish(recorder.trie.grow(recorder.node, key, event), event)
+        event = _Leaves(_find(recorder.path.live(), vids))
+        node = recorder.path.publish(recorder.path.grow(key, event), event)
     recorder.node = node
     found = node.event.vids
     return None if found is None else [recorder.inputs[vid] for vid in found]

@@ -49,7 +49,7 @@ class NodeMakingRecorder(ForwardingHandler):
         _without_hooks(operands)
         if op.vjps and state.grad_enabled and any(getattr(x, "_requires_grad", False) for x in operands):
             # hooks see the inputs before the write, and one that raises prevents it
-            done: tuple[Any, ...] = self._recorder.write_outside(op, targets, args)
+            done: tuple[Any, ...] = self._recorder.detours.enter_and_write(op, targets, args)
             return done
         targets = self._recorder.apply_inplace(op, targets, args)
         self._make_nodes(targets)

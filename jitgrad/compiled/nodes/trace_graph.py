@@ -115,7 +115,7 @@ class TraceGraph(CallGraph):
             self.is_touched = False
             return
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
-        self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.outer
+        self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.entry.outer
         if self.saves:
             self._buffers = recorder.buffers
         else:  # a graph that has been used up: its shape, and its leaves
@@ -133,7 +133,7 @@ class TraceGraph(CallGraph):
     def make_all_nodes(self) -> None:
         """Make the Nodes of everything that the last segment left, all at once: each look would walk the whole path."""
         recorder = self.recorder
-        history = recorder._live()
+        history = recorder.path.live()
         vids = (vid for vid, _ in history.end.avals) if history.end is not None else ()
         roots = [v for v in vids if v in history.defs and history.defs[v][0].requires_grad and v not in self.nodes]
         if roots:
@@ -142,7 +142,7 @@ class TraceGraph(CallGraph):
     def recipe(self, vid: int) -> Recipe:
         """How ``build`` will make the Node of a value, at this point of the path. Only while the call runs."""
         recorder = self.recorder
-        history = recorder._live()
+        history = recorder.path.live()
         recipe = make_recipe(history, (vid,), self.nodes)
         lost = {v for v in recipe.vids if v in history.defs and v not in history.here and v not in recorder.buffers}
         recipe.gone |= lost
@@ -156,7 +156,7 @@ class TraceGraph(CallGraph):
             self._scalars, self.leaves = self.numbers, None
         recorder = self.recorder
         is_running = recorder is not None
-        outer = recorder.outer if is_running else self._outer
+        outer = recorder.entry.outer if is_running else self._outer
         if recipe.steps:
             sources = self._running_sources(recipe) if is_running else self._closed_sources(recipe)
             made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
@@ -210,7 +210,7 @@ class TraceGraph(CallGraph):
         recorder = self.recorder
         tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
         known_twins, wholes = self._twins, recipe.wholes
-        slots = recorder._slots.values() if wholes else ()
+        slots = recorder.slots.values() if wholes else ()
         shared = {h._vid: h._vc for slot in slots for h in slot.live() if h._tid == tid}
         twins = {h._vid: h for h in reversed(handles)}
         twins.update((vid, t) for vid, t in recorder.inputs.items() if t._vid == vid and t._tid == tid)
@@ -234,7 +234,7 @@ class TraceGraph(CallGraph):
             recorder.adopt(handle)
             return handle
 
-        leaf, origin = recorder.inputs.__getitem__, recorder.outer.__getitem__
+        leaf, origin = recorder.inputs.__getitem__, recorder.entry.outer.__getitem__
         return Sources(value, leaf, origin, recorder.scalars, lambda v: True, self._detached, tid)
 
     def _adopt_outputs(self, made: list[Any]) -> None:

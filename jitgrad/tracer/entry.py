@@ -1,12 +1,11 @@
 """Inputs of a trace: tensors that a call meets for the first time.
 
-Owns: ``Inputs``, the part of a recorder that stamps tensors from outside, and second handles on known storages.
+Owns: ``Entry``, the part of a recorder that stamps tensors from outside, and second handles on known storages.
 """
 
 from __future__ import annotations
 
 from typing import Any
-from weakref import ref
 
 from jitgrad.devices import CPU
 from jitgrad.errors import ElsewhereError, JitgradError
@@ -16,10 +15,10 @@ from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference
 from jitgrad.tracer.history import InputEvent, OpEvent
 from jitgrad.tracer.keys import ALIAS, EXTERNAL, HOOKED, IN, JOIN, LEAF, PLAIN, InputKind
 from jitgrad.tracer.numbers import number_key
-from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
 
-__all__ = ["Inputs"]
+__all__ = ["Entry"]
 
 
 def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
@@ -29,17 +28,37 @@ def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
     return (IN, tensor._aval, kind)
 
 
-class Inputs(RecorderState):
-    """Enters tensors into the trace."""
+class Entry:
+    """Enters tensors into the trace: every value from outside gets its id here, or by a hit.
 
-    __slots__ = ()
+    It fills ``RecorderState.entered``, from which ``inputs`` and ``buffers`` are made when they are asked for.
+
+    Attributes:
+        outer: value id -> (Node, output number), for inputs that came with a graph of their own.
+    """
+
+    __slots__ = ("_path", "_recorder", "outer")
+
+    outer: dict[int, tuple[Any, int]]
+
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+        self.outer = {}
 
     def enter(self, tensor: Any) -> int:
         """Stamp a tensor that this call has not seen (under this stamp); returns its value id.
 
+        A view whose base has been written in this call reads the base as it is now.
+
         Raises:
             ElsewhereError: it is not on the CPU, or a view that differentiable operations refuse.
         """
+        recorder = self._recorder
+        if tensor._tid == -recorder.tid:
+            known: int | None = recorder.windows.look_afresh(tensor)
+            if known is not None:
+                return known
         storage = tensor._storage
         if tensor._aval.device is not CPU:
             raise ElsewhereError(f"a tensor on {tensor._aval.device} has no place in a trace")
@@ -53,79 +72,84 @@ class Inputs(RecorderState):
         kind = input_kind(tensor) if requires_grad else PLAIN
         if kind is EXTERNAL:  # now, before the stamp of the call it came from is overwritten
             origin = (tensor.grad_fn, tensor._output_nr)
-        slot = self._slots.get(id(storage))
-        root = self.backend.root_of(storage)
+        slots = recorder.slots
+        slot = slots.get(id(storage))
+        root = recorder.backend.root_of(storage)
         if slot is None and root is not storage:
-            slot = self._slots.get(id(root))
+            slot = slots.get(id(root))
         if slot is not None:
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
             vid = self._input(tensor, storage, _key(tensor, kind), kind)
-            self._slots[id(storage)] = self._slots[id(root)] = Slot(storage, tensor, vid)
-            root.tid = self.tid
+            slots = recorder.slots
+            slots[id(storage)] = slots[id(root)] = Slot(storage, tensor, vid)
+            root.tid = recorder.tid
         if kind is EXTERNAL:
             self.outer[vid] = origin
         return vid
 
     def _input(self, tensor: Any, storage: Any, key: Any, kind: InputKind) -> int:
-        node = self.node.children.get(key)
+        recorder = self._recorder
+        node = recorder.node.children.get(key)
         if node is None:
-            event = InputEvent(self.node.next_vid, tensor._aval, kind)
-            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            event = InputEvent(recorder.node.next_vid, tensor._aval, kind)
+            node = self._path.publish(self._path.grow(key, event, vids=1), event)
             node.vid, node.op, node.ids = event.vid, IN, (tensor._aval, kind)
             if len(key) > 3:
                 node.op = None  # inference tensors are entered here
-        self.node.last = self.node = node
-        vid = node.vid
-        tensor._tid = storage.tid = self.tid
+        recorder.node.last = recorder.node = node
+        vid: int = node.vid
+        tensor._tid = storage.tid = recorder.tid
         tensor._vid = vid
-        self.entered.extend((tensor, storage, vid))
+        recorder.entered.extend((tensor, storage, vid))
         return vid
 
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: InputKind) -> int:
         """A second handle on a storage: the same value if the window is the same, else one more input."""
+        recorder = self._recorder
         if slot.storage is not storage:
             slot.is_family = True
-            self._slots[id(storage)] = slot
-            if self._dirty:
-                self.flush()
+            recorder.slots[id(storage)] = slot
+            if recorder.dirty:
+                recorder.flush()
         for other in slot.live():
             if other._vc is not tensor._vc:
-                self._counted_twice[id(storage)] = storage
-            is_same = other._aval is tensor._aval and other._tid == self.tid and other._storage is storage
+                recorder.counted_twice[id(storage)] = storage
+            is_same = other._aval is tensor._aval and other._tid == recorder.tid and other._storage is storage
             # a view made in this segment: nobody would give memory to its id when its own handle is gone
-            if is_same and (other._vid in self.buffers or id(storage) in self._dirty):
+            if is_same and (other._vid in recorder.buffers or id(storage) in recorder.dirty):
                 vid = self._same_value(tensor, other, kind)
                 break
         else:
-            if id(storage) in self._dirty:
-                self.flush()
+            if id(storage) in recorder.dirty:
+                recorder.flush()
             vid = self._input(tensor, storage, _key(tensor, kind), kind)
         slot.add_older(tensor)
         return vid
 
     def _same_value(self, tensor: Any, known: Any, kind: InputKind) -> int:
         """The value id for another handle on a known value. An id is a leaf's, or a node's, or nobody's: never two."""
-        tensor._tid, vid = self.tid, known._vid
+        recorder = self._recorder
+        tensor._tid, vid = recorder.tid, known._vid
         differs = bool(inference_tensors) and is_inference(tensor) is not is_inference(known)
         if kind is PLAIN and not known._requires_grad and not differs:
             tensor._vid = vid
-            return vid
+            return int(vid)
         key = (ALIAS, vid, kind, differs)
-        node = self.node.children.get(key)
+        node = recorder.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, kind, tensor._aval)
-            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node = self._path.publish(self._path.grow(key, event, vids=1), event)
             node.vid = event.instr.outputs[0]
-        self.node = node
-        tensor._vid = node.vid
-        self.inputs[node.vid] = tensor
-        self.buffers[node.vid] = tensor._storage  # where later segments find the value
-        return node.vid
+        recorder.node = node
+        tensor._vid = fresh = node.vid
+        recorder.inputs[fresh] = tensor
+        recorder.buffers[fresh] = tensor._storage  # where later segments find the value
+        return int(fresh)
 
     def _alias_event(self, vid: int, kind: InputKind, aval: Aval, has_memory: bool = True) -> OpEvent:
-        fresh = self.node.next_vid
-        instr = self.backend.alias_instr(vid, fresh, aval)
+        fresh = self._recorder.node.next_vid
+        instr = self._recorder.backend.alias_instr(vid, fresh, aval)
         rebinds = ((fresh, fresh),) if kind in (LEAF, HOOKED) else ()
         return OpEvent(instr, (instr,), leaf_rebinds=rebinds, is_alias=has_memory)
 
@@ -137,9 +161,10 @@ class Inputs(RecorderState):
         if tensor._aval.device is not CPU:  # no value of the call: as in eager execution
             tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, graph_node, output_nr
             return
-        if tensor._tid != self.tid:
+        recorder = self._recorder
+        if tensor._tid != recorder.tid:
             self.enter(tensor)
-        graph_node.sequence_nr = self.graph.order.number_now(self.node.next_vid)
+        graph_node.sequence_nr = recorder.graph.order.number_now(recorder.node.next_vid)
         self.join_graph(tensor, graph_node, output_nr)
 
     def join_graph(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
@@ -150,53 +175,36 @@ class Inputs(RecorderState):
 
     def renumber(self, tensor: Any) -> int:
         """Give a tensor of this call a value id of its own: what the old one is in the graph no longer concerns it."""
+        recorder = self._recorder
         vid, storage = tensor._vid, tensor._storage
         has_memory = storage is not None and storage.addr != 0
         key = (JOIN, vid, has_memory)
-        node = self.node.children.get(key)
+        node = recorder.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, EXTERNAL, tensor._aval, has_memory)
-            node = self._publish(self.trie.grow(self.node, key, event, vids=1), event)
+            node = self._path.publish(self._path.grow(key, event, vids=1), event)
             node.vid = event.instr.outputs[0]
-        self.node = node
+        recorder.node = node
         tensor._vid = fresh = node.vid
         if has_memory:
-            self.inputs[fresh], self.buffers[fresh] = tensor, storage
-        return fresh
+            recorder.inputs[fresh], recorder.buffers[fresh] = tensor, storage
+        return int(fresh)
 
     def twin(self, tensor: Any) -> Any:
         """A second handle on a value of the call and on its Node, which keeps nothing else of the call alive."""
         is_here = tensor._aval.device is CPU
-        if is_here and tensor._tid != self.tid:
+        if is_here and tensor._tid != self._recorder.tid:
             self.enter(tensor)
         node = tensor.grad_fn
         twin = twin_of(tensor)
         twin._requires_grad, twin._grad_fn, twin._output_nr = tensor._requires_grad, node, tensor._output_nr
         if is_here:
-            self.adopt(twin)
+            self._recorder.adopt(twin)
         return twin
 
-    def adopt(self, handle: Any) -> None:
-        """A handle made elsewhere on a value of this call: the segment's end sees to its memory, if it has none yet.
-
-        A window on an input's storage counts: its value id is not known to have memory before a segment has ended.
-        """
-        if handle._vid not in self.buffers:
-            self.handles.append(handle)
-
-    def take_over(self, handle: Any) -> None:
-        """The user gets ``handle``, of another class, instead of a result of this call that it was copied from."""
-        self.handles.append(handle)
-        slot = self._slots.get(id(handle._storage))
-        if slot is not None and handle._storage is not None:
-            if slot.others is None:
-                slot.others = []
-                self._viewed.append(slot)
-            slot.others.append(ref(handle))
-
-    def _ids(self, inputs: tuple[Any, ...]) -> tuple[list[Any], bool]:
+    def ids(self, inputs: tuple[Any, ...]) -> tuple[list[Any], bool]:
         """(value ids, with numbers as (value, type); whether there are numbers). Inputs that are new are entered."""
-        tid = self.tid
+        tid = self._recorder.tid
         ids: list[Any] = []
         numeric = False
         for x in inputs:

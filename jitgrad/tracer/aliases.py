@@ -1,0 +1,137 @@
+"""Who looks at which storage, in one call; see Note [Aliases in a trace].
+
+Owns: ``Aliases``, the part of a recorder that keeps the slots, links views, and forgets what has changed unseen.
+Must not know: how writes are recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.path import Path
+from jitgrad.tracer.slots import Slot
+from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, TrieNode
+
+__all__ = ["Aliases"]
+
+
+class Aliases:
+    """The slots of a call.
+
+    They are in ``RecorderState.slots``; ``viewed``, ``links`` and ``keepers`` of the recorder belong to them, and are
+    with it because hits read them.
+    """
+
+    __slots__ = ("_path", "_recorder")
+
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+
+    def lookers(self, tensor: Any) -> list[Any]:
+        """The handles of this call that look at a tensor's storage."""
+        slot = self._recorder.slots.get(id(tensor._storage))
+        return [] if slot is None else slot.live()
+
+    def note_view(self, node: TrieNode, out: Any, source: Any) -> None:
+        """A view: linked now, or when that matters (Note [Links of views])."""
+        if node.is_simple and node.window is not UNTRACKED and HOT.has_plain_source(source):
+            HOT.note_source(self._recorder, node, out, source)
+        else:
+            self._link_view(out, source)
+
+    def _link_view(self, out: Any, source: Any) -> None:
+        """Let a view share its source's storage, be it pending, and version."""
+        recorder = self._recorder
+        storage = source._storage
+        if storage is None:
+            storage = source._storage = recorder.backend.pending_storage()
+        out._storage = storage
+        version = source._vc
+        out._vc = version
+        window = recorder.node.window
+        if window is not DETACHED:  # detach() makes an alias that is nobody's view, and never joins the graph
+            base = source._base
+            out._base = source if base is None else base
+            out._view_version = version[0]
+            if not out._requires_grad and out._base._requires_grad:
+                recorder.stubs.unlinked.append(ref(out))
+            if base is not None or window is not TRACKED:
+                out._creation_meta = recorder.backend.creation_meta_of(source, window is SEVERAL)
+        slots = recorder.slots
+        slot = slots.get(id(storage))
+        if slot is None:
+            slot = slots[id(storage)] = Slot(storage, ref(source), source._vid)
+            storage.tid = recorder.tid
+        self._add(slot, out)
+
+    def take_over(self, handle: Any) -> None:
+        """The user gets ``handle``, of another class, instead of a result of this call that it was copied from."""
+        self._recorder.handles.append(handle)
+        slot = self._recorder.slots.get(id(handle._storage))
+        if slot is not None and handle._storage is not None:
+            self._add(slot, handle)
+
+    def _add(self, slot: Slot, handle: Any) -> None:
+        """One more handle looks at a storage."""
+        if slot.others is None:
+            slot.others = []
+            self._recorder.viewed.append(slot)
+        slot.others.append(ref(handle))
+
+    def age_views(self, base: Any) -> None:
+        """The base has become a leaf: views from before its last write read it, as the graph sees it."""
+        for view in self.lookers(base):
+            if view._base is base and view._view_version != view._vc[0]:
+                view._tid = -self._recorder.tid
+
+    def seen_values(self, tensor: Any) -> list[int]:
+        """The values in a tensor's storage that a write to the tensor makes stale: those under its version counter.
+
+        A write through ``.data`` counts for nobody else, as in PyTorch.
+        """
+        slot = self._recorder.slots.get(id(tensor._storage))
+        if slot is None:
+            return [tensor._vid]
+        home = slot.home() if type(slot.home) is ref else slot.home
+        seen = [tensor._vid, *(h._vid for h in slot.live() if h._vc is tensor._vc)]
+        # after a write through ``.data`` a tensor has another id, but who saved it knows the old one
+        seen += [vid for vid, known in self._recorder.inputs.items() if known._vc is tensor._vc]
+        return [slot.owner, *seen] if home is None or home._vc is tensor._vc else seen
+
+    def owner_of(self, tensor: Any, vid: int) -> int:
+        """The value id that has ``tensor``'s storage in ``buffers``; ``vid`` if nothing was written to it yet."""
+        recorder, history = self._recorder, self._path.live()
+        storage, slots = tensor._storage, recorder.slots
+        slot = slots.get(id(storage))
+        if slot is None:
+            slot = slots[id(storage)] = Slot(storage, ref(tensor), vid)
+            storage.tid = recorder.tid
+        buffers = recorder.buffers
+        if id(storage) not in recorder.dirty and buffers.get(vid) is storage and not history.is_open(vid):
+            # the id that the write reads: by another one, codegen would not see that they share memory
+            slot.owner = vid
+        if buffers.get(slot.owner) is not storage or history.is_open(slot.owner):
+            # hits move a handle's value id on, with or without a slot: look for the id that has the memory
+            # (by its address: a saved value's second handle may have a storage object of its own), but not for one
+            # that the open segment has just given it
+            known = (v for v, s in buffers.items() if s is storage or s.addr == storage.addr != 0)
+            slot.owner = next((v for v in known if not history.is_open(v)), slot.owner)
+        return history.canonical(slot.owner)
+
+    def forget(self, tensor: Any) -> None:
+        """Take the stamps off every handle of a tensor's storage, so that the next use enters it again."""
+        recorder = self._recorder
+        storage, slots, former = tensor._storage, recorder.slots, recorder.counters.former
+        slot = slots.pop(id(storage), None)
+        if slot is not None and (slot.is_family or recorder.backend.root_of(slot.storage) is not slot.storage):
+            for key in [k for k, s in slots.items() if s is slot]:
+                del slots[key]
+        if slot is not None:
+            former.setdefault(id(storage), set()).add(slot.owner)
+        for handle in (*slot.live(), tensor) if slot is not None else (tensor,):
+            if handle._tid == recorder.tid:
+                former.setdefault(id(storage), set()).add(handle._vid)
+            handle._tid = 0

@@ -1,0 +1,160 @@
+"""Operations that are no usual hit: those that need a second look, and those recorded for the first time.
+
+Owns: ``Operations``, the part of a recorder that finds or grows the event of an operation, and makes handles of it.
+Must not know: writes; what a hit is (``hits.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.devices import Device
+from jitgrad.door import door
+from jitgrad.dtypes import FLOATING
+from jitgrad.errors import ElsewhereError
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.state import state
+from jitgrad.tensor_base import tensor_class
+from jitgrad.tracer.early_checks import must_pause, must_raise_now
+from jitgrad.tracer.graph import RuntimeScalar
+from jitgrad.tracer.history import OpEvent
+from jitgrad.tracer.keys import quick_ids
+from jitgrad.tracer.long_calls import is_too_long, stop_recording
+from jitgrad.tracer.path import Path
+from jitgrad.tracer.shape_rules import name_line
+from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
+
+__all__ = ["Operations"]
+
+
+class Operations:
+    """Records operations, and hands out the handles on their results."""
+
+    __slots__ = ("_class", "_new", "_path", "_recorder")
+
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+        self._class = cls = tensor_class()
+        self._new = cls.__new__
+
+    def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """An operation that is no usual hit: inputs, then static params."""
+        recorder = self._recorder
+        inputs, params = recorder.backend.split_args(op, args)
+        try:
+            ids, numeric = recorder.entry.ids(inputs)
+        except ElsewhereError:
+            return recorder.outside(recorder.backend.apply_elsewhere, op, *args)
+        key = (op, tuple(ids), params)
+        node = recorder.node.children.get(key)
+        if node is None and numeric:
+            node = self._path.numbers.promoted_hit(recorder, op, inputs, params)
+        if node is None:
+            return self._grow(op, inputs, params, ids, key)
+        return self._apply_special(op, node, inputs, params, ids, key)
+
+    def _apply_special(
+        self, op: Op, node: TrieNode, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
+    ) -> Any:
+        """A hit that needs a second look: params whose type matters, several outputs, a full segment."""
+        recorder = self._recorder
+        types = node.param_types
+        if types is not None and types != tuple(map(type, params)):
+            # params that compare equal but differ in type (1, 1.0, True) are different events
+            key = (key, tuple(map(type, params)))
+            other = recorder.node.children.get(key)
+            if other is None:
+                return self._grow(op, inputs, params, ids, key)
+            node = other
+        event = node.event
+        if event.demands and not recorder.checks.meets(event, inputs):
+            return self._apply_unmet(op, event, inputs, params)
+        if recorder.node.last is not node:
+            recorder.node.last = node
+        recorder.node = node
+        return self._results(node, inputs)
+
+    def _apply_unmet(self, op: Op, event: Any, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+        """An operation that will raise, or that cannot tell yet: Note [Early checks]."""
+        recorder = self._recorder
+        del recorder.scalars[recorder.node.next_scalar :]  # numbers of an event that is not recorded
+        args = (*((inputs,) if op.num_inputs < 0 else inputs), *params)
+        recorder.flush()
+        if must_pause(event):
+            return self.apply(op, args)
+        try:
+            return recorder.outside(recorder.backend.apply_elsewhere, op, *args)
+        except Exception as error:
+            name_line(error, op)
+            raise
+
+    def _results(self, node: TrieNode, inputs: tuple[Any, ...]) -> Any:
+        """Handles for a node's results."""
+        recorder = self._recorder
+        event = node.event
+        instr = event.instr
+        outs = []
+        for nr, (vid, aval) in enumerate(zip(instr.outputs, instr.avals, strict=True)):
+            out = self.handle(vid, aval, instr.requires_grad and aval.dtype.category is FLOATING)
+            if nr and out._requires_grad:
+                out._output_nr = nr
+            if node.is_view:
+                recorder.aliases.note_view(node, out, inputs[0])
+            outs.append(out)
+        if event.ends_segment:
+            recorder.flush()
+        return tuple(outs) if event.several else outs[0]
+
+    def handle(self, vid: int, aval: Aval, requires_grad: bool) -> Any:
+        """A pending handle on a value."""
+        recorder = self._recorder
+        out = self._new(self._class)
+        out._tid = recorder.tid
+        out._vid = vid
+        out._aval = aval
+        if requires_grad:
+            out._requires_grad = True
+            out._graph = recorder.graph
+        else:
+            out._requires_grad = False
+        recorder.handles.append(out)
+        return out
+
+    def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
+        """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
+        recorder = self._recorder
+        if is_too_long(recorder):
+            stop_recording(recorder)
+            return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
+        if Device in map(type, params):  # its result is not on the CPU
+            operands = (inputs,) if op.num_inputs < 0 else inputs
+            return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
+        self._path.live()
+        operands, key, fresh_scalars, mark = self._path.numbers.operands(recorder, op, inputs, params, ids, key)
+        instr, several = self._path.instr(op, inputs, params, operands)
+        event = OpEvent(instr, (instr,), several=several)
+        if op.checks_values:
+            wanted = recorder.checks.demands(op, inputs, instr)
+            if wanted is None:
+                return self._apply_unmet(op, recorder.checks.pause(key, mark).event, inputs, params)
+            event.demands, event.passed = wanted, [None] * len(wanted)
+            if not recorder.checks.meets(event, inputs):
+                return self._apply_unmet(op, event, inputs, params)
+        vids, scalars = len(instr.outputs), len(fresh_scalars)
+        node = self._path.grow(key, event, vids=vids, scalars=scalars)
+        node.vid, node.aval = instr.outputs[0], instr.avals[0]
+        node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category is FLOATING
+        event.ends_segment = self._path.is_full(1) or must_raise_now(self._path.live(), instr)
+        if any(type(p) in (float, bool) for p in params):
+            node.param_types = tuple(map(type, params))
+        node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
+        node.ids = quick_ids(inputs, ids, [isinstance(x, RuntimeScalar) for x in operands])
+        node.is_simple = op.num_inputs > 0 and not (several or event.ends_segment or event.demands)
+        if op.has_base:
+            node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
+        self._path.publish(node, event, mark)
+        recorder.scalars.extend(fresh_scalars)
+        recorder.node = node
+        return self._results(node, inputs)

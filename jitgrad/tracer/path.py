@@ -1,0 +1,127 @@
+"""Growing the path: events that no call has had before.
+
+Owns: ``Path``, the part of a recorder that knows what its path has recorded, and adds to it.
+Must not know: what operations' hits do, aliases, writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitgrad.dtypes import FLOATING
+from jitgrad.events import log
+from jitgrad.ops.table import Op
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, inference_tensors
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.history import History
+from jitgrad.tracer.keys import MARK
+from jitgrad.tracer.numbers import NumberKeys
+from jitgrad.tracer.shape_rules import out_avals_of
+from jitgrad.tracer.trie import Trie, TrieNode
+from jitgrad.user_line import user_line
+
+__all__ = ["Path"]
+
+
+class Path:
+    """What the call has recorded so far.
+
+    Attributes:
+        history: the same in a form that misses can ask, or None while every event was a hit.
+        misses: how many events were new.
+        new_values: how many values this call has recorded that no call had before.
+        numbers: finds and makes events with Python numbers.
+        segment_limit: how many operations a segment may have.
+    """
+
+    __slots__ = ("_recorder", "_trie", "history", "misses", "new_values", "numbers", "segment_limit")
+
+    history: History | None
+    misses: int
+    new_values: int
+
+    def __init__(self, recorder: Any, trie: Trie, segment_limit: int) -> None:
+        self._recorder = recorder
+        self._trie = trie
+        self.history = None
+        self.misses = self.new_values = 0
+        self.numbers = NumberKeys()
+        self.segment_limit = segment_limit
+
+    def live(self) -> History:
+        """The history of the path so far. Hits leave it behind; it catches up here."""
+        history, node = self.history, self._recorder.node
+        if history is None:
+            history = self.history = History()
+        if history.tip is not node:
+            history.advance(node)
+        return history
+
+    def is_full(self, count: int) -> bool:
+        """Whether the segment ends after ``count`` more operations."""
+        history = self.live()
+        return len(history.instrs) - history.start + count >= self.segment_limit
+
+    def grow(self, key: Any, event: Any, vids: int = 0, scalars: int = 0) -> TrieNode:
+        """A trie node for a new event; nobody finds it before it is published."""
+        return self._trie.grow(self._recorder.node, key, event, vids, scalars)
+
+    def publish(self, node: TrieNode, event: Any, mark: Any = None) -> TrieNode:
+        """Make a new event findable and part of the history."""
+        history = self.live()
+        if event is not None:
+            event.replay(history)
+        history.tip = node
+        self.misses += 1
+        assert node.parent is not None
+        self.new_values += node.next_vid - node.parent.next_vid
+        self.numbers.follow(node, mark)
+        log("record", "miss: %s", node.key)
+        return Trie.publish(node)
+
+    def pause(self, key: Any, event: Any, mark: Any) -> TrieNode:
+        """Make an event findable that no path goes through."""
+        node = self.grow(key, event)
+        self.numbers.follow(node, mark)
+        self.numbers = NumberKeys()  # what follows is not below this node
+        return Trie.publish(node)
+
+    def instr(
+        self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], operands: tuple[Any, ...], first: int = -1
+    ) -> tuple[Instr, bool]:
+        """Shape rule and graph membership of a new operation. Raises what eager execution does."""
+        recorder = self._recorder
+        avals, several = out_avals_of(op, inputs, params)
+        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
+        is_floating = any(a.dtype.category is FLOATING for a in avals)
+        joins = state.grad_enabled and bool(op.vjps) and any(needs) and is_floating
+        if joins and inference_tensors:
+            recorder.backend.check_saved(op, inputs, needs)
+        first = recorder.node.next_vid if first < 0 else first
+        instr = Instr(
+            op,
+            operands,
+            params,
+            tuple(range(first, first + len(avals))),
+            avals,
+            tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs),
+            joins,
+            needs,
+            user_line(),
+        )
+        return instr, several
+
+    def mark(self, key: Any, event: Any = None, make: Callable[[], Any] | None = None) -> TrieNode:
+        """An event without results."""
+        recorder = self._recorder
+        node: TrieNode | None = recorder.node.children.get(key)
+        if node is None:
+            self.live()
+            event = make() if make is not None else event
+            node = self.grow(key, event)
+            node.op = MARK
+            self.publish(node, event)
+        recorder.node.last = recorder.node = node
+        return node

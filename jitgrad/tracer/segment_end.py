@@ -1,0 +1,91 @@
+"""The end of a segment that is no usual hit.
+
+Owns: ``SegmentEnd``, the part of a recorder that has a segment compiled and run.
+Must not know: what must be computed and stored (``flush.py``); how it is run (``Backend``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.tracer.flush import build_end
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import END
+from jitgrad.tracer.path import Path
+from jitgrad.tracer.trie import TrieNode
+
+__all__ = ["SegmentEnd"]
+
+
+class SegmentEnd:
+    """Ends the open segment: ``RecorderState.handles`` since the last end are what it is asked for."""
+
+    __slots__ = ("_path", "_recorder")
+
+    def __init__(self, recorder: Any, path: Path) -> None:
+        self._recorder = recorder
+        self._path = path
+
+    def end(self, is_last: bool) -> None:
+        """``flush`` of an end that is new, or not a usual one."""
+        recorder = self._recorder
+        if recorder.picks:
+            recorder.picked.drop_idle()
+        alive = HOT.living(recorder)
+        key: tuple[Any, ...] = (END, *[h._vid for h in alive]) if alive else (END,)
+        shared = HOT.sharing(alive)
+        if shared:  # which of the handles share a storage is not told by their values
+            key = (*key, shared)
+        node = recorder.node.children.get(key)
+        if node is None:
+            node = self._grow(key, alive)
+        elif node.event.is_deferred:
+            node.event.program = recorder.backend.compile_end(node.event.segment)
+            node.event.is_deferred = False
+        recorder.node.last = recorder.node = node
+        recorder.handles = []
+        recorder.keepers.clear()
+        event = node.event
+        try:
+            if not event.has_plan and not event.is_deferred:
+                event.plan, event.has_plan = recorder.backend.end_plan(recorder, event, alive), True
+            recorder.backend.run(recorder, event, alive, is_last)
+        except BaseException:
+            self._drop_lost_gradients()
+            raise
+        finally:
+            # also after an error, which the step may catch: what came before the operation that raised has happened
+            self._settle(node, alive, is_last)
+
+    def _settle(self, node: TrieNode, alive: list[Any], is_last: bool) -> None:
+        """The segment has ended; what it leaves behind has memory from here on."""
+        recorder, event = self._recorder, node.event
+        if event.keeps_graph:
+            recorder.graph.keep(node, alive, event.saves, event.windows)
+        if is_last:
+            recorder.stubs.end()
+        else:
+            recorder.graph.note_versions(alive)  # Nodes that are made later must see writes to these
+        recorder.dirty.clear()
+        if recorder.viewed and not is_last:  # their views are windows on memory from here on
+            for slot in recorder.viewed:
+                slot.settle()
+            recorder.viewed.clear()
+
+    def _drop_lost_gradients(self) -> None:
+        """The segment raised: a backward after the operation that did so has not happened."""
+        recorder = self._recorder
+        for tensor in recorder.inputs.values():
+            grad = tensor._grad
+            if grad is not None and grad._tid == recorder.tid and (grad._storage is None or not grad._storage.addr):
+                tensor._grad = None
+
+    def _grow(self, key: Any, alive: list[Any]) -> TrieNode:
+        recorder = self._recorder
+        history = self._path.live()
+        defers = recorder.trie.defers or recorder.has_stopped
+        event = build_end(history, recorder.backend, alive, recorder.slots, recorder.inputs, defers)
+        node = self._path.grow(key, event)
+        node.op, node.ids = END, tuple(h._vid for h in alive)
+        node.params = HOT.sharing(alive)
+        return self._path.publish(node, event)
