@@ -8,9 +8,9 @@ The mode belongs to the thread. A recorder that is active is told of each change
 # Note [Inference tensors]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # A tensor made in inference mode may never take part in autograd: it cannot be written or made to require grad outside
-# the mode, nor be saved for backward. The mark is the class of its version counter (``tensor_base.InferenceVersion``),
-# which views and detached aliases share. Eagerly ``new_tensor`` sets it; what a trace computed gets it when a segment
-# ends in the mode, so entering and leaving the mode inside a step ends the segment.
+# the mode, nor be saved for backward. The mark is the class of its version counter (``InferenceVersion``), which views
+# and detached aliases share. Eagerly ``new_tensor`` sets it; what a trace computed gets it when a segment ends in the
+# mode, so entering and leaving the mode inside a step ends the segment.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from jitgrad.overrides import disabled_torch_function
 from jitgrad.state import state
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
+from jitgrad.version_counter import count_write
 
 __all__ = ["Layout", "SparseTensor", "sparse_coo", "sparse_coo_tensor", "strided"]
 
@@ -494,7 +495,7 @@ def _apply_inplace_sparse(op: Any, targets: tuple[Any, ...], args: tuple[Any, ..
         raise NotImplementedError(f"in-place '{op.name}' of a sparse tensor needs a sparse result of the same type")
     target._positions, target._entries = result._positions, result._entries
     target._is_coalesced = result._is_coalesced
-    target._vc[0] += 1
+    count_write(target)
     return targets
 
 

@@ -27,9 +27,10 @@ from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requi
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
-from jitgrad.tensor_base import TensorBase, inference_tensors, install_tensor_class, is_inference, new_tensor
+from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
 from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.shared_memory import Share
+from jitgrad.version_counter import inference_tensors, is_inference, version_of
 
 __all__ = ["Tensor", "is_tensor"]
 
@@ -402,7 +403,7 @@ class Tensor(TensorBase):
     def _version(self) -> int:
         if inference_tensors and self.is_inference():
             raise RuntimeError("Inference tensors do not track version counter.")
-        return self._vc[0]
+        return version_of(self)
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in inference mode."""

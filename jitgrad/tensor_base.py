@@ -22,19 +22,16 @@ from typing import Any, ClassVar
 from jitgrad.cpython.primitives import install_handles
 from jitgrad.errors import UnknownNameError
 from jitgrad.ops.aval import Aval
-from jitgrad.state import modes_in_use, state, write_checks
+from jitgrad.state import modes_in_use, state
+from jitgrad.version_counter import VersionCounter, new_version
 
 __all__ = [
-    "InferenceVersion",
     "TensorBase",
-    "inference_tensors",
     "install_link",
     "install_storage",
     "install_tensor_class",
-    "is_inference",
     "new_result",
     "new_tensor",
-    "new_version",
     "tensor_class",
 ]
 
@@ -74,7 +71,7 @@ class TensorBase:
         _requires_grad, _grad, _grad_fn, _output_nr, _accumulator (weak), _hooks, _post_accumulate_hooks, _retains_grad:
             autograd state, as in PyTorch.
         _base: the tensor this is a view of (never itself a view), or None.
-        _vc: one-element list with the version; views and ``detach()`` share it, ``.data`` does not.
+        _vc: the version counter, see Note [Version counters].
         _view_version: for a view in the graph, the version its ``_grad_fn`` belongs to.
         _creation_meta: for a view in the graph, why it must not be written; see ``graph/creation_meta.py``.
         _tid, _vid: the trace's stamp.
@@ -97,7 +94,7 @@ class TensorBase:
     }
 
     _aval: Aval
-    _vc: list[int]
+    _vc: VersionCounter
     _storage: Any
     _array: Any
     _requires_grad: bool
@@ -157,42 +154,6 @@ def _storage_on_demand(tensor: TensorBase) -> Any:
 def install_storage(make: Callable[[Any], Any]) -> None:
     """Let ``make(array)`` give eager results their storages. ``runtime/storage/storage.py`` calls it once."""
     _make_storage[:] = [make]
-
-
-class InferenceVersion(list[int]):
-    """The version counter of an inference tensor: nobody may rely on it.
-
-    Its class is the tensor's mark, so that views and detached aliases, which share counters, are marked with it.
-    """
-
-    __slots__ = ()
-
-
-inference_tensors: list[bool] = []
-"""Not empty once an inference tensor has been made: those who must refuse one look here first."""
-
-
-def is_inference(tensor: Any) -> bool:
-    """Whether a tensor was made in inference mode."""
-    return type(tensor._vc) is InferenceVersion
-
-
-def _check_inference_write(tensor: Any) -> None:
-    if is_inference(tensor) and not state.inference_mode:
-        raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
-            "normal tensor before doing inplace update. See https://github.com/pytorch/rfcs/pull/17 for more details."
-        )
-
-
-def new_version() -> list[int]:
-    """The version counter of a new tensor; in inference mode it says so."""
-    if not state.inference_mode:
-        return [0]
-    if not inference_tensors:
-        inference_tensors.append(True)
-        write_checks.append(_check_inference_write)
-    return InferenceVersion((0,))
 
 
 _class: list[type[TensorBase]] = [TensorBase]

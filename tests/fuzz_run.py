@@ -23,7 +23,7 @@ import numpy as np
 
 import jitgrad
 from jitgrad.state import write_checks
-from jitgrad.tensor_base import inference_tensors
+from jitgrad.version_counter import inference_tensors
 
 if __package__:
     from tests.fuzz_compare import UNSEEN, Flags, Message

@@ -28,7 +28,8 @@ from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.graph.node_hooks import MultiHandle, RemovableHandle
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, is_inference
+from jitgrad.tensor_base import TensorBase
+from jitgrad.version_counter import count_write, is_inference
 
 __all__ = [
     "GradientEdge",
@@ -73,7 +74,7 @@ def increment_version(tensor: Any) -> None:
         if is_inference(x):
             continue
         if state.handler is None:
-            x._vc[0] += 1
+            count_write(x)
         else:  # a trace knows of writes, not of versions
             with no_grad():
                 x.copy_(x.clone())

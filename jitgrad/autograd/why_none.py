@@ -10,7 +10,7 @@ from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, existing_accumulator, gradient_edge
 from jitgrad.runtime.engine.graph.node import Node, name_of
-from jitgrad.tensor_base import is_inference
+from jitgrad.version_counter import is_inference
 
 __all__ = ["why_none"]
 

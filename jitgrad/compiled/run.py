@@ -20,10 +20,10 @@ from jitgrad.runtime.eager.numpy_rule import run_numpy
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import modes_in_use, state
-from jitgrad.tensor_base import new_version
 from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
+from jitgrad.version_counter import new_version
 
 __all__ = ["LoadedProgram", "run_end"]
 

@@ -21,6 +21,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.version_counter import count_write, plain_version
 
 __all__ = ["REPLACING_METHODS", "swap_tensors"]
 
@@ -50,7 +51,7 @@ def _get_data(self: Any) -> Any:
     """The same storage outside the graph, with a version counter of its own."""
     out = door.apply(_DETACH, self)
     out._storage  # noqa: B018 - a recorded view is linked first, see Note [Links of views]
-    out._vc = [0]
+    out._vc = plain_version()
     if state.handler is not None:
         state.handler.note_data(self, out)
     return out
@@ -99,7 +100,7 @@ def set_(self: Any, source: Any = None) -> Any:
             f'device "{source._aval.device}".  This is no longer allowed; the devices must match.'
         )
     _adopt_memory(self, source)
-    self._vc[0] += 1
+    count_write(self)
     return self
 
 
@@ -130,7 +131,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if recorder is not None:
         recorder.forget(self)
     self._aval, self._array = aval, None
-    self._vc[0] += 1
+    count_write(self)
     return self
 
 

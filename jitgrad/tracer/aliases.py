@@ -13,6 +13,7 @@ from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, TrieNode
+from jitgrad.version_counter import VERSION, version_of
 
 __all__ = ["Aliases"]
 
@@ -55,7 +56,7 @@ class Aliases:
         if window is not DETACHED:  # detach() makes an alias that is nobody's view, and never joins the graph
             base = source._base
             out._base = source if base is None else base
-            out._view_version = version[0]
+            out._view_version = version[VERSION]
             if not out._requires_grad and out._base._requires_grad:
                 recorder.stubs.unlinked.append(ref(out))
             if base is not None or window is not TRACKED:
@@ -84,7 +85,7 @@ class Aliases:
     def age_views(self, base: Any) -> None:
         """The base has become a leaf: views from before its last write read it, as the graph sees it."""
         for view in self.lookers(base):
-            if view._base is base and view._view_version != view._vc[0]:
+            if view._base is base and view._view_version != version_of(view):
                 view._tid = -self._recorder.tid
 
     def seen_values(self, tensor: Any) -> list[int]:

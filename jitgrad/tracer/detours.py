@@ -20,6 +20,7 @@ from jitgrad.tracer.history import DataEvent, OutsideEvent
 from jitgrad.tracer.keys import DATA, OUTSIDE
 from jitgrad.tracer.slots import fresh_handle, has_node, looks_refused
 from jitgrad.user_line import user_line
+from jitgrad.version_counter import version_of
 
 __all__ = ["Detours"]
 
@@ -43,7 +44,7 @@ class _Left:
             return
         for handle in (tensor, tensor._base):
             if handle is not None and abs(handle._tid) == self._tid:
-                self.versions.setdefault(id(handle), (handle, handle._vc[0]))
+                self.versions.setdefault(id(handle), (handle, version_of(handle)))
 
 
 class Detours:
@@ -138,7 +139,7 @@ class Detours:
         """Recording stops for a while; what is returned tells ``come_back`` which storages were written meanwhile."""
         recorder = self._recorder
         self.step_outside()
-        left = _Left(recorder.tid, {id(h): (h, h._vc[0]) for slot in recorder.slots.values() for h in slot.live()})
+        left = _Left(recorder.tid, {id(h): (h, version_of(h)) for slot in recorder.slots.values() for h in slot.live()})
         write_checks.append(left.note)
         return left
 
@@ -157,7 +158,7 @@ class Detours:
         recorder = self._recorder
         write_checks.remove(left.note)
         self.come_inside()
-        written = [h for h, version in left.versions.values() if h._vc[0] != version]
+        written = [h for h, version in left.versions.values() if version_of(h) != version]
         if written:
             seen = tuple(dict.fromkeys(v for h in written for v in recorder.aliases.seen_values(h)))
             recorder.path.mark((OUTSIDE, None, seen), OutsideEvent(seen))

@@ -32,6 +32,7 @@ from jitgrad.tracer.history import History, PauseEvent
 from jitgrad.tracer.numbers import Mark
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.trie import TrieNode
+from jitgrad.version_counter import version_of
 
 __all__ = ["EarlyChecks", "Look", "must_pause", "must_raise_now"]
 
@@ -100,7 +101,7 @@ class EarlyChecks:
                     return False
                 continue
             storage = x._storage if position >= 0 else recorder.buffers[vid]
-            version = None if x is None else x._vc[0]
+            version = None if x is None else version_of(x)
             known = passed[nr]
             if known is not None and known[0]() is storage and known[1] == version is not None:
                 continue

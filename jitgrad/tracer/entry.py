@@ -11,12 +11,13 @@ from jitgrad.devices import CPU
 from jitgrad.errors import ElsewhereError, JitgradError
 from jitgrad.ops.aval import Aval
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, inference_tensors, is_inference
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.history import InputEvent, OpEvent
 from jitgrad.tracer.keys import ALIAS, EXTERNAL, HOOKED, IN, JOIN, LEAF, PLAIN, InputKind
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
+from jitgrad.version_counter import inference_tensors, is_inference
 
 __all__ = ["Entry"]
 

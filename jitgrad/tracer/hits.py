@@ -23,11 +23,12 @@ from jitgrad.cpython.primitives import active, native, new_handle, optimized, sa
 from jitgrad.ops.table import Op
 from jitgrad.state import override_classes
 from jitgrad.storage_base import StorageBase
-from jitgrad.tensor_base import TensorBase, inference_tensors
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import has_plain_source, note_source
+from jitgrad.version_counter import inference_tensors
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
            "new_result_handle", "note_number", "operate", "takes", "through_door"]  # fmt: skip

@@ -13,7 +13,7 @@ from jitgrad.dtypes import FLOATING
 from jitgrad.events import log
 from jitgrad.ops.table import Op
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, inference_tensors
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History
 from jitgrad.tracer.keys import MARK
@@ -21,6 +21,7 @@ from jitgrad.tracer.numbers import NumberKeys
 from jitgrad.tracer.shape_rules import out_avals_of
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.user_line import user_line
+from jitgrad.version_counter import inference_tensors
 
 __all__ = ["Path"]
 

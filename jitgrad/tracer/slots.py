@@ -29,6 +29,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.regions import region_of
 from jitgrad.tensor_base import new_tensor
 from jitgrad.tracer.keys import EXTERNAL, HOOKED, LEAF, PLAIN, InputKind
+from jitgrad.version_counter import version_of
 
 __all__ = [
     "Slot",
@@ -53,7 +54,7 @@ def input_kind(tensor: Any) -> InputKind:
 
 def looks_refused(tensor: Any) -> bool:
     """Whether a view's base was written, and how the view was made allows it no new Node: eager execution says so."""
-    return tensor._creation_meta is not None and tensor._view_version != tensor._vc[0]
+    return tensor._creation_meta is not None and tensor._view_version != version_of(tensor)
 
 
 def can_look_afresh(view: Any, base: Any) -> bool:

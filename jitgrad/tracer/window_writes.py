@@ -22,6 +22,7 @@ from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.writes import as_targets, joins_graph, keep_target
 from jitgrad.user_line import user_line
+from jitgrad.version_counter import count_write, version_of
 
 __all__ = ["WindowWrites"]
 
@@ -213,8 +214,7 @@ class WindowWrites:
         for other in slot.live():
             if other is not base and other is not target:
                 other._tid = -recorder.tid if other._base is base else 0
-        version = target._vc
-        version[0] += 1
+        count_write(target)
         if joins:
             if storage.addr:
                 self._keep_in_sight(base)  # the segment's end must keep what its new graph needs
@@ -222,7 +222,7 @@ class WindowWrites:
                 tensor._requires_grad, tensor._graph, tensor._grad_fn = True, recorder.graph, None
                 tensor._hooks = tensor._accumulator = None
                 tensor._output_nr = 0
-            target._view_version = version[0]
+            target._view_version = version_of(target)
         base._vid, target._vid = whole, now
         if base._requires_grad and not joins:
             target._tid = -recorder.tid
@@ -236,7 +236,7 @@ class WindowWrites:
             return None
         if id(view._storage) not in recorder.slots or not can_look_afresh(view, base):
             return None
-        version = view._vc[0]
+        version = version_of(view)
         joins = base._requires_grad and view._view_version != version
         if (joins and view._creation_meta is not None) or (view._requires_grad and not base._requires_grad):
             return None

@@ -15,6 +15,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import disabled_torch_function
 from jitgrad.tensor import Tensor
 from jitgrad.transforms.level import Level
+from jitgrad.version_counter import count_write
 
 __all__ = ["BatchedTensor", "Batching", "nests"]
 
@@ -91,7 +92,7 @@ class Batching(Level):
         """A handle stands for another batch from here on, which counts as a write."""
         handle._aval, handle._physical = other._aval, other._physical
         handle._vc = other._vc
-        handle._vc[0] += 1
+        count_write(handle)
         self.renew(handle)
 
     def attach(self, tensor: Any) -> None:

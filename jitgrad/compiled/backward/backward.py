@@ -33,6 +33,7 @@ from jitgrad.tracer.history import BackwardEvent, History
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
 from jitgrad.tracer.slots import fresh_handle, input_kind
+from jitgrad.version_counter import VERSION, count_write
 
 __all__ = ["record_backward", "repeat_backward"]
 
@@ -280,7 +281,7 @@ def _undo(before: list[_Before]) -> None:
     for _, leaf, grad, vid in before:
         if grad is not None and grad._vid != vid:
             grad._vid = vid
-            grad._vc[0] -= 1
+            grad._vc[VERSION] -= 1
         leaf._grad = grad
 
 
@@ -336,7 +337,7 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
     for leaf, vid in event.adds:
         grad = inputs[leaf]._grad
         grad._vid = vid
-        grad._vc[0] += 1
+        count_write(grad)
         if grad._storage is not None:
             recorder.dirty.add(id(grad._storage))
     return tuple([None if r is None else handle(*r) for r in event.results])

@@ -22,6 +22,7 @@ from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
 from jitgrad.tracer.shape_rules import out_avals_of
 from jitgrad.user_line import is_called_from_outside
+from jitgrad.version_counter import count_write
 
 __all__ = ["CannotRecordError", "InnerRecorder", "symbolic_number"]
 
@@ -165,7 +166,7 @@ class InnerRecorder(Handler):
             if target._aval.shape != result._aval.shape or target._aval.dtype is not result._aval.dtype:
                 raise CannotRecordError("accumulation changes shape or dtype")
             target._vid = result._vid
-            target._vc[0] += 1
+            count_write(target)
         return targets
 
     def grad_fn_of(self, tensor: Any) -> Any:

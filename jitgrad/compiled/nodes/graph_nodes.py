@@ -24,6 +24,7 @@ from jitgrad.structs import struct
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
+from jitgrad.version_counter import count_write, remember_write
 
 __all__ = [
     "Recipe",
@@ -348,7 +349,7 @@ def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources, is_output: b
 def _save(handle: Any, output_nr: int, is_there: bool, writer: tuple[str, str] | None) -> SavedVariable:
     saved = SavedVariable(handle, output_nr)
     if not is_there:
-        handle._vc[0] += 1  # unpacking it must say that it has been overwritten, and by whom
+        count_write(handle)  # unpacking it must say that it has been overwritten, and by whom
         if writer is not None:
-            handle._vc.append((handle._vc[0], *writer))
+            remember_write(handle._vc, *writer)
     return saved

@@ -25,6 +25,7 @@ from jitgrad.state import modes_in_use, state
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
+from jitgrad.version_counter import VERSION, version_of
 
 __all__ = ["TraceGraph"]
 
@@ -89,7 +90,7 @@ class TraceGraph(CallGraph):
         held = {h._vid: h for h in alive}
         for vid, root in windows:
             counter = self._counters[vid] = held.get(root, self.recorder.inputs.get(root))._vc
-            self._versions[vid] = counter[0]
+            self._versions[vid] = counter[VERSION]
 
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
@@ -98,7 +99,7 @@ class TraceGraph(CallGraph):
             vid = tensor._vid
             if tensor._tid == self.tid and vid not in self._counters:
                 self._counters[vid] = tensor._vc
-                self._versions[vid] = tensor._vc[0]
+                self._versions[vid] = version_of(tensor)
 
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""

@@ -31,6 +31,7 @@ from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.version_counter import VERSION
 
 __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args"]
 
@@ -87,7 +88,7 @@ def _make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any
     if has_base:
         # a view of a detached tensor looks no further than that: the graph behind it is another one
         out._base = source if source._base is None or source._view_version is None else source._base
-        out._view_version = source._vc[0]
+        out._view_version = source._vc[VERSION]
         if is_several or source._base is not None or not state.grad_enabled:
             out._creation_meta = creation_meta_of(source, is_several)
     return out
@@ -184,7 +185,7 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
         run_into(plan.direct, target._ndarray(), *arrays)
     else:
         np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))
-    target._vc[0] += 1
+    target._vc[VERSION] += 1
     if caught.left:
         note_write(target._vc, op.name)
     return True
@@ -203,7 +204,7 @@ def apply_inplace_eager(
     joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_floating_point and any(map(is_in_graph, inputs))
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         run_into(plan.direct, targets[0]._ndarray(), *arrays)
-        targets[0]._vc[0] += 1
+        targets[0]._vc[VERSION] += 1
         if caught.left:
             note_write(targets[0]._vc, op.name)
         return targets
@@ -232,7 +233,7 @@ def apply_inplace_eager(
         for target, result in zip(targets, results, strict=True):
             np.copyto(target._ndarray(), result, casting="unsafe")
     for target in targets:
-        target._vc[0] += 1
+        target._vc[VERSION] += 1
         if joins or caught.left:
             note_write(target._vc, op.name)
     if joins:
@@ -240,7 +241,7 @@ def apply_inplace_eager(
         _rejoin_graph(op, tuple(before), params, targets, node)
         for old in before[1:]:
             if isinstance(old, TensorBase) and not any(old is x for x in inputs):
-                old._vc[0] += 1
+                old._vc[VERSION] += 1
     return targets
 
 

@@ -33,6 +33,7 @@ from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedV
 from jitgrad.runtime.engine.graph.validate import fit
 from jitgrad.state import anomaly, state
 from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.version_counter import VERSION
 
 __all__ = [
     "CopySlices",
@@ -177,7 +178,7 @@ def view_requires_grad(tensor: Any) -> bool:
     """
     if tensor._requires_grad or tensor._view_version is None or not tensor._base._requires_grad:
         return bool(tensor._requires_grad)
-    if tensor._creation_meta is None and tensor._view_version != tensor._vc[0]:
+    if tensor._creation_meta is None and tensor._view_version != tensor._vc[VERSION]:
         _regenerate(tensor)  # a write has brought the base into a graph, and the view with it
     return True
 
@@ -190,7 +191,7 @@ def current_grad_fn(tensor: Any) -> Node | None:
     """
     base = tensor._base
     known = tensor._view_version
-    if base is None or known is None or known == tensor._vc[0]:
+    if base is None or known is None or known == tensor._vc[VERSION]:
         return tensor._grad_fn
     if tensor._grad_fn is None and not base._requires_grad:
         return None
@@ -229,7 +230,7 @@ def check_writable(targets: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
         if base is not None and target._view_version is not None:
             if target._creation_meta is not None:
                 # a Node that a trace has not made yet is made here: the text names it
-                node = target.grad_fn if target._view_version == target._vc[0] else target._grad_fn
+                node = target.grad_fn if target._view_version == target._vc[VERSION] else target._grad_fn
                 nr = target._output_nr
                 raise RuntimeError(view_refusal(target._creation_meta, node, nr, is_indirect=False))
             if base.is_leaf and target.requires_grad:
@@ -249,5 +250,5 @@ def _regenerate(tensor: Any) -> Node:
     tensor._requires_grad = True
     tensor._grad_fn = node
     tensor._output_nr = 0
-    tensor._view_version = tensor._vc[0]
+    tensor._view_version = tensor._vc[VERSION]
     return node

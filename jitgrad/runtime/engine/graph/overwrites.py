@@ -26,13 +26,13 @@ from jitgrad.formatting import type_name
 from jitgrad.runtime.engine.graph.creation_meta import forward_name
 from jitgrad.state import anomaly
 from jitgrad.user_line import PACKAGE
+from jitgrad.version_counter import VersionCounter, remember_write, version_of, writes_after
 
 __all__ = ["Place", "caught", "modified_message", "note_write", "place_now"]
 
 Place = tuple[CodeType, int] | str
 """A code object and an offset in it, or a finished ``file:line``."""
 
-_MAX_WRITES = 4
 _AT_FIRST = 2000
 _WRITE_DEPTH = 4
 """The user's frame is no nearer to ``note_write``: eager execution, the dispatcher and a method are between."""
@@ -76,7 +76,7 @@ def place_now(depth: int) -> Place | None:
     return None
 
 
-def note_write(counter: list[Any], name: str) -> None:
+def note_write(counter: VersionCounter, name: str) -> None:
     """A tensor under this counter has just been written by operation ``name``; its version is the new one already."""
     frame = sys._getframe(_WRITE_DEPTH)
     code = frame.f_code
@@ -87,9 +87,7 @@ def note_write(counter: list[Any], name: str) -> None:
         code = frame.f_code
     if caught.left:
         caught.left -= 1
-    if len(counter) > _MAX_WRITES:
-        del counter[1]
-    counter.append((counter[0], name, (code, frame.f_lasti)))
+    remember_write(counter, name, (code, frame.f_lasti))
 
 
 def _line(place: Place | None) -> str:
@@ -118,8 +116,11 @@ def _lines(saved: Any, saved_by: Any) -> str:
     name = op.name if op is not None else "a checkpoint" if saved_by is None else saved_by.name()
     text = f"\nThe value was saved for backward by {_who(name, place)}"
     # the first write after the value was saved; of several, the oldest that is still known
-    write = next((w for w in saved.tensor._vc[1:] if w[0] > saved.version), None)
-    return f"{text}, and overwritten by {_who(_inplace(write[1]), write[2])}." if write is not None else f"{text}."
+    writes = writes_after(saved.tensor, saved.version)
+    if not writes:
+        return f"{text}."
+    name, place = writes[0]
+    return f"{text}, and overwritten by {_who(_inplace(name), place)}."
 
 
 def modified_message(saved: Any, saved_by: Any) -> str:
@@ -147,7 +148,7 @@ def modified_message(saved: Any, saved_by: Any) -> str:
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{type_name(aval)} {list(aval.shape)}]{origin} "
-        f"is at version {tensor._vc[0]}; expected version {saved.version} instead. Hint: {hint}"
+        f"is at version {version_of(tensor)}; expected version {saved.version} instead. Hint: {hint}"
         f"{_lines(saved, saved_by)}"
     )
 

@@ -20,6 +20,7 @@ from jitgrad.runtime.engine.graph.node import next_sequence_nr
 from jitgrad.runtime.engine.graph.py_node import PyNode
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.version_counter import count_write
 
 __all__ = ["wrap_outputs"]
 
@@ -177,7 +178,7 @@ class _Wrapping:
 
 def _note_write(x: Any) -> None:
     """Count a write that forward has declared. A trace goes on with the memory as it is now: views change with it."""
-    x._vc[0] += 1
+    count_write(x)
     recorder = state.handler
     if recorder is not None:
         recorder.note_write(x)

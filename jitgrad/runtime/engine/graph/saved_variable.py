@@ -24,13 +24,8 @@ from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, gradien
 from jitgrad.runtime.engine.graph.join import give_back_history
 from jitgrad.runtime.engine.graph.overwrites import modified_message
 from jitgrad.state import state
-from jitgrad.tensor_base import (
-    TensorBase,
-    inference_tensors,
-    is_inference,
-    new_result,
-    new_tensor,
-)
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 if TYPE_CHECKING:
     from jitgrad.runtime.engine.graph.node import Node
@@ -108,7 +103,7 @@ class SavedVariable:
     def __init__(self, tensor: Any, output_nr: int = -1) -> None:
         if inference_tensors:
             check_no_inference(tensor)
-        self.version = tensor._vc[0]
+        self.version = tensor._vc[VERSION]
         if output_nr < 0 or not tensor._aval.dtype.is_floating_point:  # positions have no history
             self.tensor = tensor
             self.output_nr = -1 if tensor._grad_fn is None else RESULT
@@ -129,7 +124,7 @@ class SavedVariable:
         tensor = self.tensor
         if self.output_nr == RESULT and tensor._grad_fn is None and tensor._graph is None and _is_strict(saved_by):
             raise RuntimeError(_DETACHED)
-        if tensor._vc[0] != self.version:
+        if tensor._vc[VERSION] != self.version:
             raise RuntimeError(modified_message(self, saved_by))
         if with_history and self.output_nr >= 0:
             tensor = _detached(tensor)
@@ -160,10 +155,10 @@ class PackedVariable(SavedVariable):
         self._as_output: Any = saved if saved.output_nr >= 0 else None
         self._edge = gradient_edge(original) if saved.output_nr < 0 else None
         pack_hook, self._unpack_hook = hooks
-        before = tensor._vc[0]
+        before = tensor._vc[VERSION]
         with no_grad():
             self.packed = pack_hook(tensor)
-        if tensor._vc[0] != before:
+        if tensor._vc[VERSION] != before:
             raise RuntimeError(_PACK_WRITES)
         if self._edge is None:
             saved.tensor = new_tensor(original._aval, None)  # its layout is part of the history, its memory is not
@@ -197,7 +192,7 @@ class PackedVariable(SavedVariable):
 
 def pack(saved: SavedVariable, node: Node, hooks: tuple[Callable[..., Any], Callable[..., Any]]) -> SavedVariable:
     """A saved tensor after its pack hook; itself, if it has been overwritten already (its backward will say so)."""
-    if isinstance(saved, PackedVariable) or saved.tensor._vc[0] != saved.version:
+    if isinstance(saved, PackedVariable) or saved.tensor._vc[VERSION] != saved.version:
         return saved
     return PackedVariable(saved, hooks, _as_user_sees_it(saved, node))
 
