@@ -1,6 +1,7 @@
 """Who looks at which storage, in one call; see Note [Aliases in a trace].
 
-Owns: ``Aliases``, the part of a recorder that keeps the slots, links views, and forgets what has changed unseen.
+Owns: ``Aliases``, the part of a recorder that keeps the slots, links views, and forgets what has changed unseen;
+``Stubs``, the part that tells of views made in no_grad mode that they require grad, once the mode is on again.
 Must not know: how writes are recorded.
 """
 
@@ -9,13 +10,15 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.keys import STUB
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, TrieNode
 from jitgrad.version_counter import VERSION, version_of
 
-__all__ = ["Aliases"]
+__all__ = ["Aliases", "Stubs"]
 
 
 class Aliases:
@@ -136,3 +139,58 @@ class Aliases:
             if handle._tid == recorder.tid:
                 former.setdefault(id(storage), set()).add(handle._vid)
             handle._tid = 0
+
+
+class Stubs:
+    """Views of tensors that require grad, made in no_grad mode. Their gradient goes nowhere.
+
+    Attributes:
+        unlinked: weak references to those that were made since grad mode was on last.
+        views: weak references to those that require grad; until the call ends, they are told by their flag.
+    """
+
+    __slots__ = ("_recorder", "unlinked", "views")
+
+    unlinked: list[ref[Any]]
+    views: list[ref[Any]]
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self.unlinked = []
+        self.views = []
+
+    def give(self) -> None:
+        """Grad mode is on: those that somebody holds require grad."""
+        recorder = self._recorder
+        views = self.unlinked[:]
+        self.unlinked.clear()
+        ours = set(map(id, recorder.handles))
+        for reference in views:
+            view = reference()
+            if view is None or (id(view) in ours and references(view) <= ONE_LOCAL + 1):
+                continue  # nobody but ``handles`` holds it
+            if view._tid == recorder.tid and not view._requires_grad and view.requires_grad:
+                recorder.path.mark((STUB, view._vid))
+                recorder.entry.outer[view._vid] = (None, 0)
+                view._requires_grad = True
+                self.views.append(reference)
+
+    def take(self, tensor: Any) -> bool:
+        """Whether a tensor was one of them. It is none from here on: it becomes a leaf."""
+        if not any(view() is tensor for view in self.views):
+            return False
+        self.views[:] = [view for view in self.views if view() is not tensor]
+        del self._recorder.entry.outer[tensor._vid]
+        return True
+
+    def end(self) -> None:
+        """The call is over."""
+        for reference in self.views:
+            view = reference()
+            if view is not None:
+                view._requires_grad = False
+
+    def clear(self) -> None:
+        """Know of none."""
+        self.unlinked.clear()
+        self.views.clear()

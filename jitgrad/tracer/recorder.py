@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.aliases import Aliases
-from jitgrad.tracer.backend import Backend
+from jitgrad.tracer.aliases import Aliases, Stubs
 from jitgrad.tracer.detours import Detours
 from jitgrad.tracer.early_checks import EarlyChecks
 from jitgrad.tracer.end_hits import use_hits
@@ -33,11 +32,13 @@ from jitgrad.tracer.picks import Picks
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.segment_end import SegmentEnd
 from jitgrad.tracer.shared_memory import share
-from jitgrad.tracer.stubs import Stubs
 from jitgrad.tracer.trie import Trie
 from jitgrad.tracer.version_counters import VersionCounters
 from jitgrad.tracer.window_writes import WindowWrites
 from jitgrad.tracer.writes import Writes
+
+if TYPE_CHECKING:
+    from jitgrad.tracer.backend import Backend
 
 __all__ = ["Recorder"]
 

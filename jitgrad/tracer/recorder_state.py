@@ -7,19 +7,21 @@ Must not know: what the tables mean: the parts of ``recorder.Recorder`` own that
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.handler import Handler
 from jitgrad.state import state
-from jitgrad.tracer.backend import Backend
+from jitgrad.tracer.aliases import Stubs
 from jitgrad.tracer.entry import Entry
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.stubs import Stubs
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.tracer.version_counters import VersionCounters
+
+if TYPE_CHECKING:
+    from jitgrad.tracer.backend import Backend
 
 __all__ = ["LATEST", "RUNNING", "RecorderState", "new_tid"]
 
