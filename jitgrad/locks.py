@@ -17,10 +17,35 @@ import threading
 
 __all__ = ["process_lock"]
 
+_locks: list[threading.RLock] = []
+_held_for_fork: list[tuple[threading.RLock, ...]] = []
+
 
 def process_lock() -> threading.RLock:
     """A new reentrant lock for a module's own state; never free it."""
     lock = threading.RLock()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    _locks.append(lock)
     return lock
+
+
+def _before_fork() -> None:
+    """Acquire all locks. A late import, while this waits, may make more of them: then it begins again."""
+    while True:
+        locks = tuple(_locks)
+        for lock in reversed(locks):
+            lock.acquire()
+        if len(_locks) == len(locks):
+            _held_for_fork.append(locks)
+            return
+        for lock in locks:
+            lock.release()
+
+
+def _after_fork() -> None:
+    """Release what was acquired, in the parent and in the child."""
+    for lock in _held_for_fork.pop():
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -98,3 +98,30 @@ def use():
 fork_and(use)
 use()
 """)
+
+
+def test_a_fork_while_a_late_import_makes_a_lock(tmp_path: Path) -> None:
+    """The fork waits for the import, which makes a lock that the fork did not know when it began to wait."""
+    text = """
+import __main__, time
+from jitgrad.locks import process_lock
+__main__.held.set()
+time.sleep(0.1)
+lock = process_lock()
+"""
+    (tmp_path / "makes_a_lock.py").write_text(text)
+    _run(f"""
+import sys
+from jitgrad.lazy import LazyModule
+sys.path.insert(0, {str(tmp_path)!r})
+module = LazyModule("makes_a_lock")
+threading.Thread(target=lambda: module.lock).start()
+assert held.wait(60)
+errors = []
+sys.unraisablehook = errors.append
+def take():
+    assert module.lock.acquire(timeout=10)
+    assert errors == [], errors
+fork_and(take)
+take()
+""")
