@@ -18,7 +18,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 
 __all__ = [
     "arange",
@@ -82,6 +82,8 @@ def from_numpy(ndarray: Any) -> Any:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     dtype = from_numpy_dtype(ndarray.dtype)
+    if ndarray.base is None and ndarray.flags.carray and state.handler is None:  # as results of operations are
+        return new_result(make_aval(ndarray.shape, dtype), ndarray)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not "

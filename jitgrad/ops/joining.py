@@ -6,6 +6,7 @@ Must not know: Tensor, kernels.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,8 @@ __all__: list[str] = []
 
 
 def _joint_dtype(xs: Any) -> Any:
-    out = as_dtype(xs[0].dtype)
-    for x in xs[1:]:
-        out = promote_types(out, as_dtype(x.dtype))
-    return out
+    """The dtype that all are promoted to; lists are long, and nearly always of one dtype."""
+    return functools.reduce(promote_types, map(as_dtype, dict.fromkeys([x.dtype for x in xs])))
 
 
 # --- cat ---
@@ -61,8 +60,7 @@ def _cat_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_cat(xs: Any, dim: int) -> Any:
-    out = _joint_dtype(xs).np
-    return np.concatenate([x.astype(out, copy=False) for x in _cat_parts(xs)], axis=dim)
+    return np.concatenate(_cat_parts(xs), axis=dim, dtype=_joint_dtype(xs).np)
 
 
 def _lower_cat(b: Any, xs: Any, dim: int) -> Any:
@@ -105,8 +103,7 @@ def _stack_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_stack(xs: Any, dim: int) -> Any:
-    out = _joint_dtype(xs).np
-    return np.stack([x.astype(out, copy=False) for x in xs], axis=dim)
+    return np.stack(xs, axis=dim, dtype=_joint_dtype(xs).np)
 
 
 def _lower_stack(b: Any, xs: Any, dim: int) -> Any:
