@@ -1,4 +1,4 @@
-"""Linear algebra, under the names of ``torch.linalg``: systems of equations, inverses, norms.
+"""Linear algebra, under the names of ``torch.linalg``: systems of equations, inverses, norms, Cholesky factors.
 
 In a compiled step systems and inverses run eagerly (``stats()["fallbacks"]`` counts them). Both are differentiable any
 number of times.
@@ -15,9 +15,9 @@ from jitgrad.errors import LinAlgError
 from jitgrad.functions import vector_norm
 from jitgrad.ops.table import OPS
 
-__all__ = ["LinAlgError", "inv", "matrix_norm", "norm", "solve", "vector_norm"]
+__all__ = ["LinAlgError", "cholesky", "inv", "matrix_norm", "norm", "solve", "vector_norm"]
 
-_SOLVE, _INV = OPS["linalg_solve_ex"], OPS["linalg_inv_ex"]
+_SOLVE, _INV, _CHOLESKY = (OPS[f"linalg_{name}_ex"] for name in ("solve", "inv", "cholesky"))
 
 
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:
@@ -62,6 +62,21 @@ def inv(A: Any) -> Any:
         LinAlgError: a matrix is singular.
     """
     return door.apply(_INV, A)
+
+
+def cholesky(A: Any, *, upper: bool = False) -> Any:
+    """The lower triangular L with ``L L^T = A``, of symmetric positive definite [*, n, n].
+
+    Args:
+        A: only its lower triangle is looked at.
+        upper: return ``L^T``.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating.
+        LinAlgError: a matrix is not positive definite.
+    """
+    factor = door.apply(_CHOLESKY, A.transpose(-2, -1) if upper else A)
+    return factor.transpose(-2, -1) if upper else factor
 
 
 def matrix_norm(A: Any, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False) -> Any:

@@ -28,30 +28,31 @@ _op_bitwise_not = _ops['bitwise_not']; _op_bitwise_or = _ops['bitwise_or']; _op_
 _op_bmm = _ops['bmm']; _op_cat = _ops['cat']; _op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']
 _op_clamp_min = _ops['clamp_min']; _op_clone = _ops['clone']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']
 _op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']; _op_diagonal_scatter = _ops['diagonal_scatter']
-_op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']; _op_erf = _ops['erf']
-_op_exp = _ops['exp']; _op_exp2 = _ops['exp2']; _op_expand = _ops['expand']; _op_expm1 = _ops['expm1']
-_op_floor = _ops['floor']; _op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']
-_op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']
-_op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']; _op_index_add = _ops['index_add']
-_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
-_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
-_op_le = _ops['le']; _op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_log = _ops['log']
+_op_digamma = _ops['digamma']; _op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']
+_op_erf = _ops['erf']; _op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']; _op_exp2 = _ops['exp2']
+_op_expand = _ops['expand']; _op_expm1 = _ops['expm1']; _op_floor = _ops['floor']
+_op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']; _op_gather = _ops['gather']; _op_ge = _ops['ge']
+_op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']
+_op_gt_as_self = _ops['gt_as_self']; _op_index_add = _ops['index_add']; _op_index_copy = _ops['index_copy']
+_op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']; _op_isclose = _ops['isclose']
+_op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']; _op_le = _ops['le']
+_op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']
 _op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
 _op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
 _op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_lt = _ops['lt']
 _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
 _op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
 _op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_ne = _ops['ne']
-_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_pow_scalar = _ops['pow_scalar']
-_op_reciprocal = _ops['reciprocal']; _op_relu = _ops['relu']; _op_remainder = _ops['remainder']
-_op_rsqrt = _ops['rsqrt']; _op_scatter_add = _ops['scatter_add']; _op_select = _ops['select']
-_op_select_scatter = _ops['select_scatter']; _op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']
-_op_sin = _ops['sin']; _op_sinh = _ops['sinh']; _op_sqrt = _ops['sqrt']; _op_stack = _ops['stack']
-_op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']; _op_t = _ops['t']; _op_take = _ops['take']
-_op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']; _op_transpose = _ops['transpose']
-_op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']; _op_unfold = _ops['unfold']
-_op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']; _op_view = _ops['view']
-_op_where = _ops['where']
+_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
+_op_pow_scalar = _ops['pow_scalar']; _op_reciprocal = _ops['reciprocal']; _op_relu = _ops['relu']
+_op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']; _op_scatter_add = _ops['scatter_add']
+_op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']; _op_sigmoid = _ops['sigmoid']
+_op_sign = _ops['sign']; _op_sin = _ops['sin']; _op_sinh = _ops['sinh']; _op_sqrt = _ops['sqrt']
+_op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']; _op_t = _ops['t']
+_op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']
+_op_transpose = _ops['transpose']; _op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']
+_op_unfold = _ops['unfold']; _op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']
+_op_view = _ops['view']; _op_where = _ops['where']
 
 _celu = _bare.PUBLIC['celu']; _elu = _bare.PUBLIC['elu']; _hardsigmoid = _bare.PUBLIC['hardsigmoid']
 _hardswish = _bare.PUBLIC['hardswish']; _hardtanh = _bare.PUBLIC['hardtanh']; _leaky_relu = _bare.PUBLIC['leaky_relu']
@@ -984,6 +985,15 @@ def cosh(input):
                 raise
     return _slow(cosh, (input,), {})
 
+def digamma(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_digamma, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(digamma, (input,), {})
+
 def div(input, other, *, rounding_mode=_M, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and rounding_mode is _M and x2 is _M:
         return _div(input, other)
@@ -1004,6 +1014,15 @@ def erf(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(erf, (input,), {})
+
+def erfinv(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_erfinv, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erfinv, (input,), {})
 
 def exp(input):
     if not _overrides or _type(input) in _tensors:
@@ -1117,6 +1136,15 @@ def lt(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_lt, input, other)
     return _slow(lt, (input, other,), _given(('x2', x2, _M)))
+
+def lgamma(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_lgamma, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lgamma, (input,), {})
 
 def log(input):
     if not _overrides or _type(input) in _tensors:
@@ -1241,6 +1269,11 @@ def neg(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(neg, (input,), {})
+
+def polygamma(n, input):
+    if _type(n) is _int and _type(input) in _tensors:
+        return _door.apply(_op_polygamma, input, n)
+    return _slow(polygamma, (n, input,), {})
 
 def pow(input, exponent):
     if _type(input) in _tensors and _type(exponent) in _operands:
@@ -2513,6 +2546,36 @@ def logical_not_(input):
                 raise
     return _slow(logical_not_, (input,), {})
 
+def lgamma_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_lgamma, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lgamma_, (input,), {})
+
+def digamma_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_digamma, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(digamma_, (input,), {})
+
+def erfinv_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_erfinv, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erfinv_, (input,), {})
+
 def mul_(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_mul, (input,), input, other)
@@ -2997,30 +3060,30 @@ PUBLIC = {
     'addcmul': addcmul, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2, 'asin': asin, 'atan': atan,
     'atan2': atan2, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or,
     'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
-    'clip': clamp, 'cos': cos, 'cosh': cosh, 'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'exp': exp, 'exp2': exp2,
-    'expm1': expm1, 'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'ge': ge, 'greater': gt,
-    'greater_equal': ge, 'gt': gt, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'le': le,
-    'lerp': lerp, 'less': lt, 'less_equal': le, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
-    'logaddexp': logaddexp, 'logical_and': logical_and, 'logical_not': logical_not, 'logical_or': logical_or,
-    'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul,
-    'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne, 'pow': pow, 'reciprocal': reciprocal, 'relu': relu,
-    'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub, 'sigmoid': sigmoid, 'sign': sign, 'sin': sin,
-    'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
-    'true_divide': div, 'trunc': trunc, 'where': where, 'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin,
-    'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal,
-    'log_softmax': log_softmax, 'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm,
-    'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm,
-    'as_strided_scatter': as_strided_scatter, 'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy,
-    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter,
-    'scatter_reduce': scatter_reduce, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take,
-    'as_strided': as_strided, 'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal,
-    'expand': expand, 'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim,
-    'movedim': movedim, 'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat,
-    'repeat_interleave': repeat_interleave, 'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll,
-    'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
-    'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
-    'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
-    'view_as': view_as,
+    'clip': clamp, 'cos': cos, 'cosh': cosh, 'digamma': digamma, 'div': div, 'divide': div, 'eq': eq, 'erf': erf,
+    'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1, 'floor': floor, 'floor_divide': floor_divide,
+    'fmod': fmod, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt, 'isclose': isclose, 'isfinite': isfinite,
+    'isinf': isinf, 'isnan': isnan, 'le': le, 'lerp': lerp, 'less': lt, 'less_equal': le, 'lgamma': lgamma, 'log': log,
+    'log1p': log1p, 'log2': log2, 'log10': log10, 'logaddexp': logaddexp, 'logical_and': logical_and,
+    'logical_not': logical_not, 'logical_or': logical_or, 'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum,
+    'minimum': minimum, 'mul': mul, 'multiply': mul, 'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne,
+    'polygamma': polygamma, 'pow': pow, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round,
+    'rsqrt': rsqrt, 'rsub': rsub, 'sigmoid': sigmoid, 'sign': sign, 'sin': sin, 'sinh': sinh, 'sqrt': sqrt,
+    'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc,
+    'where': where, 'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax,
+    'argmin': argmin, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal, 'log_softmax': log_softmax,
+    'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax,
+    'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm, 'as_strided_scatter': as_strided_scatter,
+    'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
+    'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter, 'scatter_reduce': scatter_reduce,
+    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take, 'as_strided': as_strided,
+    'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal, 'expand': expand,
+    'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim, 'movedim': movedim,
+    'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
+    'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll, 'select': select, 'split': split, 'squeeze': squeeze,
+    'swapaxes': swapaxes, 'swapdims': transpose, 't': t, 'tensor_split': tensor_split, 'tile': tile,
+    'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten, 'unfold': unfold, 'unsafe_chunk': unsafe_chunk,
+    'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view, 'view_as': view_as,
 }
 
 METHODS = {
@@ -3036,25 +3099,26 @@ METHODS = {
     'square': square, 'clamp': clamp, 'clamp_min': clamp_min, 'clamp_max': clamp_max, 'clip': clamp, 'lerp': lerp,
     'addcmul': addcmul, 'addcdiv': addcdiv, 'isclose': isclose, 'absolute': abs, 'negative': neg, 'subtract': sub,
     'multiply': mul, 'divide': div, 'true_divide': div, 'greater': gt, 'greater_equal': ge, 'less': lt,
-    'less_equal': le, 'not_equal': ne, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2, 'sum': sum,
-    'mean': mean, 'prod': prod, 'var': var, 'std': std, 'amax': amax, 'amin': amin, 'max': max, 'min': min,
-    'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all, 'count_nonzero': count_nonzero, 'cumsum': cumsum,
-    'logsumexp': logsumexp, 'softmax': softmax, 'log_softmax': log_softmax, 'norm': norm, 'allclose': allclose,
-    'equal': equal, 'reshape': reshape, 'view': view, 'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten,
-    'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim,
-    'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze,
-    'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk,
-    'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll,
-    'repeat': repeat, 'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes,
-    'swapdims': transpose, 'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk,
-    'scatter': scatter, 'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter,
-    'put': put, 'take': take, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter,
-    'diagonal_scatter': diagonal_scatter, 'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce,
-    'matmul': matmul, 'mm': mm, 'bmm': bmm, 'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace,
-    'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add,
-    'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select,
-    'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'clone': clone, 'contiguous': contiguous,
-    'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
+    'less_equal': le, 'not_equal': ne, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2,
+    'lgamma': lgamma, 'digamma': digamma, 'erfinv': erfinv, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var,
+    'std': std, 'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any,
+    'all': all, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'logsumexp': logsumexp, 'softmax': softmax,
+    'log_softmax': log_softmax, 'norm': norm, 'allclose': allclose, 'equal': equal, 'reshape': reshape, 'view': view,
+    'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel,
+    'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
+    'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select,
+    'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
+    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat,
+    'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
+    'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
+    'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
+    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'diagonal_scatter': diagonal_scatter,
+    'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce, 'matmul': matmul, 'mm': mm, 'bmm': bmm,
+    'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
+    'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add, 'index_add': index_add,
+    'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
+    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros,
+    'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
     'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream,
     'to': _bare.METHODS['to'], 'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_,
     'bool': bool, 'new_tensor': new_tensor, 'where': where_method,
@@ -3065,19 +3129,19 @@ INPLACE_METHODS = {
     'exp_': exp_, 'exp2_': exp2_, 'expm1_': expm1_, 'erf_': erf_, 'floor_': floor_, 'log_': log_, 'log10_': log10_,
     'log1p_': log1p_, 'log2_': log2_, 'neg_': neg_, 'reciprocal_': reciprocal_, 'relu_': relu_, 'rsqrt_': rsqrt_,
     'sigmoid_': sigmoid_, 'sign_': sign_, 'sin_': sin_, 'sinh_': sinh_, 'sqrt_': sqrt_, 'tan_': tan_, 'tanh_': tanh_,
-    'trunc_': trunc_, 'bitwise_not_': bitwise_not_, 'logical_not_': logical_not_, 'mul_': mul_,
-    'remainder_': remainder_, 'fmod_': fmod_, 'floor_divide_': floor_divide_, 'atan2_': atan2_,
-    'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_,
-    'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_,
-    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_,
-    'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_,
-    'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_,
-    'addcdiv_': addcdiv_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'clip_': clamp_,
-    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
-    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
-    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
-    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
-    'swapdims_': transpose_,
+    'trunc_': trunc_, 'bitwise_not_': bitwise_not_, 'logical_not_': logical_not_, 'lgamma_': lgamma_,
+    'digamma_': digamma_, 'erfinv_': erfinv_, 'mul_': mul_, 'remainder_': remainder_, 'fmod_': fmod_,
+    'floor_divide_': floor_divide_, 'atan2_': atan2_, 'logical_and_': logical_and_, 'logical_or_': logical_or_,
+    'logical_xor_': logical_xor_, 'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_,
+    'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_,
+    'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_, 'add_': add_, 'sub_': sub_, 'div_': div_,
+    'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_,
+    'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'copy_': copy_, 'fill_': fill_,
+    'zero_': zero_, 'clip_': clamp_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
+    'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
+    'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
+    'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
+    'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_, 'swapdims_': transpose_,
 }
 
 LAYERS = {
@@ -3122,30 +3186,32 @@ MADE = (
     (bitwise_not, _bare.PUBLIC['bitwise_not']), (bitwise_or, _bare.PUBLIC['bitwise_or']),
     (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']), (clamp, _bare.PUBLIC['clamp']),
     (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']), (cos, _bare.PUBLIC['cos']),
-    (cosh, _bare.PUBLIC['cosh']), (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']),
-    (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']),
-    (floor, _bare.PUBLIC['floor']), (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']),
-    (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']), (isclose, _bare.PUBLIC['isclose']),
-    (isfinite, _bare.PUBLIC['isfinite']), (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']),
-    (le, _bare.PUBLIC['le']), (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (log, _bare.PUBLIC['log']),
-    (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']), (log10, _bare.PUBLIC['log10']),
-    (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
+    (cosh, _bare.PUBLIC['cosh']), (digamma, _bare.PUBLIC['digamma']), (div, _bare.PUBLIC['div']),
+    (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']), (erfinv, _bare.PUBLIC['erfinv']), (exp, _bare.PUBLIC['exp']),
+    (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']), (floor, _bare.PUBLIC['floor']),
+    (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']), (ge, _bare.PUBLIC['ge']),
+    (gt, _bare.PUBLIC['gt']), (isclose, _bare.PUBLIC['isclose']), (isfinite, _bare.PUBLIC['isfinite']),
+    (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']), (le, _bare.PUBLIC['le']),
+    (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
+    (log, _bare.PUBLIC['log']), (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']),
+    (log10, _bare.PUBLIC['log10']), (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
     (logical_not, _bare.PUBLIC['logical_not']), (logical_or, _bare.PUBLIC['logical_or']),
     (logical_xor, _bare.PUBLIC['logical_xor']), (maximum, _bare.PUBLIC['maximum']), (minimum, _bare.PUBLIC['minimum']),
-    (mul, _bare.PUBLIC['mul']), (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']), (pow, _bare.PUBLIC['pow']),
-    (reciprocal, _bare.PUBLIC['reciprocal']), (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']),
-    (round, _bare.PUBLIC['round']), (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']),
-    (sigmoid, _bare.PUBLIC['sigmoid']), (sign, _bare.PUBLIC['sign']), (sin, _bare.PUBLIC['sin']),
-    (sinh, _bare.PUBLIC['sinh']), (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']),
-    (sub, _bare.PUBLIC['sub']), (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']),
-    (trunc, _bare.PUBLIC['trunc']), (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']),
-    (allclose, _bare.PUBLIC['allclose']), (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']),
-    (any, _bare.PUBLIC['any']), (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']),
-    (count_nonzero, _bare.PUBLIC['count_nonzero']), (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']),
-    (log_softmax, _bare.PUBLIC['log_softmax']), (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']),
-    (mean, _bare.PUBLIC['mean']), (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']),
-    (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']),
-    (sum, _bare.PUBLIC['sum']), (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
+    (mul, _bare.PUBLIC['mul']), (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']),
+    (polygamma, _bare.PUBLIC['polygamma']), (pow, _bare.PUBLIC['pow']), (reciprocal, _bare.PUBLIC['reciprocal']),
+    (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']), (round, _bare.PUBLIC['round']),
+    (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']), (sigmoid, _bare.PUBLIC['sigmoid']),
+    (sign, _bare.PUBLIC['sign']), (sin, _bare.PUBLIC['sin']), (sinh, _bare.PUBLIC['sinh']),
+    (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']), (sub, _bare.PUBLIC['sub']),
+    (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']), (trunc, _bare.PUBLIC['trunc']),
+    (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']), (allclose, _bare.PUBLIC['allclose']),
+    (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']), (any, _bare.PUBLIC['any']),
+    (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']), (count_nonzero, _bare.PUBLIC['count_nonzero']),
+    (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']), (log_softmax, _bare.PUBLIC['log_softmax']),
+    (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']), (mean, _bare.PUBLIC['mean']),
+    (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']), (prod, _bare.PUBLIC['prod']),
+    (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']), (sum, _bare.PUBLIC['sum']),
+    (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
     (as_strided_scatter, _bare.PUBLIC['as_strided_scatter']), (diagonal_scatter, _bare.PUBLIC['diagonal_scatter']),
     (index_copy, _bare.PUBLIC['index_copy']), (index_fill, _bare.PUBLIC['index_fill']),
     (masked_scatter, _bare.PUBLIC['masked_scatter']), (put, _bare.PUBLIC['put']), (scatter, _bare.PUBLIC['scatter']),
@@ -3185,14 +3251,15 @@ MADE = (
     (sqrt_, _bare.INPLACE_METHODS['sqrt_']), (tan_, _bare.INPLACE_METHODS['tan_']),
     (tanh_, _bare.INPLACE_METHODS['tanh_']), (trunc_, _bare.INPLACE_METHODS['trunc_']),
     (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']), (logical_not_, _bare.INPLACE_METHODS['logical_not_']),
-    (mul_, _bare.INPLACE_METHODS['mul_']), (remainder_, _bare.INPLACE_METHODS['remainder_']),
-    (fmod_, _bare.INPLACE_METHODS['fmod_']), (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']),
-    (atan2_, _bare.INPLACE_METHODS['atan2_']), (logical_and_, _bare.INPLACE_METHODS['logical_and_']),
-    (logical_or_, _bare.INPLACE_METHODS['logical_or_']), (logical_xor_, _bare.INPLACE_METHODS['logical_xor_']),
-    (bitwise_and_, _bare.INPLACE_METHODS['bitwise_and_']), (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']),
-    (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']), (eq_, _bare.INPLACE_METHODS['eq_']),
-    (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']), (le_, _bare.INPLACE_METHODS['le_']),
-    (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
+    (lgamma_, _bare.INPLACE_METHODS['lgamma_']), (digamma_, _bare.INPLACE_METHODS['digamma_']),
+    (erfinv_, _bare.INPLACE_METHODS['erfinv_']), (mul_, _bare.INPLACE_METHODS['mul_']),
+    (remainder_, _bare.INPLACE_METHODS['remainder_']), (fmod_, _bare.INPLACE_METHODS['fmod_']),
+    (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']), (atan2_, _bare.INPLACE_METHODS['atan2_']),
+    (logical_and_, _bare.INPLACE_METHODS['logical_and_']), (logical_or_, _bare.INPLACE_METHODS['logical_or_']),
+    (logical_xor_, _bare.INPLACE_METHODS['logical_xor_']), (bitwise_and_, _bare.INPLACE_METHODS['bitwise_and_']),
+    (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']), (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']),
+    (eq_, _bare.INPLACE_METHODS['eq_']), (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']),
+    (le_, _bare.INPLACE_METHODS['le_']), (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
     (uniform_, _bare.INPLACE_METHODS['uniform_']), (normal_, _bare.INPLACE_METHODS['normal_']),
     (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']), (add_, _bare.INPLACE_METHODS['add_']),
     (sub_, _bare.INPLACE_METHODS['sub_']), (div_, _bare.INPLACE_METHODS['div_']),

@@ -27,7 +27,7 @@ _COPY, _CLONE, _SLICE = OPS["copy"], OPS["clone"], OPS["slice"]
 # operations whose in-place form takes the same arguments, all of them inputs
 _UNARY = (
     "abs acos asin atan ceil cos cosh exp exp2 expm1 erf floor log log10 log1p log2 neg reciprocal relu rsqrt sigmoid "
-    "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
+    "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not lgamma digamma erfinv"
 ).split()
 _BINARY = (
     "mul remainder fmod floor_divide atan2 logical_and logical_or logical_xor"

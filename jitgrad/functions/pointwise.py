@@ -38,10 +38,12 @@ __all__ = [
     "clip",
     "cos",
     "cosh",
+    "digamma",
     "div",
     "divide",
     "eq",
     "erf",
+    "erfinv",
     "exp",
     "exp2",
     "expm1",
@@ -60,6 +62,7 @@ __all__ = [
     "lerp",
     "less",
     "less_equal",
+    "lgamma",
     "log",
     "log1p",
     "log2",
@@ -78,6 +81,7 @@ __all__ = [
     "neg",
     "negative",
     "not_equal",
+    "polygamma",
     "pow",
     "reciprocal",
     "relu",
@@ -124,6 +128,16 @@ cosh = unary("cosh", "Hyperbolic cosine.")
 tanh = unary("tanh", "Hyperbolic tangent.")
 sigmoid = unary("sigmoid", "1 / (1 + exp(-x)).")
 erf = unary("erf", "The error function.")
+erfinv = unary("erfinv", "The inverse of the error function; NaN outside [-1, 1].")
+lgamma = unary("lgamma", "The logarithm of the absolute value of the gamma function.")
+digamma = unary("digamma", "The derivative of ``lgamma``.")
+
+
+def polygamma(n: int, input: Any) -> Any:
+    """The ``n``-th derivative of ``digamma``. RuntimeError if ``n`` is negative."""
+    return door.apply(OPS["polygamma"], input, n)
+
+
 relu = unary("relu", "max(x, 0); the derivative at 0 is 0.")
 abs = unary("abs", "Absolute value; the derivative at 0 is 0.")
 neg = unary("neg", "-x.")

@@ -30,6 +30,7 @@ SIGNATURES: dict[str, str] = _rows(
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
         "tan_ tanh_ trunc_ argwhere bool clone contiguous cpu detach detach_ get_device ravel storage t t_ "
         "trace untyped_storage zero_": "Tensor input",
+        "digamma erfinv lgamma digamma_ erfinv_ lgamma_": "Tensor input",
         "functional_relu": "Tensor input, any inplace=False",
         "mul eq ne lt le gt ge remainder fmod floor_divide bitwise_and bitwise_or bitwise_xor multiply greater "
         "greater_equal less less_equal not_equal mul_ eq_ ne_ lt_ le_ gt_ ge_ remainder_ fmod_ floor_divide_ "
@@ -42,6 +43,7 @@ SIGNATURES: dict[str, str] = _rows(
         "Tensor|Scalar other, *, str? rounding_mode",
         "pow": "Tensor input, Tensor|Scalar exponent | Scalar input, Tensor exponent",
         "pow_": "Tensor input, Tensor|Scalar exponent",
+        "polygamma": "int n, Tensor input",
         "clamp clip clamp_ clip_": "Tensor input, Tensor? min=None, Tensor? max=None | Tensor input, "
         "Scalar? min=None, Scalar? max=None",
         "clamp_min clamp_min_": "Tensor input, Tensor|Scalar min",

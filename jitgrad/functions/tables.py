@@ -55,7 +55,7 @@ _METHOD_NAMES = {
         "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
         "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
         "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal arccos "
-        "arcsin arctan arctan2"
+        "arcsin arctan arctan2 lgamma digamma erfinv"
     ),
     reduction: (
         "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "

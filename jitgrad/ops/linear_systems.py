@@ -1,7 +1,7 @@
 """Systems of linear equations.
 
-Owns: linalg_solve_ex, linalg_inv_ex, over [*, n, n]. They have no lowering: in a compiled step LAPACK runs between two
-native pieces.
+Owns: linalg_solve_ex, linalg_inv_ex, linalg_cholesky_ex, over [*, n, n]. They have no lowering: in a compiled step
+LAPACK runs between two native pieces.
 Must not know: Tensor, kernels.
 """
 
@@ -69,6 +69,20 @@ def _np_inv(a: Any) -> Any:
         ) from None
 
 
+def _cholesky_aval(a: Aval) -> Aval:
+    _check_square("linalg.cholesky", a)
+    return make_aval(a.shape, a.dtype)
+
+
+def _np_cholesky(a: Any) -> Any:
+    try:
+        return np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
+        ) from None
+
+
 def _transposed(x: Any) -> Any:
     return x.transpose(-2, -1)
 
@@ -79,6 +93,15 @@ def _solve_b_rule(c: RuleContext, g: Any, a: Any) -> Any:
 
 def _solve_a_rule(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
     return -(call("linalg_solve_ex", _transposed(a), g) @ _transposed(x))
+
+
+def _cholesky_rule(c: RuleContext, g: Any, factor: Any) -> Any:
+    """I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10, symmetric."""
+    back = _transposed(factor)
+    inner = call("tril", back @ g, 0)
+    symmetric = (inner + _transposed(call("tril", inner, -1))) * 0.5
+    left = call("linalg_solve_ex", back, symmetric)
+    return _transposed(call("linalg_solve_ex", back, _transposed(left)))
 
 
 def _inv_rule(c: RuleContext, g: Any, inverse: Any) -> Any:
@@ -92,6 +115,13 @@ define(
     numpy=_np_solve,
     vjps=[Vjp(_solve_a_rule, (0, "out")), Vjp(_solve_b_rule, (0,))],
     num_inputs=2,
+    checks_reals=True,
+)
+define(
+    "linalg_cholesky_ex",
+    aval=_cholesky_aval,
+    numpy=_np_cholesky,
+    vjps=[Vjp(_cholesky_rule, ("out",))],
     checks_reals=True,
 )
 define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))], checks_reals=True)

@@ -105,7 +105,7 @@ _SHARED: dict[str, str] = {
     **dict.fromkeys(
         "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid "
         "erf relu abs neg sign floor ceil trunc isnan isinf isfinite logical_not bitwise_not square absolute negative "
-        "arccos arcsin arctan t trace ravel detach clone nonzero argwhere".split(),
+        "arccos arcsin arctan t trace ravel detach clone nonzero argwhere lgamma digamma erfinv".split(),
         _UNARY,
     ),
     **dict.fromkeys(
@@ -222,7 +222,7 @@ METHODS: dict[str, str] = {
             "index_copy index_fill index_put le lerp log10 log1p log2 log logical_and logical_not logical_or "
             "logical_xor lt masked_fill masked_scatter mul ne neg pow put reciprocal relu remainder round rsqrt "
             "scatter_add scatter scatter_reduce sigmoid sign sin sinh sqrt square squeeze sub swapaxes swapdims t "
-            "tan tanh transpose tril triu trunc unsqueeze"
+            "tan tanh transpose tril triu trunc unsqueeze lgamma digamma erfinv"
         ).split()
     },
     "copy_": "t t | t num | t t flag",

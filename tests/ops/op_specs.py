@@ -54,16 +54,22 @@ def nonzero_ints(*shape: int) -> Any:
     return ints(*shape, low=1, high=5) * np.where(_rng.random(shape) < 0.5, -1, 1)
 
 
+def _positive_definite(*shape: int) -> Any:
+    factor = f(*shape, shape[-1])
+    return factor @ factor.swapaxes(-1, -2) + np.eye(shape[-1])
+
+
 def mask(*shape: int) -> Any:
     return np.asarray(_rng.random(shape) < 0.5)
 
 
 def _unary() -> dict[str, list[Sample]]:
     domains = {"log": pos, "log2": pos, "log10": pos, "log1p": pos, "sqrt": pos, "rsqrt": pos, "reciprocal": pos}
-    inner = {"asin", "acos", "tan"}
+    domains |= {"lgamma": pos, "digamma": pos}
+    inner = {"asin", "acos", "tan", "erfinv"}
     names = (
         "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt "
-        "reciprocal abs floor ceil trunc round sign neg relu"
+        "reciprocal abs floor ceil trunc round sign neg relu lgamma digamma erfinv"
     )
     specs: dict[str, list[Sample]] = {}
     for name in names.split():
@@ -319,6 +325,13 @@ def _products() -> dict[str, list[Sample]]:
         ],
         "linalg_solve_ex": [
             Sample((f(2, 3, 3) + 4 * np.eye(3), f(2, 3, 2)), (), lambda t, a, b: t.linalg.solve(a, b)),
+        ],
+        "linalg_cholesky_ex": [
+            Sample((_positive_definite(2, 3),), (), lambda t, a: t.linalg.cholesky(a)),
+        ],
+        "polygamma": [
+            Sample((pos(3, 4),), (n,), lambda t, x, n=n: t.polygamma(n, x))
+            for n in (0, 2, 4)  # PyTorch's 1 has nine digits only
         ],
         "linalg_inv_ex": [Sample((f(2, 3, 3) + 4 * np.eye(3),), (), lambda t, a: t.linalg.inv(a))],
         "linear": [Sample((f(5), f(3, 4), f(5, 4)), (), lambda t, b, x, w: F(t).linear(x, w, b))],

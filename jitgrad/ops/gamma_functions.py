@@ -1,0 +1,138 @@
+"""The logarithm of the gamma function, its derivatives, and the inverse of the error function.
+
+Owns: lgamma, digamma, polygamma, erfinv. They have no lowering: in a compiled step NumPy runs between two native
+pieces.
+Must not know: Tensor, kernels.
+
+Sources: Abramowitz and Stegun, "Handbook of Mathematical Functions": 6.3.5 to 6.3.18 for digamma (recurrence,
+reflection, asymptotic series), 6.4.10 for polygamma as a Hurwitz zeta function, 23.1.30 (Euler and Maclaurin) for that.
+erfinv begins with the closed form of S. Winitzki (2008), and is refined by Halley's method.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.pointwise import float_aval
+from jitgrad.ops.shapes import float_dtype, np_operand
+from jitgrad.ops.special import np_erf
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+_SERIES_FROM = 10.0
+"""Where the asymptotic series are used; smaller arguments are moved there by recurrences."""
+
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+"""B(2k) / 2k: digamma(x) is log x - 1/2x - sum of these over x^2k."""
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+_MAX_STEPS = 10_000
+
+
+def _in_double(function: Any) -> Any:
+    """A NumPy rule that computes in float64 and answers in the dtype of its input."""
+
+    def rule(x: Any, *params: Any) -> Any:
+        x = np_operand(x, float_dtype(x))
+        with np.errstate(all="ignore"):
+            return np.asarray(function(np.asarray(x, np.float64), *params), np.float64).astype(x.dtype)
+
+    return rule
+
+
+def _lgamma_of_one(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # at a pole, or beyond the largest number
+        return math.inf
+
+
+_lgamma = np.frompyfunc(_lgamma_of_one, 1, 1)
+
+
+def _digamma(x: Any) -> Any:
+    is_reflected = x <= 0
+    y = np.where(is_reflected, 1 - x, x)
+    total = np.zeros_like(y)
+    for _ in range(int(_SERIES_FROM)):
+        is_small = y < _SERIES_FROM
+        total -= np.where(is_small, 1 / y, 0)
+        y = np.where(is_small, y + 1, y)
+    z = 1 / (y * y)
+    series = np.zeros_like(y)
+    for coefficient in reversed(_DIGAMMA):
+        series = (series + coefficient) * z
+    total += np.log(y) - 0.5 / y - series
+    reflected = total - math.pi / np.tan(math.pi * (x - np.rint(x)))
+    at_pole = np.where(x == 0, np.copysign(np.inf, -x), np.nan)
+    return np.where(is_reflected, np.where(x == np.floor(x), at_pole, reflected), total)
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    if n == 0:
+        return _digamma(x)
+    return (-1.0) ** (n + 1) * math.factorial(n) * _hurwitz_zeta(n + 1, x)
+
+
+def _hurwitz_zeta(s: int, q: Any) -> Any:
+    """The sum of (q + k)^-s over k = 0, 1, ..."""
+    finite = q[np.isfinite(q)]
+    num_terms = math.ceil(min(max(_SERIES_FROM - finite.min(initial=_SERIES_FROM), 0.0), _MAX_STEPS))
+    total = np.zeros_like(q)
+    for _ in range(num_terms):
+        is_small = q < _SERIES_FROM
+        total += np.where(is_small, q ** float(-s), 0)
+        q = np.where(is_small, q + 1, q)
+    power = q ** float(-s)
+    total += power * q / (s - 1) + 0.5 * power
+    factor = s * power / q / 2
+    for k, number in enumerate(_BERNOULLI):
+        total += number * factor
+        factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2) / (q * q) / ((2 * k + 3) * (2 * k + 4))
+    return np.where(q == np.inf, 0.0, total)
+
+
+def _erfinv(x: Any) -> Any:
+    inside = np.clip(x, -1, 1)
+    log = np.log1p(-inside * inside)
+    t = 2 / (math.pi * 0.147) + log / 2
+    y = np.copysign(np.sqrt(np.maximum(np.sqrt(t * t - log / 0.147) - t, 0)), inside)
+    for _ in range(3):
+        error = np_erf(y) - inside
+        y = y - error / (2 / math.sqrt(math.pi) * np.exp(-y * y) + y * error)
+    y = np.where(np.abs(x) == 1, np.copysign(np.inf, x), y)
+    return np.where((np.abs(x) > 1) | np.isnan(x), np.nan, y)
+
+
+def _polygamma_aval(x: Aval, n: int) -> Aval:
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    return float_aval(x)
+
+
+def _lgamma_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return g * call("digamma", x)
+
+
+def _digamma_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return g * call("polygamma", x, 1)
+
+
+def _polygamma_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return g * call("polygamma", x, c.params[0] + 1)
+
+
+def _erfinv_rule(c: RuleContext, g: Any, out: Any) -> Any:
+    return g * (call("exp", out * out) * (math.sqrt(math.pi) / 2))
+
+
+define("lgamma", aval=float_aval, numpy=_in_double(_lgamma), vjps=[Vjp(_lgamma_rule, (0,))])
+define("digamma", aval=float_aval, numpy=_in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
+define("polygamma", aval=_polygamma_aval, numpy=_in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
+define("erfinv", aval=float_aval, numpy=_in_double(_erfinv), vjps=[Vjp(_erfinv_rule, ("out",))])
