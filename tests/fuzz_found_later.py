@@ -67,4 +67,8 @@ FOUND_LATER: dict[int, Program] = {
             "(v5 * v5).sum().backward()"
         ),
     ), (Call(keep=('v5',), after=1),), 9602298),
+    9603514: Program((
+        "v2 = s.x1 * 1.5\nfor _ in range(s.n0):\n    v2 = v2 @ s.p0",
+        "v2 = s.p0 ** 2",
+    ), (Call(), Call(n0=0)), 9603514),
 }

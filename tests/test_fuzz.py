@@ -76,7 +76,7 @@ def test_a_process_without_native_hits_shows_and_counts_the_same() -> None:
     try:
         for seed in range(200, 204):
             check(generate(seed), with_torch=False, twin=twin)
-        for seed in (9500252, 9500576):  # which once took other paths there
+        for seed in (9500252, 9500576, 9603514):  # which once took other paths there
             check(FOUND[seed], with_torch=False, twin=twin)
         twin.start(generate(204))
         shown = twin.result()

@@ -77,7 +77,7 @@ def _install(driver_address: int) -> None:
     native_cell.activate = functions["activate"]
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
     if config.check_hits:
-        _check_hits(tensor, functions["operate"])
+        _check_hits(tensor, functions)
     else:
         methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in _NUMBERS.items()}
         methods["nb_negative"] = ("__neg__",)
@@ -92,22 +92,28 @@ def _number_stubs() -> list[NumberStub]:
     stubs = [NumberStub("nb_negative", hits.through_door, (OPS["neg"],), "__neg__", arity=1)]
     for slot, (op, swapped, method, reflected) in _NUMBERS.items():
         constants = (OPS[op], OPS[swapped] if swapped else None)
-        stubs.append(NumberStub(slot, hits.operate, constants, method, reflected, 3 if slot == "nb_power" else 2))
+        stubs.append(NumberStub(slot, _hit_of(op), constants, method, reflected, 3 if slot == "nb_power" else 2))
     return stubs
+
+
+def _hit_of(op: str) -> Any:
+    return hits.multiply if op == "mm" else hits.operate
 
 
 def _compare() -> tuple[Any, list[Any]]:
     return hits.operate, [OPS[name.strip("_")] for name in COMPARISONS]
 
 
-def _check_hits(tensor: Any, operate: Any) -> None:
+def _check_hits(tensor: Any, functions: dict[str, Any]) -> None:
     """Put ``checked`` around the entries; operators stay methods."""
     door.apply = checked(door.apply, lambda op, *args: (op, args))
     for op, swapped, method, reflected in _NUMBERS.values():
         for name in filter(None, (method, reflected)):
-            setattr(tensor, name, _checked_operator(tensor, name, operate, (OPS[op], OPS.get(swapped))))
+            hit = functions[_hit_of(op).__name__]
+            setattr(tensor, name, _checked_operator(tensor, name, hit, (OPS[op], OPS.get(swapped))))
     for name in COMPARISONS:
-        setattr(tensor, name, _checked_operator(tensor, name, operate, (OPS[name.strip("_")], None)))
+        hit = functions["operate"]
+        setattr(tensor, name, _checked_operator(tensor, name, hit, (OPS[name.strip("_")], None)))
 
 
 def _checked_operator(tensor: Any, name: str, operate: Any, ops: tuple[Any, Any]) -> Any:

@@ -154,8 +154,8 @@ class DataEvent:
 
     def replay(self, history: History) -> None:
         history.replaced.add(self.vid)
-        users = (i.outputs[0] for i in history.instrs if self.vid in i.inputs)
-        history.replaced_in.update((user, self.vid) for user in users)
+        uses = {(i.outputs[0], nr) for i in history.instrs for nr, x in enumerate(i.inputs) if x == self.vid}
+        history.replaced_in.update(uses - history.by_results)
 
 
 @struct
@@ -227,6 +227,8 @@ class BackwardEvent:
         consts: (value id, tensor): tensors that a rule made by itself.
         overwritten, writes: as in ``OpEvent``, for accumulation in place.
         set_places: per entry of ``sets``, the leaf's place among the call's entered tensors, if hits are to know.
+        by_results: (first output of an instruction, operand): it used a result that a Node had saved of its own. That
+            is an alias, which keeps its memory where the tensor gets other data.
     """
 
     instrs: tuple[Instr, ...]
@@ -238,11 +240,13 @@ class BackwardEvent:
     overwritten: tuple[int, ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     set_places: tuple[int, ...] = ()
+    by_results: frozenset[tuple[int, int]] = frozenset()
 
     def replay(self, history: History) -> None:
         for vid, tensor in self.consts:
             history.avals[vid] = tensor._aval
         history.extend(self.instrs)
+        history.by_results |= self.by_results
         history.released |= self.released
         history.write(self.writes)
         history.overwrite(self.overwritten)
@@ -314,8 +318,9 @@ class History:
         moved: value id -> the one that a segment wrote into its storage.
         looked_at: see ``LookEvent``.
         replaced: see ``DataEvent``.
-        replaced_in: (first output of an operation, value id): the operation used the tensor before its data was
+        replaced_in: (first output of an operation, operand): the operation used the tensor before its data was
             replaced. Later operations with that id use another handle on the old value.
+        by_results: see ``BackwardEvent.by_results``.
         detached: see ``DetachEvent``.
         homes: value id -> the first value of its storage, for views and for what was written in place.
         parts: value id -> the one that it was written into, as a window.
@@ -343,6 +348,7 @@ class History:
     moved: dict[int, int] = field(default_factory=dict)
     replaced: set[int] = field(default_factory=set)
     replaced_in: set[tuple[int, int]] = field(default_factory=set)
+    by_results: set[tuple[int, int]] = field(default_factory=set)
     detached: set[int] = field(default_factory=set)
     homes: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.cpython.primitives import active, native, new_handle, optimized, same
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import override_classes
 from jitgrad.storage_base import StorageBase
@@ -31,7 +32,7 @@ from jitgrad.tracer.view_hits import has_plain_source, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
-           "new_result_handle", "note_number", "operate", "takes", "through_door"]  # fmt: skip
+           "multiply", "new_result_handle", "note_number", "operate", "takes", "through_door"]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
@@ -313,6 +314,24 @@ def operate(op: Any, swapped: Any, a: Any, b: Any) -> Any:
     if swapped is None or isinstance(a, TensorBase):
         return hit_binary(recorder, op, a, b)
     return hit_binary(recorder, swapped, b, a)
+
+
+@native
+def is_matrix(x: Any) -> bool:
+    """Whether an operand is a tensor of two dimensions."""
+    if not isinstance(x, TensorBase):
+        return False
+    aval: Aval = x._aval
+    shape: tuple = aval.shape
+    return len(shape) == 2
+
+
+@optimized
+def multiply(op: Any, swapped: Any, a: Any, b: Any) -> Any:
+    """``a @ b`` of matrices. Of others it begins with other operations, which enter its operands in their order."""
+    if not (is_matrix(a) and is_matrix(b)):
+        return MISSED
+    return operate(op, swapped, a, b)
 
 
 @optimized

@@ -237,3 +237,30 @@ def test_a_dropped_no_grad_view_of_a_parameter_leaves_its_update_recorded() -> N
         with events.count("segments") as segments, events.count("fallbacks") as fallbacks:
             function()
         assert (segments(), fallbacks()) == (1, 0)
+
+
+@pytest.mark.parametrize("make", ["exp", "tanh", "sigmoid", "softmax", "double"])
+def test_data_replaced_between_a_gradient_with_a_graph_and_its_use(mode: Mode, make: str) -> None:
+    """An operation that used the tensor sees its new data; one that used what a Node has saved of its result does not.
+
+    PyTorch saves a tensor itself where it is an operand, and an alias of it where it is a Node's own result.
+    """
+    torch = pytest.importorskip("torch")
+
+    def step(lib: Any) -> Any:
+        x = lib.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=lib.float64, requires_grad=True)
+        y = {
+            "exp": lambda: x.exp(),
+            "tanh": lambda: x.tanh(),
+            "sigmoid": lambda: (x * x).sigmoid(),
+            "softmax": lambda: x.softmax(0),
+            "double": lambda: x * 2,
+        }[make]()
+        gradients = lib.autograd.grad((y.sin() * x).sum(), [x, y], create_graph=True)
+        y.data = y.data * 3
+        seconds = [lib.autograd.grad((g * g).sum(), x, create_graph=True)[0] for g in gradients]
+        thirds = [lib.autograd.grad((g * g).sum(), x, retain_graph=True)[0] for g in seconds]
+        return [g.tolist() for g in (*seconds, *thirds)]
+
+    for got, want in zip(mode.run(lambda: step(jg)), step(torch), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9)

@@ -111,15 +111,21 @@ def test_every_operator_is_a_hit_of_the_rules_of_hits(step: Any, monkeypatch: py
 
 
 def test_a_tensor_compared_with_something_else_is_not_entered() -> None:
-    @jitgrad.compile
-    def step(x: Any, y: Any) -> Any:
-        assert x != None  # noqa: E711
-        assert (x == "x") is False
-        return y * x
+    _assert_hits(lambda x, y, _: y * x if x != None else y, (3,), (3,))  # noqa: E711
+    _assert_hits(lambda x, y, _: y * x if not x == "x" else y, (3,), (3,))
 
-    x, y = jitgrad.tensor([0.5, -2.0, 3.0]), jitgrad.tensor([1.0, 2.0, 3.0])
-    for _ in range(2):
-        step(x, y)
-    before = jitgrad.stats()["misses"]
-    step(x, y)
+
+def test_a_product_with_a_vector_enters_its_operands_in_their_order() -> None:
+    """What it begins with is another operation than a product of matrices: that must not have entered anything."""
+    _assert_hits(lambda x, m, is_short: (x * 2 if is_short else (x * 2) @ m) + m.sum(), (3,), (3, 3))
+
+
+def _assert_hits(step: Any, *shapes: Any) -> None:
+    """Whichever path a call takes, the second call that takes it is new nowhere."""
+    compiled = jitgrad.compile(step)
+    tensors = [jitgrad.ones(*shape) for shape in shapes]
+    for nr in range(4):
+        if nr == 2:
+            before = jitgrad.stats()["misses"]
+        compiled(*tensors, nr % 2 == 1)
     assert jitgrad.stats()["misses"] == before

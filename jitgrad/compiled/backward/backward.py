@@ -224,8 +224,8 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         for source, leaf in leaves.items()
         if sources[id(leaf)] == source
     ]
-    nodes = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
-    inner = InnerRecorder(recorder, nodes, recorder.node.next_vid, _grow.__code__)
+    nodes, saved_results = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
+    inner = InnerRecorder(recorder, nodes, saved_results, recorder.node.next_vid, _grow.__code__)
     active = switch_handler(inner)
     try:
         with Provisional() as attempt:  # a failed attempt traces nothing: the run that follows does
@@ -257,13 +257,22 @@ def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[
         node.op, node.ids = GRADS, tuple(places[source] for source in leaves)
 
 
-def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
+def _nodes(recorder: Any, roots: list[int]) -> tuple[dict[int, Any], list[Any]]:
+    """(the Nodes behind some values, handles on what they have saved of their results)."""
     history = recorder.path.live()
+    saved_results = []
+
+    def value(vid: int, aval: Any, is_result: bool) -> Any:
+        handle = fresh_handle(aval, None, recorder.tid, vid)
+        if is_result:
+            saved_results.append(handle)
+        return handle
+
     numbers = [symbolic_number(value, slot) for slot, value in enumerate(recorder.scalars)]
     active = switch_handler(None)
     try:
         sources = Sources(
-            lambda v, aval, _: fresh_handle(aval, None, recorder.tid, v),
+            value,
             recorder.inputs.__getitem__,
             recorder.entry.outer.__getitem__,
             numbers,
@@ -271,7 +280,7 @@ def _nodes(recorder: Any, roots: list[int]) -> dict[int, Any]:
         )
         nodes: dict[int, Any] = {}
         build_nodes(make_recipe(history, roots), sources, nodes, lambda vid: vid)  # no other Node takes part
-        return nodes
+        return nodes, saved_results
     finally:
         switch_handler(active)
 
@@ -304,7 +313,7 @@ def _event(
     returned = tuple(None if r is None else (r._vid, r._aval, r._requires_grad) for r in results)
     return BackwardEvent(
         tuple(inner.instrs), tuple(sets), tuple(adds), returned, released, tuple(inner.consts), tuple(overwritten),
-        tuple(writes),
+        tuple(writes), by_results=frozenset(inner.by_results),
     )  # fmt: skip
 
 

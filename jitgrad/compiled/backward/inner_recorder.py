@@ -77,19 +77,25 @@ class InnerRecorder(Handler):
         instrs: recorded so far.
         consts: (value id, tensor): tensors that a rule made by itself.
         next_vid: first unused value id.
+        by_results: see ``BackwardEvent.by_results``.
 
     Args:
+        saved_results: handles on what the Nodes have saved of their results.
         end: the code that has the rules run; rules call nothing outside jitgrad.
     """
 
-    __slots__ = ("_end", "_graph", "consts", "instrs", "next_vid", "nodes", "tid")
+    __slots__ = ("_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "next_vid", "nodes", "tid")
 
-    def __init__(self, outer: Any, nodes: dict[int, Any], first_vid: int, end: CodeType) -> None:
+    def __init__(
+        self, outer: Any, nodes: dict[int, Any], saved_results: list[Any], first_vid: int, end: CodeType
+    ) -> None:
         self.tid = outer.tid
         self._end = end
         self.nodes = nodes
         self.instrs: list[Instr] = []
         self.consts: list[tuple[int, Any]] = []
+        self.by_results: set[tuple[int, int]] = set()
+        self._result_counters = {id(h._vc): h._vc for h in saved_results}  # what is unpacked shares them
         self._graph = outer.graph
         self.next_vid = first_vid
 
@@ -119,6 +125,9 @@ class InnerRecorder(Handler):
         self.next_vid += len(avals)
         in_avals = tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs)
         self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, needs))
+        if joins and self._result_counters:
+            results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
+            self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
         outs = tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
         return outs if several else outs[0]
 

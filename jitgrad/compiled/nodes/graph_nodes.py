@@ -128,12 +128,18 @@ class _Target(NamedTuple):
 
 
 class _SavedInput(NamedTuple):
-    """A value that a Node saves of an operand. is_replaced: the operand is a tensor whose data was replaced since."""
+    """A value that a Node saves of an operand.
+
+    Attributes:
+        is_replaced: the operand is a tensor whose data was replaced since.
+        is_result: it is what another Node has saved of its own result, see ``BackwardEvent.by_results``.
+    """
 
     vid: int
     aval: Aval
     history: _Target | None
     is_replaced: bool
+    is_result: bool
 
 
 @struct
@@ -185,7 +191,13 @@ def _make_step(history: History, instr: Instr) -> _Step:
         RuleContext(avals, instr.avals, instr.params, needs),
         tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
         tuple(
-            _SavedInput(x, history.aval_of(x), targets[i], (instr.outputs[0], x) in history.replaced_in)
+            _SavedInput(
+                x,
+                history.aval_of(x),
+                targets[i],
+                (instr.outputs[0], i) in history.replaced_in,
+                (instr.outputs[0], i) in history.by_results,
+            )
             if isinstance(x, int)
             else x
             for i, x in zip(plan.inputs, inputs, strict=True)
@@ -313,7 +325,7 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
             if x.is_replaced and x.vid not in recipe.gone:
                 handle, is_there = twin_of(sources.leaf(x.vid)), True
             else:
-                handle, is_there = _handle(recipe, x.vid, x.aval, sources)
+                handle, is_there = _handle(recipe, x.vid, x.aval, sources, x.is_result)
             if x.history is not None:
                 handle._requires_grad = True
                 handle._grad_fn, handle._output_nr = _edge(x.history, nodes, sources)
