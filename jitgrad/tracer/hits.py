@@ -32,7 +32,7 @@ from jitgrad.tracer.view_hits import has_plain_source, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
-           "multiply", "new_result_handle", "note_number", "operate", "takes", "through_door"]  # fmt: skip
+           "multiply", "new_result_handle", "note_number", "operate", "takes_all", "through_door"]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
@@ -223,21 +223,25 @@ def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
 
 
 @optimized
-def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
-    """Whether a trie node is ``op(*args)``, of which the first ``count`` are operands."""
-    if child.op is not op:
-        return False
+def takes_all(child: TrieNode, first: int, args: Args, count: int) -> bool:
+    """Whether a trie node takes ``args``: ``count`` operands, which are in ``ids`` from place ``first`` on; params."""
     ids: tuple = child.ids
     params: tuple = child.params
     if len(params) != len(args) - count:
         return False
     for i in range(count):
-        if not takes(ids[i], args[i]):
+        if not takes(ids[first + i], args[i]):
             return False
     for i in range(len(params)):  # noqa: SIM110
         if not same(params[i], args[count + i]):
             return False
     return True
+
+
+@optimized
+def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
+    """Whether a trie node is ``op(*args)``, of which the first ``count`` are operands."""
+    return child.op is op and takes_all(child, 0, args, count)
 
 
 @optimized

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, native, same
+from jitgrad.cpython.primitives import active, native
 from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_operand, note_number, takes
+from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_operand, note_number, takes_all
 from jitgrad.tracer.keys import WRITE
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import Slot
@@ -72,16 +72,7 @@ def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: 
     if child.op is not WRITE:
         return False
     ids: tuple = child.ids
-    params: tuple = child.params
-    if ids[0] is not op or ids[1] is not target._vid or len(params) != len(args) - count:
-        return False
-    for i in range(count):
-        if not takes(ids[i + 2], args[i]):
-            return False
-    for i in range(len(params)):  # noqa: SIM110
-        if not same(params[i], args[count + i]):
-            return False
-    return True
+    return ids[0] is op and ids[1] is target._vid and takes_all(child, 2, args, count)
 
 
 @native
