@@ -16,9 +16,9 @@ from typing import Any, TypeVar, overload
 from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
-from jitgrad.dtypes import get_default_dtype
 from jitgrad.events import bump, bump_call
-from jitgrad.state import state, switch_handler
+from jitgrad.state import anomaly, state, switch_handler
+from jitgrad.tracer.call_hits import CallSite
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.recorder_state import new_tid
@@ -58,7 +58,7 @@ def eager() -> Iterator[None]:
             recorder.come_back(versions)
 
 
-class CompiledFunction:
+class CompiledFunction(CallSite):
     """A function whose every call is recorded and run as compiled segments.
 
     Attributes:
@@ -68,61 +68,72 @@ class CompiledFunction:
     def __init__(self, fn: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
-        self._trie = Trie(config.max_trie_nodes, config.max_new_values)
-        self._last: Any = None
-        self._streak = 0
-        self._skip = 0
-        self._idle: list[Recorder] = []
+        self.trie = Trie(config.max_trie_nodes, config.max_new_values)
+        self.last = None
+        self.streak = self.skip = 0
+        self.idle = []
         self._batches = Batches()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.handler is not None or state.eager_depth or config.eager or state.anomaly_enabled:
-            return self.fn(*args, **kwargs)
-        if self._skip:
-            self._skip -= 1
-            bump("eager_calls")
-            return self.fn(*args, **kwargs)
+        if HOT.runs_now(self):
+            return self._run_now(args, kwargs)
         swapped: list[Any] = []
-        if args or kwargs:
+        moves = self._batches.are_rebased
+        if (args or kwargs) and moves is not False and (moves is None or kwargs or HOT.begins_inside(args)):
             args, kwargs, swapped = self._batches.swap(args, kwargs)
-        grad_mode = state.grad_enabled
         try:
-            recorder = self._idle.pop()  # atomic under the GIL
+            recorder = self.idle.pop()  # atomic under the GIL
         except IndexError:
-            recorder = Recorder(self._trie, backend, config.max_segment_ops)
-        else:
-            if not HOT.hit_begin(recorder, new_tid(), grad_mode, get_default_dtype()):
-                recorder.begin()
-        tid = recorder.tid
+            recorder = Recorder(self.trie, backend, config.max_segment_ops)
+        tid = new_tid()
         try:
-            HOT.began(recorder)
-            switch_handler(recorder)
-            if state.saved_tensor_hooks:
-                recorder.saved_hooks_changed()
+            if not HOT.begin_call(recorder, tid):
+                self._begin(recorder, tid)
             result = self.fn(*args, **kwargs)
-            recorder.flush(is_last=True)
+            if not HOT.end_call(self, recorder):
+                recorder.flush(is_last=True)
         except Exception:
-            # what was recorded before the exception has happened, as in eager mode
-            recorder.flush()
+            if recorder.tid is tid:
+                # what was recorded before the exception has happened, as in eager mode
+                recorder.flush()
             raise
         except BaseException as interrupt:
-            self._flush_after(interrupt, recorder)
+            if recorder.tid is tid:
+                self._flush_after(interrupt, recorder)
             raise
         finally:
-            if recorder.has_stopped:
-                state.eager_depth -= 1
-            switch_handler(None)
-            HOT.ended(tid)
-            if HOT.hit_finish(recorder):
-                self._last = recorder.node
-                self._streak = 0
-                self._trie.defers = False
-                self._idle.append(recorder)
-            else:
-                self._finish(recorder)
+            # a usual call is over at this point: another one may be using the recorder
+            if recorder.tid is tid:
+                self._end(recorder)
             if swapped:
                 self._batches.settle(swapped)
         return self._batches.returned(result, swapped) if swapped else result
+
+    def _run_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not recorded, or is a part of another one."""
+        if self.skip and not (state.handler is not None or state.eager_depth or config.eager or anomaly.enabled):
+            self.skip -= 1
+            bump("eager_calls")
+        return self.fn(*args, **kwargs)
+
+    def _begin(self, recorder: Recorder, tid: int) -> None:
+        """``begin_call`` of a call that begins otherwise than the recorder's last one."""
+        recorder.begin(tid)
+        HOT.began(recorder)
+        switch_handler(recorder)
+        if state.saved_tensor_hooks:
+            recorder.saved_hooks_changed()
+
+    def _end(self, recorder: Recorder) -> None:
+        """The end of a call that was not a usual one, or raised."""
+        if recorder.has_stopped:
+            state.eager_depth -= 1
+        switch_handler(None)
+        HOT.ended(recorder.tid)
+        if HOT.hit_finish(recorder):
+            HOT.put_away(self, recorder)
+        else:
+            self._finish(recorder)
 
     @staticmethod
     def _flush_after(interrupt: BaseException, recorder: Recorder) -> None:
@@ -139,31 +150,31 @@ class CompiledFunction:
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""
         node = recorder.node
-        self._last = node
-        self._trie.end_of_call(node)
+        self.last = node
+        self.trie.end_of_call(node)
         bump_call(node.depth, recorder.path.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
         if recorder.path.misses and not recorder.has_stopped:
             self._count_new_graph()
         elif not recorder.path.misses:
-            self._streak = 0
-            self._trie.defers = False
+            self.streak = 0
+            self.trie.defers = False
         if recorder.rest():
-            self._idle.append(recorder)
+            self.idle.append(recorder)
 
     def _count_new_graph(self) -> None:
         """See Note [New graphs]."""
         if config.same_bits:
             return
-        self._streak += 1
-        self._trie.defers = self._streak >= _DEFER_AFTER
-        if self._streak >= _EAGER_AFTER:
-            self._skip = _LOOK_EVERY - 1
+        self.streak += 1
+        self.trie.defers = self.streak >= _DEFER_AFTER
+        if self.streak >= _EAGER_AFTER:
+            self.skip = _LOOK_EVERY - 1
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""
         path = []
-        node = self._last
+        node = self.last
         while node is not None:
             path.append(node.event)
             node = node.parent

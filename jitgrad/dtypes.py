@@ -90,7 +90,9 @@ _ALL = (bool_, int32, int64, float32, float64)
 _BY_NAME = {d.name: d for d in _ALL}
 _BY_NUMPY = {d.np: d for d in _ALL}
 _RANK = {d: i for i, d in enumerate(_ALL)}
-_default = float32
+
+DEFAULT_DTYPE = [float32]
+"""The floating dtype given to Python floats, as the only item: what reads it at every call reads no function."""
 
 
 def _by_name(name: str) -> DType:
@@ -112,15 +114,14 @@ on_new_default: list[Callable[[], None]] = []
 
 def get_default_dtype() -> DType:
     """The floating dtype given to Python floats (float32 unless set)."""
-    return _default
+    return DEFAULT_DTYPE[0]
 
 
 def set_default_dtype(dtype: DType) -> None:
     """Make ``dtype`` (float32 or float64) the default; TypeError for any other."""
-    global _default
     if dtype not in (float32, float64):
         raise TypeError("only floating-point types are supported as the default type")
-    _default = dtype
+    DEFAULT_DTYPE[0] = dtype
     for forget in on_new_default:
         forget()
     if state.handler is not None:
@@ -136,7 +137,7 @@ def dtype_of_scalar(value: bool | int | float) -> DType:
     """The dtype a Python number has on its own."""
     if isinstance(value, bool):
         return bool_
-    return int64 if isinstance(value, int) else _default
+    return int64 if isinstance(value, int) else DEFAULT_DTYPE[0]
 
 
 class finfo:
@@ -155,7 +156,7 @@ class finfo:
     """
 
     def __init__(self, dtype: DType | None = None) -> None:
-        dtype = dtype or _default
+        dtype = dtype or DEFAULT_DTYPE[0]
         if not dtype.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype!r}'"

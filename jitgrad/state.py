@@ -16,6 +16,7 @@ __all__ = [
     "Anomaly",
     "State",
     "anomaly",
+    "engine_watchers",
     "modes_in_use",
     "native_cell",
     "override_classes",
@@ -48,6 +49,10 @@ saved-tensor hooks, mutation of saved tensors). Empty nearly always: hot paths t
 
 write_checks: list[Callable[[Any], None]] = []
 """Each is called with a tensor before it is written in place, and may raise. Empty nearly always."""
+
+
+engine_watchers: list[Any] = []
+"""The traces of the engine that are being taken, on any thread. Empty nearly always: hot paths test it."""
 
 
 override_classes: list[type] = []
@@ -112,7 +117,8 @@ native_cell = NativeCell()
 
 
 def switch_handler(handler: Handler | None) -> Handler | None:
-    """Make ``handler`` (or None) this thread's; returns the one before. The only way to change ``state.handler``."""
+    """Make ``handler`` (or None) this thread's; returns the one before. The only way to change ``state.handler``, but
+    for ``switch`` of ``call_hits.py``, which is the same for a call that is a hit."""
     before = state.handler
     state.handler = handler
     native_cell.activate(handler if handler is not None and handler.is_hot else None)

@@ -17,6 +17,7 @@ from jitgrad.cpython.translate import LLVM, FunctionText, NativeValue, signature
 __all__ = ["PRIMITIVES", "call", "install_expressions"]
 
 PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
+    primitives.activate: ("activate_now", "none", ("obj",)),
     primitives.active: ("active", "borrowed", ()),
     primitives.blank: ("blank", "new", ("obj",)),
     primitives.new_handle: ("new_handle", "new", ()),

@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from jitgrad.cpython import calls
-from jitgrad.cpython.layout import ITEMS, LIST_ITEMS, SIZE, TYPE, class_of_slot, is_slot, slot_offset
+from jitgrad.cpython.layout import DICT_USED, ITEMS, LIST_ITEMS, SIZE, TYPE, class_of_slot, is_slot, slot_offset
 from jitgrad.cpython.translate import FunctionText, NativeValue
 
 __all__ = ["as_kind", "integer", "item", "length", "store", "truth", "value"]
@@ -128,7 +128,7 @@ def _truth_of(f: FunctionText, found: NativeValue, node: ast.AST) -> str:
         return f.op(f"icmp ne i64 {found.reg}.n, 0")
     if found.cls is bool:
         return f.op(f"icmp eq ptr {found.reg}, {f.object(True).reg}")
-    if found.cls in (list, tuple):
+    if found.cls in (list, tuple, dict):
         return f.op(f"icmp ne i64 {length(f, found, node)}, 0")
     is_true = f.api("PyObject_IsTrue", "i32", f"ptr {found.reg}")
     f.check(f.op(f"icmp slt i32 {is_true}, 0"))
@@ -273,6 +273,8 @@ def length(f: FunctionText, found: NativeValue, node: ast.AST) -> str:
         return f"{found.reg}.n"
     if found.cls in (list, tuple):
         return f.op(f"load i64, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {SIZE}')}")
+    if found.cls is dict:
+        return f.op(f"load i64, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {DICT_USED}')}")
     return f.api("PyObject_Size", "i64", f"ptr {found.reg}")
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "class_of_hint", "class_of_slot",
-           "compare_slot", "is_slot", "number_slots", "slot_offset", "why_unknown"]  # fmt: skip
+__all__ = ["DICT_USED", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "class_of_hint",
+           "class_of_slot", "compare_slot", "is_slot", "number_slots", "slot_offset", "why_unknown"]  # fmt: skip
 
-TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED = 8, 16, 24, 24, 32
+TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED = 8, 16, 24, 24, 32, 16
 """Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
-many items that address has room for."""
+many items that address has room for, how many keys a dictionary has."""
 
 _AS_NUMBER, _RICHCOMPARE = 96, 200
 """Offsets in a type: of the address of its number slots, of its slot for comparisons."""
@@ -135,6 +135,7 @@ def _misplaced() -> str:
         "a list's length": (_word(id(listed) + SIZE), 4),
         "a list's item": (_word(_word(id(listed) + LIST_ITEMS) + 16), id(items[2])),
         "a list's room": (_word(id([None] * 5) + LIST_ALLOCATED), 5),
+        "how many keys": (_word(id({"a": 1, "b": 2, "c": 3}) + DICT_USED), 3),
         "a slot": (_word(id(probe) + slot_offset(_Probe, "second")), id(items[1])),
         "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
         "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),

@@ -36,6 +36,7 @@ from jitgrad.cpython.liveness import ONE_PASSED, references
 __all__ = [
     "NATIVE",
     "OPTIMIZED",
+    "activate",
     "active",
     "blank",
     "install_driver",
@@ -131,6 +132,10 @@ def retire_all(handles: list[Any]) -> None:
 def active() -> Any:
     """The recorder whose hits native code may do on this thread, or None; only native code asks."""
     return None
+
+
+def activate(recorder: Any) -> None:
+    """Let native code do hits for this recorder (None: for nobody's) on this thread; Python's hits ask nobody."""
 
 
 _driver: list[Callable[[int], int]] = []

@@ -283,6 +283,12 @@ no:
   ret ptr %none
 }}
 define internal ptr @activate(ptr %self, ptr %recorder) nounwind {{
+  call void @activate_now(ptr %recorder)
+  %none = {none}
+  call void @incref(ptr %none)
+  ret ptr %none
+}}
+define internal void @activate_now(ptr %recorder) nounwind {{
   %none = {none}
   %ident = {ident}
   %here = call i64 %ident()
@@ -300,8 +306,7 @@ forget:
   store ptr null, ptr @active.recorder
   br label %done
 done:
-  call void @incref(ptr %none)
-  ret ptr %none
+  ret void
 }}"""
 
 

@@ -1,4 +1,4 @@
-"""Hits of whole calls: where a call begins, its backward, optimizers' steps, a segment's end, where it ends.
+"""Hits of a backward, of optimizers' steps, of a segment's end.
 
 Owns: these rules, once, in the subset of Note [Native Python]; ``EndPlan``, what a segment's end does on a hit.
 Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its program computes.
@@ -19,7 +19,6 @@ from typing import Any
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
-    NATIVE,
     native,
     optimized,
     poke,
@@ -30,26 +29,22 @@ from jitgrad.cpython.primitives import (
     run_driver_released,
     same,
 )
-from jitgrad.events import CALLS
 from jitgrad.probe import probe
-from jitgrad.state import modes_in_use, write_checks
+from jitgrad.state import anomaly, engine_watchers, modes_in_use, write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import BackwardEvent, EndEvent, UpdateEvent
 from jitgrad.tracer.hits import is_operand, new_result_handle
-from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import BACKWARD, END, GRADS, UPDATE
 from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.trie import Trie, TrieNode
-from jitgrad.tracer.view_hits import all_living, living, sharing
+from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.view_hits import catch_up, living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
 
-__all__ = ["EndPlan", "use_hits"]
+__all__ = ["EndPlan", "hit_end"]
 
 _SPARE_NBYTES = 1 << 16
-_MAX_CALLS = 1000
-_MAX_GRAPHS = 4
 
 
 class EndPlan:
@@ -116,121 +111,14 @@ class EndPlan:
     written: tuple[tuple[int, int], ...]
 
 
-# --- begin and end of a call ---
-
-
-@native
-def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
-    """Start another call with a recorder that rests; False if it starts in another state than its last one."""
-    start: tuple = recorder.start
-    if start[0] is not grad_enabled or start[1] is not dtype:
-        return False
-    recorder.tid = tid
-    recorder.node = recorder.root
-    recorder.must_record = False
-    recorder.busy = False
-    graph: CallGraph = recorder.graph
-    graph.recorder = recorder
-    graph.tid = tid
-    return True
-
-
-@native
-def hit_finish(recorder: RecorderState) -> bool:
-    """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
-    graph: CallGraph = recorder.graph
-    if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks:
-        return False
-    node: TrieNode = recorder.node
-    if graph.tip is not None and (graph.saves or len(recorder.entry.outer) != 0 or recorder.has_stopped):
-        return False
-    if graph.tip is not None and len(recorder.input_table) * 3 != int(recorder.caught):
-        return False  # the step has made leaves itself: ``entered`` does not have them
-    trie: Trie = recorder.trie
-    clock: int = trie.clock
-    trie.clock = clock + 1
-    node.tick = trie.clock
-    if int(trie.size) > int(trie.limit) or len(CALLS) >= _MAX_CALLS:
-        return False
-    CALLS.append((node.depth, 0, recorder.segments, recorder.launches))
-    graph.recorder = None
-    if graph.tip is not None:
-        escape(recorder, graph)
-    recorder.entered.clear()
-    if int(recorder.caught) != 0:
-        recorder.caught = 0
-    empty(recorder.input_table)
-    empty(recorder.buffer_table)
-    empty(recorder.slot_table)
-    empty(recorder.entry.outer)
-    empty(recorder.counted_twice)
-    empty(recorder.counters.former)
-    recorder.scalars.clear()
-    recorder.viewed.clear()
-    recorder.picks.clear()
-    recorder.keepers.clear()
-    recorder.stubs.unlinked.clear()
-    recorder.stubs.views.clear()
-    recorder.path.history = None
-    recorder.segments = 0
-    recorder.launches = 0
-    return True
-
-
-@native
-def escape(recorder: RecorderState, graph: CallGraph) -> None:
-    """A result holds on to the graph, which was used up: its shape and its leaves are all that can be asked for."""
-    leaves: list = []
-    entered: list = recorder.entered
-    i = 0
-    while i < len(entered):
-        x: TensorBase = entered[i]
-        if x._requires_grad:
-            leaves.append(entered[i + 2])
-            leaves.append(x)
-        i += 3
-    graph.leaves = leaves
-    graph.numbers = recorder.scalars
-    recorder.scalars = []
-    node: TrieNode = recorder.node
-    graph.tip = node
-    recorder.graph.order.close(node.next_vid)
-    recorder.graph = idle_graph(recorder)
-
-
-@native
-def idle_graph(recorder: RecorderState) -> Any:
-    """A graph for the next call: one that nothing holds on to any more, or a new one."""
-    graphs: list = recorder.graphs
-    for item in graphs:
-        graph: CallGraph = item
-        if refcount(item) == 2 and not graph.is_touched:  # ``graph`` and the list
-            graph.tip = None
-            graph.leaves = None
-            graph.numbers = []
-            graph.marks.clear()
-            return item
-    made = recorder.backend.new_graph(recorder)
-    if len(graphs) < _MAX_GRAPHS:
-        graphs.append(made)
-    else:
-        graphs[0] = made
-    return made
-
-
-@native
-def empty(table: dict) -> None:
-    """Clear a dictionary that is usually empty already."""
-    if len(table) != 0:
-        table.clear()
-
-
 # --- backward ---
 
 
 @native
 def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, create_graph: Any) -> bool:
     """``loss.backward()`` into leaves without gradients."""
+    if anomaly.enabled is True or engine_watchers or (create_graph is True and modes_in_use):
+        return False
     reach: TrieNode = recorder.node.last
     if reach is None or reach.op is not BACKWARD:
         return False
@@ -485,7 +373,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
         return False
     keeps = not is_last or plan.keeps or graph.tip is not None
     if keeps and int(recorder.caught) != len(recorder.entered):
-        recorder.catch_up()
+        catch_up(recorder)
     if plan.has_program and not run(recorder, plan, alive, keeps):
         return False
     recorder.node = node
@@ -522,10 +410,3 @@ def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, 
         for slot in recorder.viewed:
             slot.settle()
         recorder.viewed.clear()
-
-
-def use_hits() -> None:
-    """Let ``HOT`` hold the hits as Python has them. ``recorder.py`` calls it once."""
-    HOT.use({function.__name__: function for function in NATIVE})
-    if not counts_references:
-        HOT.living = all_living

@@ -19,12 +19,14 @@ class Hot:
         "all_unwatched",
         "assignments",
         "began",
+        "begin_call",
+        "begins_inside",
         "catch_up",
+        "end_call",
         "ended",
         "has_plain_source",
         "hit_apply",
         "hit_backward",
-        "hit_begin",
         "hit_binary",
         "hit_end",
         "hit_enter",
@@ -36,18 +38,22 @@ class Hot:
         "living",
         "move",
         "note_source",
+        "put_away",
+        "runs_now",
         "sharing",
     )
 
     all_unwatched: Callable[..., bool]
     assignments: Callable[..., tuple[int, ...]]
     began: Callable[..., None]
+    begin_call: Callable[..., bool]
+    begins_inside: Callable[..., bool]
     catch_up: Callable[..., None]
+    end_call: Callable[..., bool]
     ended: Callable[..., None]
     has_plain_source: Callable[..., bool]
     hit_apply: Callable[..., Any]
     hit_backward: Callable[..., bool]
-    hit_begin: Callable[..., bool]
     hit_end: Callable[..., bool]
     hit_finish: Callable[..., bool]
     hit_update: Callable[..., bool]
@@ -59,6 +65,8 @@ class Hot:
     living: Callable[..., list[Any]]
     move: Callable[..., None]
     note_source: Callable[..., None]
+    put_away: Callable[..., None]
+    runs_now: Callable[..., bool]
     sharing: Callable[..., tuple[int, ...]]
 
     def use(self, functions: dict[str, Any]) -> None:

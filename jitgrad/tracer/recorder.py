@@ -17,9 +17,9 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.aliases import Aliases, Stubs
+from jitgrad.tracer.call_hits import use_hits
 from jitgrad.tracer.detours import Detours
 from jitgrad.tracer.early_checks import EarlyChecks
-from jitgrad.tracer.end_hits import use_hits
 from jitgrad.tracer.entry import Entry
 from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, ReleaseEvent
 from jitgrad.tracer.hits import MISSED
@@ -272,8 +272,11 @@ class Recorder(RecorderState):
         return slot is not None and slot.storage is not storage
 
     def flush(self, is_last: bool = False) -> None:
-        """End the segment: run it, and give every handle that somebody still holds its storage."""
-        before, self.busy = self.busy, True
+        """End the segment: run it, and give every handle that somebody still holds its storage.
+
+        Behind the last one nothing can be recorded: the recorder stays busy until another call begins.
+        """
+        before, self.busy = self.busy or is_last, True
         try:
             if not HOT.hit_end(self, is_last):
                 self.ends.end(is_last)
@@ -326,11 +329,14 @@ class Recorder(RecorderState):
 
     def repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
         """The usual ``loss.backward()``, if it is a hit: no request is made."""
-        return not self.busy and self._repeat_backward(root, keep_graph, create_graph)
-
-    @_uninterrupted
-    def _repeat_backward(self, root: Any, keep_graph: bool, create_graph: bool) -> bool:
-        return self.backend.repeat_backward(self, root, keep_graph, create_graph)
+        if self.busy:
+            return False
+        self.busy = True
+        try:
+            is_hit = HOT.hit_backward(self, root, keep_graph, create_graph)
+            return is_hit or self.backend.repeat_backward(self, root, keep_graph, create_graph)
+        finally:
+            self.busy = False
 
     def reached_leaves(self, roots: Any) -> list[Any] | None:
         """The leaves below values of the call; None if some of the graph began outside it."""

@@ -184,9 +184,10 @@ class RecorderState(Handler):
         """Have everything that was entered in the tables."""
         HOT.catch_up(self)
 
-    def begin(self) -> None:
-        """Start another call with a recorder that ``rest`` has emptied."""
-        self.tid = new_tid()
+    def begin(self, tid: int) -> None:
+        """Start a call with a recorder that is new, or that ``rest`` has emptied."""
+        self.tid = tid
+        self.busy = False
         grad_enabled, dtype = self.start
         if state.grad_enabled is not grad_enabled or get_default_dtype() is not dtype:
             self.start = (state.grad_enabled, get_default_dtype())

@@ -424,11 +424,11 @@ def test_fresh_tensors_made_inside() -> None:
 
 def test_the_trie_is_bounded() -> None:
     step, limit = jg.compile(lambda x, n: x.reshape(n, -1).sum() * n), 60
-    step._trie.limit = limit
+    step.trie.limit = limit
     x = jg.ones(5040)
     divisors = [n for n in range(1, 5041) if 5040 % n == 0]
     with events.count("evictions") as evictions:
         for n in divisors + divisors[:5]:
             assert step(x, n).item() == 5040.0 * n
     assert evictions() > 0
-    assert step._trie.size <= limit + 10
+    assert step.trie.size <= limit + 10

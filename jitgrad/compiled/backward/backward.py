@@ -30,7 +30,6 @@ from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History
-from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
 from jitgrad.tracer.slots import fresh_handle, input_kind
 from jitgrad.version_counter import VERSION, count_write
@@ -103,11 +102,9 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
 
 
 def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bool) -> bool:
-    """``loss.backward()`` into leaves without gradients, on a hit: two look-ups. False if it is anything else."""
+    """``loss.backward()`` into leaves without gradients, by two look-ups. False if it is anything else."""
     if anomaly.enabled or (create_graph and state.saved_tensor_hooks):
         return False
-    if not is_traced() and HOT.hit_backward(recorder, root, keep_graph, create_graph):
-        return True
     node = recorder.node.children.get((BACKWARD, root._vid, keep_graph, create_graph))
     if node is None or node.event.refusal:
         return False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from jitgrad.runtime.engine.graph.node import next_sequence_nr, skip_sequence_nrs
+from jitgrad.runtime.engine.graph.node import next_sequence_nr, reserve_sequence_nrs, skip_sequence_nrs
 
 __all__ = ["CreationOrder"]
 
@@ -49,7 +49,10 @@ class CreationOrder:
 
     def close(self, next_vid: int) -> None:
         """The call is over: Nodes made from now on are younger than its own."""
-        self.go_outside(next_vid)
+        if self.marks:
+            self.go_outside(next_vid)
+        else:
+            self.marks.append((0, reserve_sequence_nrs(next_vid)))
 
     def reset(self) -> None:
         """For another call."""

@@ -34,6 +34,7 @@ __all__ = [
     "device_of",
     "name_of",
     "next_sequence_nr",
+    "reserve_sequence_nrs",
     "sequence",
     "share_sequence",
     "skip_sequence_nrs",
@@ -72,6 +73,13 @@ def skip_sequence_nrs(least: int) -> None:
     """Let the next number be at least ``least``, for Nodes that were numbered by other means meanwhile."""
     upcoming = sequence.take()
     sequence.take = itertools.count(max(upcoming, least)).__next__
+
+
+def reserve_sequence_nrs(count: int) -> int:
+    """The first of ``count`` numbers in a row, for Nodes that are made later."""
+    first = sequence.take()
+    sequence.take = itertools.count(first + max(count, 1)).__next__
+    return first
 
 
 def topological_nr_above(edges: Sequence[NextEdge]) -> int:

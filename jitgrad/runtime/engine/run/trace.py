@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitgrad.locks import process_lock
+from jitgrad.state import engine_watchers
 from jitgrad.structs import value
 
 __all__ = ["KINDS", "Provisional", "Trace", "TraceEvent", "emit", "is_active"]
@@ -146,19 +147,17 @@ def _labels(events: list[TraceEvent]) -> dict[int, str]:
     return found
 
 
-_active: tuple[Trace, ...] = ()
 _change_lock = process_lock()
 
 
 def _change(change: Any) -> None:
-    global _active
     with _change_lock:
-        _active = change(_active)
+        engine_watchers[:] = change(tuple(engine_watchers))
 
 
 def is_active() -> bool:
     """Whether anybody is watching."""
-    return bool(_active)
+    return bool(engine_watchers)
 
 
 class _Held(threading.local):
@@ -195,7 +194,7 @@ def _tell(event: TraceEvent) -> None:
     if _held.events is not None:
         _held.events.append(event)
         return
-    for trace in _active:
+    for trace in tuple(engine_watchers):
         trace.add(event)
 
 
@@ -220,7 +219,7 @@ def emit(
         detail: in words.
         leaves: that a recorded backward accumulated into.
     """
-    if not _active:
+    if not engine_watchers:
         return
     name = node.name() if node is not None else ""
     thread = threading.current_thread().name

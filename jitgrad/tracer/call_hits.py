@@ -1,0 +1,231 @@
+"""Hits of whole calls: where a call begins, and where it ends.
+
+Owns: these rules, once, in the subset of Note [Native Python]; what hits read of a compiled function.
+Must not know: what a call computes, misses, errors (``jitgrad/compile.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.config import config
+from jitgrad.cpython.liveness import counts_references
+from jitgrad.cpython.primitives import NATIVE, activate, native, refcount
+from jitgrad.dtypes import DEFAULT_DTYPE
+from jitgrad.events import CALLS
+from jitgrad.state import anomaly, modes_in_use, state
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.tracer.end_hits import hit_end
+from jitgrad.tracer.hits import began, ended
+from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.trie import Trie, TrieNode
+from jitgrad.tracer.view_hits import all_living
+
+__all__ = ["FINISHED", "CallSite", "use_hits"]
+
+_MAX_CALLS = 1000
+_MAX_GRAPHS = 4
+
+FINISHED = -1
+"""The stamp of a recorder whose call is over."""
+
+
+class CallSite:
+    """What hits read of a compiled function.
+
+    Attributes:
+        trie: what its calls have recorded.
+        idle: recorders for further calls.
+        last: where the path of the call ended that was the last to end, on any thread.
+        streak: how many calls in a row have recorded something new, see Note [New graphs].
+        skip: how many calls are to run eagerly, see there.
+    """
+
+    __slots__ = ("idle", "last", "skip", "streak", "trie")
+
+    idle: list[Any]
+    last: Any
+    skip: int
+    streak: int
+    trie: Trie
+
+
+@native
+def runs_now(site: CallSite) -> bool:
+    """Whether a call is not recorded: it is a part of another one that is, or recording is off."""
+    if state.handler is not None or config.eager is True or anomaly.enabled is True:
+        return True
+    return int(site.skip) != 0 or int(state.eager_depth) != 0
+
+
+@native
+def begins_inside(args: tuple) -> bool:
+    """Whether an argument, or an item of a tuple among them, is a tensor that begins inside its storage."""
+    for x in args:
+        if isinstance(x, TensorBase):
+            if int(x._aval.offset) != 0:
+                return True
+        elif type(x) is tuple:
+            items: tuple = x
+            if begins_inside(items):
+                return True
+    return False
+
+
+@native
+def switch(recorder: Any) -> None:
+    """``switch_handler`` as a hit: what stood in the slot is known."""
+    state.handler = recorder
+    activate(recorder)
+
+
+@native
+def begin_call(recorder: RecorderState, tid: Any) -> bool:
+    """Let a recorder that rests record a call on this thread; False if the call does not begin as its last one did."""
+    if modes_in_use or not hit_begin(recorder, tid, state.grad_enabled, DEFAULT_DTYPE[0]):
+        return False
+    began(recorder)
+    switch(recorder)
+    return True
+
+
+@native
+def end_call(site: CallSite, recorder: RecorderState) -> bool:
+    """End the last segment, and the call with it if it was a usual one. False: nothing has happened."""
+    if recorder.has_stopped or modes_in_use:
+        return False
+    recorder.busy = True  # until the call is over: nothing can be recorded behind its last segment
+    if not hit_end(recorder, True):
+        recorder.busy = False
+        return False
+    switch(None)
+    ended(recorder.tid)
+    if hit_finish(recorder):
+        put_away(site, recorder)
+    return True
+
+
+@native
+def put_away(site: CallSite, recorder: RecorderState) -> None:
+    """A call is over in which nothing was new. Another one may use the recorder from here on."""
+    site.last = recorder.node
+    site.streak = 0
+    trie: Trie = site.trie
+    trie.defers = False
+    recorder.tid = FINISHED
+    site.idle.append(recorder)
+
+
+@native
+def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
+    """Start another call with a recorder that rests; False if it starts in another state than its last one."""
+    start: tuple = recorder.start
+    if start[0] is not grad_enabled or start[1] is not dtype:
+        return False
+    recorder.tid = tid
+    recorder.node = recorder.root
+    recorder.must_record = False
+    recorder.busy = False
+    graph: CallGraph = recorder.graph
+    graph.recorder = recorder
+    graph.tid = tid
+    return True
+
+
+@native
+def hit_finish(recorder: RecorderState) -> bool:
+    """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
+    graph: CallGraph = recorder.graph
+    if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks:
+        return False
+    node: TrieNode = recorder.node
+    if graph.tip is not None and (graph.saves or len(recorder.entry.outer) != 0 or recorder.has_stopped):
+        return False
+    if graph.tip is not None and len(recorder.input_table) * 3 != int(recorder.caught):
+        return False  # the step has made leaves itself: ``entered`` does not have them
+    trie: Trie = recorder.trie
+    clock: int = trie.clock
+    trie.clock = clock + 1
+    node.tick = trie.clock
+    if int(trie.size) > int(trie.limit) or len(CALLS) >= _MAX_CALLS:
+        return False
+    CALLS.append((node.depth, 0, recorder.segments, recorder.launches))
+    graph.recorder = None
+    if graph.tip is not None:
+        escape(recorder, graph)
+    recorder.entered.clear()
+    if int(recorder.caught) != 0:
+        recorder.caught = 0
+    empty(recorder.input_table)
+    empty(recorder.buffer_table)
+    empty(recorder.slot_table)
+    empty(recorder.entry.outer)
+    empty(recorder.counted_twice)
+    empty(recorder.counters.former)
+    recorder.scalars.clear()
+    recorder.viewed.clear()
+    recorder.picks.clear()
+    recorder.keepers.clear()
+    recorder.stubs.unlinked.clear()
+    recorder.stubs.views.clear()
+    recorder.path.history = None
+    recorder.segments = 0
+    recorder.launches = 0
+    return True
+
+
+@native
+def escape(recorder: RecorderState, graph: CallGraph) -> None:
+    """A result holds on to the graph, which was used up: its shape and its leaves are all that can be asked for."""
+    leaves: list = []
+    entered: list = recorder.entered
+    i = 0
+    while i < len(entered):
+        x: TensorBase = entered[i]
+        if x._requires_grad:
+            leaves.append(entered[i + 2])
+            leaves.append(x)
+        i += 3
+    graph.leaves = leaves
+    graph.numbers = recorder.scalars
+    recorder.scalars = []
+    node: TrieNode = recorder.node
+    graph.tip = node
+    recorder.graph.order.close(node.next_vid)
+    recorder.graph = idle_graph(recorder)
+
+
+@native
+def idle_graph(recorder: RecorderState) -> Any:
+    """A graph for the next call: one that nothing holds on to any more, or a new one."""
+    graphs: list = recorder.graphs
+    for item in graphs:
+        graph: CallGraph = item
+        if refcount(item) == 2 and not graph.is_touched:  # ``graph`` and the list
+            graph.tip = None
+            graph.leaves = None
+            graph.numbers = []
+            graph.marks.clear()
+            return item
+    made = recorder.backend.new_graph(recorder)
+    if len(graphs) < _MAX_GRAPHS:
+        graphs.append(made)
+    else:
+        graphs[0] = made
+    return made
+
+
+@native
+def empty(table: dict) -> None:
+    """Clear a dictionary that is usually empty already."""
+    if len(table) != 0:
+        table.clear()
+
+
+def use_hits() -> None:
+    """Let ``HOT`` hold the hits as Python has them. ``recorder.py`` calls it once."""
+    HOT.use({function.__name__: function for function in NATIVE})
+    if not counts_references:
+        HOT.living = all_living
