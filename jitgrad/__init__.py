@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from jitgrad import autograd, functions, nn, optim, overrides, vcpu
 from jitgrad import generator as random
 from jitgrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
-from jitgrad.autograd.dot import to_dot
-from jitgrad.autograd.why_none import why_none
 from jitgrad.compile import CompiledFunction, compile, eager
 from jitgrad.config import config
 from jitgrad.devices import Device as device
@@ -35,15 +33,12 @@ from jitgrad.errors import CompileError, DeviceError, JitgradError, UnknownNameE
 from jitgrad.events import reset_stats, stats
 from jitgrad.functions import *  # noqa: F403
 from jitgrad.generator import (
+    Generator,
+    default_generator,
     get_rng_state,
     initial_seed,
     manual_seed,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    randperm,
+    seed,
     set_rng_state,
 )
 from jitgrad.grad_mode import (
@@ -62,6 +57,8 @@ from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
     from jitgrad import func, linalg, profiler, utils
+    from jitgrad.autograd.dot import to_dot
+    from jitgrad.autograd.why_none import why_none
     from jitgrad.compiled.explain import Explanation, explain
     from jitgrad.func import vmap
     from jitgrad.serialization import load, save
@@ -83,6 +80,7 @@ __all__ = [
     "DoubleTensor",
     "Explanation",
     "FloatTensor",
+    "Generator",
     "IntTensor",
     "JitgradError",
     "LongTensor",
@@ -91,6 +89,7 @@ __all__ = [
     "bool",
     "compile",
     "config",
+    "default_generator",
     "device",
     "double",
     "e",
@@ -130,15 +129,10 @@ __all__ = [
     "pi",
     "profiler",
     "promote_types",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-    "randperm",
     "random",
     "reset_stats",
     "save",
+    "seed",
     "set_default_dtype",
     "set_grad_enabled",
     "set_num_threads",
@@ -165,8 +159,10 @@ _LATE = {
     "profiler": "jitgrad.profiler",
     "save": "jitgrad.serialization",
     "serialization": "jitgrad.serialization",
+    "to_dot": "jitgrad.autograd.dot",
     "utils": "jitgrad.utils",
     "vmap": "jitgrad.func",
+    "why_none": "jitgrad.autograd.why_none",
 }
 _find_late = late_names(globals(), _LATE)
 

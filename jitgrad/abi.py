@@ -30,6 +30,23 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
 # sched_getcpu; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
+
+# Note [Random kernel]
+# ~~~~~~~~~~~~~~~~~~~~
+# ``void random(ptr state, ptr out, i64 count, i64 kind, double a, double b)`` draws from a Mersenne Twister's state and
+# writes ``count`` elements to ``out``. The state is 624 32-bit words, then int64 words: POSITION, the number of words
+# of this block that are used up (624 or more: all; a state that was just seeded has FRESH); CACHED, a double, which is
+# the second number of the last pair of normal ones, and HAS_CACHED, whether there is one; LIBM, the addresses of the
+# C library's functions ``RANDOM_LIBM_NAMES``. Kinds:
+#   WORDS      uint32, as they come.
+#   UNIFORM32, UNIFORM64   float and double: a draw of 24 or 53 bits, as a fraction, times b plus a.
+#   NORMAL32, NORMAL64     float and double, at least 16, with mean a and deviation b, in blocks of 16.
+#   PAIRS      doubles, normal, with mean a and deviation b, two by two, with the second number kept for the next call.
+#   PERMUTE    int64: 0, 1, 2, .. count - 1, shuffled from the front, each step with a draw of 32 bits, or of 64 if a is
+#              not 0, modulo the numbers that are left.
+#   SEED       starts the state anew; ``count`` is the seed, ``out`` is not used.
+#   MAP + n    draws nothing: function n of LIBM replaces each of the doubles in ``out``.
+# ``runtime/random/numpy_form.py`` does the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -63,6 +80,22 @@ __all__ = [
     "POOL_WANTED",
     "POOL_WORDS",
     "POOL_YIELD",
+    "RANDOM_CACHED",
+    "RANDOM_FRESH",
+    "RANDOM_HAS_CACHED",
+    "RANDOM_LIBM",
+    "RANDOM_LIBM_NAMES",
+    "RANDOM_MAP",
+    "RANDOM_NORMAL32",
+    "RANDOM_NORMAL64",
+    "RANDOM_PAIRS",
+    "RANDOM_PERMUTE",
+    "RANDOM_POSITION",
+    "RANDOM_SEED",
+    "RANDOM_STATE_WORDS",
+    "RANDOM_UNIFORM32",
+    "RANDOM_UNIFORM64",
+    "RANDOM_WORDS",
     "RECORD_WORDS",
     "STAGE_SHARE",
     "STAGE_WAKE",
@@ -93,6 +126,14 @@ POOL_PARTY = 64
 POOL_WORDS = POOL_PARTY + POOL_LINE * MAX_PARTIES
 # words of a party's line
 PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE = 0, 1, 2, 3, 4, 5
+
+# int64 words of a random state, see Note [Random kernel]
+RANDOM_POSITION, RANDOM_CACHED, RANDOM_HAS_CACHED, RANDOM_LIBM = 312, 313, 314, 315
+RANDOM_LIBM_NAMES = ("log", "log1p", "cos", "sin", "exp", "tan")
+RANDOM_STATE_WORDS = RANDOM_LIBM + len(RANDOM_LIBM_NAMES)
+RANDOM_FRESH = 625
+RANDOM_WORDS, RANDOM_UNIFORM32, RANDOM_UNIFORM64, RANDOM_NORMAL32, RANDOM_NORMAL64 = 0, 1, 2, 3, 4
+RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_SEED, RANDOM_MAP = 5, 6, 7, 8
 
 
 @struct

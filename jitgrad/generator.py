@@ -1,137 +1,273 @@
-"""The global random stream, and the tensors drawn from it.
+"""``jitgrad.random``: generators, the default one, and its state.
 
-Owns: ``manual_seed``, ``initial_seed``, the stream's state (``get_rng_state``, ``set_rng_state``, ``fork_rng``),
-``rand``, ``randn``, ``randint``, ``randperm``, ``*_like``.
+Owns: ``Generator``, ``default_generator``, ``manual_seed``, ``seed``, ``initial_seed``, ``get_rng_state``,
+``set_rng_state``, ``fork_rng``.
+Must not know: distributions.
 
-The stream is Philox, a counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-Drawing runs in Python at every call, compiled or not, so a seed gives the same numbers in every mode.
+# Note [Random streams]
+# ~~~~~~~~~~~~~~~~~~~~~
+# A generator is PyTorch's CPU generator: a Mersenne Twister, whose words make numbers by PyTorch's rules. So a seed
+# gives PyTorch's numbers: integers, uniform numbers and everything made of them by comparing, sorting or counting are
+# equal bit by bit, and so are the others where PyTorch runs its AVX2 code over glibc; elsewhere their last bits differ.
+# What draws, and in which order, is PyTorch's too: modules draw their parameters in its order, ``normal_`` of 16
+# contiguous numbers or more draws in blocks, a tensor that is not contiguous is filled in the order of its memory.
+#
+# Drawing runs at its statement, in every mode: a compiled step calls the same kernel between two recorded operations,
+# and what was drawn enters the trace as a tensor from outside. So the numbers do not depend on hits or misses, and a
+# step that is recorded draws as often as one that is found. The kernel (Note [Random kernel] in abi.py) runs on one
+# thread: the stream is sequential, and the number of threads changes nothing.
+#
+# A process that draws little never loads LLVM: NumPy does the same, bit by bit, until that has taken some ten
+# milliseconds (``runtime/random/twister.py``). States are PyTorch's 5056 bytes, and may be exchanged with it.
+# Devices have no generators of their own: the host draws, and copies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, float32, get_default_dtype, int64
+from jitgrad.compiled.lazy_codegen import open_random
+from jitgrad.devices import Device
+from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.functions.creation import from_array_copy
-from jitgrad.functions.devices import placed
+from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
-from jitgrad.state import state as thread
+from jitgrad.runtime.devices.device import META, canonical
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
+    "Generator",
+    "default_generator",
     "fork_rng",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-    "randperm",
     "restore_stream",
+    "seed",
     "set_rng_state",
-    "stream",
     "stream_state",
 ]
 
-_NUM_STATE_WORDS = 14
+_DEFAULT_SEED = 67280421310721
+_drawing = process_lock()
+"""Held by who draws: a draw is whole, whatever other threads do."""
+
+_draws = LazyModule("jitgrad.runtime.random.draws")
+_twister = LazyModule("jitgrad.runtime.random.twister")
+_STATE_NBYTES = 5056
 
 
-class _Generator:
-    """A seed and the stream it starts; ``lock`` makes each draw whole.
+def _new_stream(seed: int) -> Any:
+    """Streams come with the first draw of a process; ``import jitgrad`` needs none."""
+    _twister.install_opener(open_random)
+    return _draws.RandomStream(seed)
 
-    The stream is made by the first draw: NumPy imports its generators only then, a twentieth of ``import jitgrad``.
+
+class Generator:
+    """A stream of random numbers, for the ``generator=`` of functions that draw.
+
+    Args:
+        device: where its tensors are; the host draws for all of them.
+
+    Raises:
+        RuntimeError: for ``meta``, whose tensors have no numbers.
     """
 
-    def __init__(self) -> None:
-        self.lock = process_lock()
-        self.seed(int.from_bytes(os.urandom(4), "little"))
+    __slots__ = ("__weakref__", "_device", "_stream")
 
-    def seed(self, value: int) -> None:
-        self.value = value
-        self._stream: np.random.Generator | None = None
+    def __init__(self, device: Any = "cpu") -> None:
+        self._device = canonical(device)
+        if self._device is META:
+            raise RuntimeError("META device type not an accelerator.")
+        self._stream = _new_stream(_DEFAULT_SEED)
 
-    @property
-    def stream(self) -> np.random.Generator:
-        if self._stream is None:
-            self._stream = np.random.Generator(np.random.Philox(self.value))
+    def __getattr__(self, name: str) -> Any:
+        """The default generator's stream, which is started when somebody asks for it."""
+        if name != "_stream":
+            raise AttributeError(f"'Generator' object has no attribute {name!r}")
+        with _drawing:
+            try:
+                return object.__getattribute__(self, name)  # another thread was quicker
+            except AttributeError:
+                self._stream = _new_stream(int.from_bytes(os.urandom(8), "little"))
         return self._stream
 
-    def state(self) -> tuple[int, ...]:
-        """The seed, and where the stream has got to: Philox's key, counter, buffer and half-used word."""
-        philox: Any = self.stream.bit_generator.state
-        inner = philox["state"]
-        words = (*inner["key"], *inner["counter"], *philox["buffer"])
-        return tuple(map(int, (self.value, *words, philox["buffer_pos"], philox["has_uint32"], philox["uinteger"])))
+    @property
+    def device(self) -> Device:
+        """As it was made."""
+        return self._device
 
-    def restore(self, state: tuple[int, ...]) -> None:
-        """Go back to where ``state`` was taken."""
-        self.seed(state[0])
-        words = np.array(state[1:11], dtype=np.uint64)
-        self.stream.bit_generator.state = {
-            "bit_generator": "Philox",
-            "state": {"key": words[:2], "counter": words[2:6]},
-            "buffer": words[6:],
-            "buffer_pos": state[11],
-            "has_uint32": state[12],
-            "uinteger": state[13],
-        }
+    def draw(self, distribution: str, *args: Any) -> Any:
+        """``RandomStream.<distribution>(*args)``, alone."""
+        with _drawing:
+            return getattr(self._stream, distribution)(*args)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew. Returns the generator.
+
+        Args:
+            seed: between -2^63 and 2^64; a negative one is 2^64 plus it.
+
+        Raises:
+            RuntimeError: no int.
+            ValueError: out of range.
+        """
+        if not isinstance(seed, int):
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise ValueError("Overflow when unpacking long long")
+        value = seed & 0xFFFF_FFFF_FFFF_FFFF
+        with _drawing:
+            self._stream.seed(value)
+        return self
+
+    def seed(self) -> int:
+        """Start anew with a seed from the system, and return that."""
+        value = int.from_bytes(os.urandom(8), "little")
+        with _drawing:
+            self._stream.seed(value)
+        return value
+
+    def initial_seed(self) -> int:
+        """The seed it was started with."""
+        return self._stream.initial_seed
+
+    def get_state(self) -> Any:
+        """The state as PyTorch has it: 5056 bytes in a tensor."""
+        return _as_tensor(self.state_bytes())
+
+    def set_state(self, new_state: Any) -> Any:
+        """Go on where ``get_state`` was called, here or in PyTorch. Returns the generator.
+
+        Args:
+            new_state: a tensor or a NumPy array of 5056 bytes.
+
+        Raises:
+            TypeError: neither of the two.
+            RuntimeError: it is no state.
+        """
+        self.restore_bytes(_as_bytes(new_state))
+        return self
+
+    def clone_state(self) -> Generator:
+        """A new generator in the same state."""
+        clone = Generator(self._device)
+        clone.restore_bytes(self.state_bytes())
+        return clone
+
+    def state_bytes(self) -> Any:
+        """The state as an array of uint8."""
+        with _drawing:
+            return self._stream.state()
+
+    def restore_bytes(self, state: Any) -> None:
+        """Undo what was drawn since ``state_bytes``."""
+        with _drawing:
+            self._stream.set_state(state)
+
+    def get_offset(self) -> int:
+        """Raises: such generators have no offset."""
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> Generator:
+        """Raises: such generators have no offset."""
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def graphsafe_get_state(self) -> Generator:
+        """Raises: it is for CUDA graphs."""
+        raise NotImplementedError("graphsafe_get_state is not supported in this Generator")
+
+    def graphsafe_set_state(self, state: Any) -> Generator:
+        """Raises: it is for CUDA graphs."""
+        raise NotImplementedError("graphsafe_set_state is not supported in this Generator")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (str(self._device), self.state_bytes().tobytes()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
+        return self.clone_state()
 
 
-_generator = _Generator()
+def _rebuild(device: str, state: bytes) -> Generator:
+    generator = Generator(device)
+    generator.restore_bytes(np.frombuffer(state, np.uint8))
+    return generator
 
 
-def manual_seed(seed: int) -> None:
-    """Restart the global random stream."""
-    with _generator.lock:
-        _generator.seed(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
+def _as_tensor(state: Any) -> Any:
+    """Bytes in a uint8 tensor; where that dtype does not exist, in an int64 one."""
+    try:
+        from_numpy_dtype(state.dtype)
+    except TypeError:
+        state = state.view(np.int64)
+    return from_array_copy(state)
+
+
+def _as_bytes(state: Any) -> Any:
+    array = state.detach()._ndarray() if isinstance(state, TensorBase) else state
+    if not isinstance(array, np.ndarray) or array.dtype not in (np.uint8, np.int64):
+        raise TypeError("RNG state must be a jitgrad.ByteTensor")
+    if array.nbytes != _STATE_NBYTES or array.ndim != 1:
+        raise RuntimeError(
+            f"Expected a CPUGeneratorImplState of size {_STATE_NBYTES} but found the input RNG state size to be "
+            f"{array.nbytes}"
+        )
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+default_generator = Generator.__new__(Generator)
+default_generator._device = canonical("cpu")
+
+
+def manual_seed(seed: int) -> Generator:
+    """Restart the default generator, which it returns. ValueError for a seed outside [-2^63, 2^64)."""
+    return default_generator.manual_seed(int(seed))
+
+
+def seed() -> int:
+    """Restart the default generator with a seed from the system, and return that."""
+    return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed that the global random stream was started with."""
-    return _generator.value
+    """The seed that the default generator was started with."""
+    return default_generator.initial_seed()
 
 
-def stream_state() -> tuple[int, ...]:
-    """Where the global random stream is, as plain numbers; see ``restore_stream``."""
-    with _generator.lock:
-        return _generator.state()
+def stream_state() -> Any:
+    """Where the default generator is; see ``restore_stream``."""
+    return default_generator.state_bytes()
 
 
-def restore_stream(state: tuple[int, ...]) -> None:
-    """Put the global random stream back to where ``stream_state`` found it."""
-    with _generator.lock:
-        _generator.restore(state)
+def restore_stream(state: Any) -> None:
+    """Put the default generator back to where ``stream_state`` found it."""
+    default_generator.restore_bytes(state)
 
 
 def get_rng_state() -> Any:
-    """The state of the global random stream, an int64 tensor for ``set_rng_state``."""
-    return from_array_copy(np.array(stream_state(), dtype=np.uint64).astype(np.int64))
+    """The default generator's state, as ``Generator.get_state``."""
+    return default_generator.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Continue the global random stream where ``get_rng_state`` found it.
-
-    Raises:
-        TypeError: no int64 tensor.
-        RuntimeError: a tensor that is no state.
-    """
-    if not isinstance(new_state, TensorBase) or new_state._aval.dtype is not int64:
-        raise TypeError("RNG state must be a jitgrad.int64 tensor, as get_rng_state() returns it")
-    if new_state._aval.shape != (_NUM_STATE_WORDS,):
-        raise RuntimeError("RNG state is wrong size")
-    restore_stream(tuple(new_state.detach()._ndarray().astype(np.uint64).tolist()))
+    """Put the default generator into a state, as ``Generator.set_state``, which says what is raised."""
+    default_generator.set_state(new_state)
 
 
 @contextlib.contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cpu") -> Iterator[None]:
-    """Whatever is drawn in the block, the stream goes on as if nothing had been.
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: Any = None,
+) -> Iterator[None]:
+    """Whatever is drawn in the block, the default generator goes on as if nothing had been.
 
     Args:
         devices, device_type: kept because PyTorch keeps them; there is one stream for all devices.
@@ -145,72 +281,3 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cpu"
         yield
     finally:
         restore_stream(before)
-
-
-def stream(draw: Callable[[np.random.Generator], Any]) -> Any:
-    """Draw from the global stream, alone: ``stream(lambda g: g.random(3))``."""
-    with _generator.lock:
-        return draw(_generator.stream)
-
-
-def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(int(n) for n in (size[0] if len(size) == 1 and isinstance(size[0], list | tuple) else size))
-
-
-def _drawn(
-    draw: Callable[[np.random.Generator], Any], dtype: DType, requires_grad: bool = False, device: Any = None
-) -> Any:
-    """The host draws, whatever the device: a seed gives the same numbers everywhere."""
-    if thread.handler is not None:  # inside vmap, each example may have to see numbers of its own
-        return thread.handler.draws(lambda: _draw_once(draw, dtype, requires_grad, device))
-    return _draw_once(draw, dtype, requires_grad, device)
-
-
-def _draw_once(draw: Callable[[np.random.Generator], Any], dtype: DType, requires_grad: bool, device: Any) -> Any:
-    out = placed(from_array_copy(np.asarray(stream(draw)).astype(dtype.np, copy=False)), device)
-    return out.requires_grad_() if requires_grad else out
-
-
-def _native(dtype: DType) -> Any:
-    """Philox draws floats in the dtype itself."""
-    return np.float32 if dtype is float32 else np.float64
-
-
-def rand(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Uniform on [0, 1)."""
-    dtype = dtype or get_default_dtype()
-    return _drawn(lambda g: g.random(_shape(size), dtype=_native(dtype)), dtype, requires_grad, device)
-
-
-def randn(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Standard normal."""
-    dtype = dtype or get_default_dtype()
-    return _drawn(lambda g: g.standard_normal(_shape(size), dtype=_native(dtype)), dtype, requires_grad, device)
-
-
-def rand_like(
-    input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """``rand`` in a tensor's shape, dtype and device."""
-    device = input.device if device is None else device
-    return rand(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
-
-
-def randn_like(
-    input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """``randn`` in a tensor's shape, dtype and device."""
-    device = input.device if device is None else device
-    return randn(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
-
-
-def randint(low: int, high: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None) -> Any:
-    """Integers on [low, high), or [0, low) in the two-argument form ``randint(high, size)``."""
-    if size is None:
-        low, high, size = 0, low, high
-    return _drawn(lambda g: g.integers(low, high, _shape((size,))), dtype or int64, device=device)
-
-
-def randperm(n: int, *, dtype: DType | None = None, device: Any = None) -> Any:
-    """A random permutation of 0 .. n-1."""
-    return _drawn(lambda g: g.permutation(n), dtype or int64, device=device)

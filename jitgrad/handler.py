@@ -69,9 +69,12 @@ class Handler:
         """``Function.apply``. NotImplemented: do as always, the operations in ``forward`` are seen one by one."""
         return NotImplemented
 
-    def draws(self, draw: Callable[[], Any]) -> Any:
-        """A random tensor is made: what the caller gets instead of ``draw()``."""
-        return draw()
+    def draws(self, draw: Callable[[tuple[int, ...]], Any]) -> Any:
+        """A random tensor is made: what the caller gets instead of ``draw(())``.
+
+        ``draw(sizes)`` draws, now, a tensor with these dimensions in front.
+        """
+        return draw(())
 
     # --- modes ---
 

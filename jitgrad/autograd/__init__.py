@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from jitgrad.autograd import function, graph
+from jitgrad.autograd import function
 from jitgrad.autograd.anomaly_mode import (
     detect_anomaly,
     is_anomaly_check_nan_enabled,
@@ -27,7 +27,7 @@ from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
 
 if TYPE_CHECKING:
-    from jitgrad.autograd import forward_ad, functional, profiler
+    from jitgrad.autograd import forward_ad, functional, graph, profiler
     from jitgrad.autograd.gradchecks import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
 _LATE = {
     "forward_ad": "jitgrad.autograd.forward_ad",
     "functional": "jitgrad.autograd.functional",
+    "graph": "jitgrad.autograd.graph",
     "profiler": "jitgrad.autograd.profiler",
     "GradcheckError": "jitgrad.autograd.gradchecks",
     "gradcheck": "jitgrad.autograd.gradchecks",

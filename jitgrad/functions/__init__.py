@@ -12,6 +12,7 @@ from jitgrad.functions import _generated, tables
 from jitgrad.functions._parse import adopt
 from jitgrad.functions.activation import *  # noqa: F403
 from jitgrad.functions.creation import *  # noqa: F403
+from jitgrad.functions.dropouts import *  # noqa: F403
 from jitgrad.functions.einstein import *  # noqa: F403
 from jitgrad.functions.indexing import *  # noqa: F403
 from jitgrad.functions.joining import *  # noqa: F403
@@ -20,6 +21,7 @@ from jitgrad.functions.linalg import *  # noqa: F403
 from jitgrad.functions.losses import *  # noqa: F403
 from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
+from jitgrad.functions.sampling import *  # noqa: F403
 from jitgrad.functions.scattering import *  # noqa: F403
 from jitgrad.functions.views import *  # noqa: F403
 

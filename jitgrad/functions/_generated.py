@@ -61,13 +61,16 @@ _silu = _bare.PUBLIC['silu']; _softplus = _bare.PUBLIC['softplus']; _softsign = 
 _tanhshrink = _bare.PUBLIC['tanhshrink']; _arange = _bare.PUBLIC['arange']; _empty = _bare.PUBLIC['empty']
 _zeros_like = _bare.PUBLIC['zeros_like']; _eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']
 _full_like = _bare.PUBLIC['full_like']; _linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']
-_ones_like = _bare.PUBLIC['ones_like']; _zeros = _bare.PUBLIC['zeros']; _einsum = _bare.PUBLIC['einsum']
+_ones_like = _bare.PUBLIC['ones_like']; _zeros = _bare.PUBLIC['zeros']; _alpha_dropout = _bare.PUBLIC['alpha_dropout']
+_dropout = _bare.PUBLIC['dropout']; _dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']
+_dropout3d = _bare.PUBLIC['dropout3d']; _feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']
+_gumbel_softmax = _bare.PUBLIC['gumbel_softmax']; _rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']
 _argwhere = _bare.PUBLIC['argwhere']; _index_put = _bare.PUBLIC['index_put']
 _masked_select = _bare.PUBLIC['masked_select']; _nonzero = _bare.PUBLIC['nonzero']
 _take_along_dim = _bare.PUBLIC['take_along_dim']; _hstack = _bare.PUBLIC['hstack']
 _meshgrid = _bare.PUBLIC['meshgrid']; _pad = _bare.PUBLIC['pad']; _vstack = _bare.PUBLIC['vstack']
 _avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']
-_dropout = _bare.PUBLIC['dropout']; _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
+_embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
 _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
 _scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _linear = _bare.PUBLIC['linear']
 _matmul = _bare.PUBLIC['matmul']; _outer = _bare.PUBLIC['outer']
@@ -83,6 +86,10 @@ _count_nonzero = _bare.PUBLIC['count_nonzero']; _cumsum = _bare.PUBLIC['cumsum']
 _logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']
 _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']
 _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']; _vector_norm = _bare.PUBLIC['vector_norm']
+_bernoulli = _bare.PUBLIC['bernoulli']; _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']
+_poisson = _bare.PUBLIC['poisson']; _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']
+_randint = _bare.PUBLIC['randint']; _randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']
+_randn_like = _bare.PUBLIC['randn_like']; _randperm = _bare.PUBLIC['randperm']
 _as_strided_scatter = _bare.PUBLIC['as_strided_scatter']; _put = _bare.PUBLIC['put']
 _scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
 _slice_scatter = _bare.PUBLIC['slice_scatter']; _as_strided = _bare.PUBLIC['as_strided']
@@ -101,23 +108,26 @@ _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _
 _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
 _new_tensor = _bare.METHODS['new_tensor']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
 _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_add_ = _bare.INPLACE_METHODS['add_']; _sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']
+_pow_ = _bare.INPLACE_METHODS['pow_']; _square_ = _bare.INPLACE_METHODS['square_']
+_clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
+_clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']; _lerp_ = _bare.INPLACE_METHODS['lerp_']
+_round_ = _bare.INPLACE_METHODS['round_']; _addcmul_ = _bare.INPLACE_METHODS['addcmul_']
+_addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']; _copy_ = _bare.INPLACE_METHODS['copy_']
+_fill_ = _bare.INPLACE_METHODS['fill_']; _zero_ = _bare.INPLACE_METHODS['zero_']
 _uniform_ = _bare.INPLACE_METHODS['uniform_']; _normal_ = _bare.INPLACE_METHODS['normal_']
-_bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']; _add_ = _bare.INPLACE_METHODS['add_']
-_sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']; _pow_ = _bare.INPLACE_METHODS['pow_']
-_square_ = _bare.INPLACE_METHODS['square_']; _clamp_ = _bare.INPLACE_METHODS['clamp_']
-_clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']; _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']
-_lerp_ = _bare.INPLACE_METHODS['lerp_']; _round_ = _bare.INPLACE_METHODS['round_']
-_addcmul_ = _bare.INPLACE_METHODS['addcmul_']; _addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']
-_copy_ = _bare.INPLACE_METHODS['copy_']; _fill_ = _bare.INPLACE_METHODS['fill_']
-_zero_ = _bare.INPLACE_METHODS['zero_']; _masked_fill_ = _bare.INPLACE_METHODS['masked_fill_']
-_scatter_add_ = _bare.INPLACE_METHODS['scatter_add_']; _index_add_ = _bare.INPLACE_METHODS['index_add_']
-_index_put_ = _bare.INPLACE_METHODS['index_put_']; _tril_ = _bare.INPLACE_METHODS['tril_']
-_triu_ = _bare.INPLACE_METHODS['triu_']; _scatter_ = _bare.INPLACE_METHODS['scatter_']
-_scatter_reduce_ = _bare.INPLACE_METHODS['scatter_reduce_']; _index_copy_ = _bare.INPLACE_METHODS['index_copy_']
-_index_fill_ = _bare.INPLACE_METHODS['index_fill_']; _masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']
-_put_ = _bare.INPLACE_METHODS['put_']; _transpose_ = _bare.INPLACE_METHODS['transpose_']
-_t_ = _bare.INPLACE_METHODS['t_']; _squeeze_ = _bare.INPLACE_METHODS['squeeze_']
-_unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']; _swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']
+_bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']; _random_ = _bare.INPLACE_METHODS['random_']
+_exponential_ = _bare.INPLACE_METHODS['exponential_']; _geometric_ = _bare.INPLACE_METHODS['geometric_']
+_cauchy_ = _bare.INPLACE_METHODS['cauchy_']; _log_normal_ = _bare.INPLACE_METHODS['log_normal_']
+_masked_fill_ = _bare.INPLACE_METHODS['masked_fill_']; _scatter_add_ = _bare.INPLACE_METHODS['scatter_add_']
+_index_add_ = _bare.INPLACE_METHODS['index_add_']; _index_put_ = _bare.INPLACE_METHODS['index_put_']
+_tril_ = _bare.INPLACE_METHODS['tril_']; _triu_ = _bare.INPLACE_METHODS['triu_']
+_scatter_ = _bare.INPLACE_METHODS['scatter_']; _scatter_reduce_ = _bare.INPLACE_METHODS['scatter_reduce_']
+_index_copy_ = _bare.INPLACE_METHODS['index_copy_']; _index_fill_ = _bare.INPLACE_METHODS['index_fill_']
+_masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']; _put_ = _bare.INPLACE_METHODS['put_']
+_transpose_ = _bare.INPLACE_METHODS['transpose_']; _t_ = _bare.INPLACE_METHODS['t_']
+_squeeze_ = _bare.INPLACE_METHODS['squeeze_']; _unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']
+_swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']
 
 def celu(input, alpha=1.0, inplace=False):
     if not _overrides or _type(input) in _tensors:
@@ -379,6 +389,86 @@ def zeros(*sizes, **options):
         return _zeros(*sizes)
     return _slow(zeros, sizes, options)
 
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _alpha_dropout(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(alpha_dropout, (input,), _given(('p', p, 0.5), ('training', training, False), ('inplace', inplace, False)))
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _dropout(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dropout, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _dropout1d(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dropout1d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _dropout2d(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dropout2d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _dropout3d(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dropout3d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and _type(training) is _bool:
+                return _feature_alpha_dropout(input, p, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(feature_alpha_dropout, (input,), _given(('p', p, 0.5), ('training', training, False), ('inplace', inplace, False)))
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=_M, *, axis=_M):
+    if not _overrides or _type(logits) in _tensors:
+        try:
+            if _type(tau) in _numbers and _type(hard) is _bool and _type(eps) in _numbers and (dim is _M or _type(dim) is _int) and axis is _M:
+                return _gumbel_softmax(logits, tau, hard, eps, -1 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(logits, _TensorBase):
+                raise
+    return _slow(gumbel_softmax, (logits,), _given(('tau', tau, 1), ('hard', hard, False), ('eps', eps, 1e-10), ('dim', dim, _M), ('axis', axis, _M)))
+
+def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(lower) in _numbers and _type(upper) in _numbers and _type(training) is _bool:
+                return _rrelu(input, lower, upper, training, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rrelu, (input,), _given(('lower', lower, 0.125), ('upper', upper, 0.3333333333333333), ('training', training, False), ('inplace', inplace, False)))
+
 def einsum(*args, **options):
     if _overrides:
         return _slow(einsum, args, options)
@@ -571,16 +661,6 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(conv2d, (input, weight,), _given(('bias', bias, None), ('stride', stride, 1), ('padding', padding, 0), ('dilation', dilation, 1), ('groups', groups, 1)))
-
-def dropout(input, p=0.5, training=True, inplace=False):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            if _type(p) in _numbers and _type(training) is _bool:
-                return _dropout(input, p, training, inplace)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(dropout, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
 
 def embedding(input, weight, padding_idx=None, *, sparse=False):
     if not _overrides or _type(input) in _tensors:
@@ -1656,6 +1736,104 @@ def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
                 raise
     return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
+def bernoulli(input, p=_M, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (generator is None or True) and p is _M:
+                return _bernoulli(input, generator=generator)
+            if _type(p) in _numbers and (generator is None or True):
+                return _bernoulli(input, p, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bernoulli, (input,), _given(('p', p, _M), ('generator', generator, None)))
+
+def multinomial(input, num_samples, replacement=False, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(num_samples) is _int and _type(replacement) is _bool and (generator is None or True):
+                return _multinomial(input, num_samples, replacement, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None)))
+
+def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M):
+    if _type(mean) in _tensors and _type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+        return _normal(mean, std, generator=generator)
+    if _type(mean) in _tensors and _type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+        return _normal(mean, std, generator=generator)
+    if _type(mean) in _numbers and _type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+        return _normal(mean, std, generator=generator)
+    if _type(mean) in _numbers and _type(std) in _numbers and _type(size) is _tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _type(requires_grad) is _bool):
+        return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad)
+    return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M)))
+
+def poisson(input, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (generator is None or True):
+                return _poisson(input, generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(poisson, (input,), _given(('generator', generator, None)))
+
+def rand(*sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if is_plain and not options:
+        return _rand(*sizes)
+    return _slow(rand, sizes, options)
+
+def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _rand_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def randint(*args, **options):
+    if _overrides:
+        return _slow(randint, args, options)
+    return _randint(*args, **options) if options else _randint(*args)
+
+_known_randint_like = _set()
+
+def randint_like(*args, **options):
+    if not options and (*_map(_type, args),) in _known_randint_like:
+        return _randint_like(*args)
+    return _slow(randint_like, args, options, _known_randint_like)
+
+def randn(*sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if is_plain and not options:
+        return _randn(*sizes)
+    return _slow(randn, sizes, options)
+
+def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+                return _randn_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
+def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False):
+    if _type(n) is _int and (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+        return _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -2695,35 +2873,6 @@ def ge_(input, other, *, x2=_M):
         return input
     return _slow(ge_, (input, other,), _given(('x2', x2, _M)))
 
-def uniform_(input, low=0.0, high=1.0):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            if _type(low) in _numbers and _type(high) in _numbers:
-                return _uniform_(input, low, high)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(uniform_, (input,), _given(('low', low, 0.0), ('high', high, 1.0)))
-
-def normal_(input, mean=0.0, std=1.0):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            if _type(mean) in _numbers and _type(std) in _numbers:
-                return _normal_(input, mean, std)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(normal_, (input,), _given(('mean', mean, 0.0), ('std', std, 1.0)))
-
-def bernoulli_(input, p=0.5):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            return _bernoulli_(input, p)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(bernoulli_, (input,), _given(('p', p, 0.5)))
-
 def add_(input, other, *, alpha=1, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
         return _add_(input, other, alpha=alpha)
@@ -2859,6 +3008,85 @@ def zero_(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(zero_, (input,), {})
+
+def uniform_(input, from_=0.0, to=1.0, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(from_) in _numbers and _type(to) in _numbers and (generator is None or True):
+                return _uniform_(input, from_, to, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(uniform_, (input,), _given(('from_', from_, 0.0), ('to', to, 1.0), ('generator', generator, None)))
+
+def normal_(input, mean=0.0, std=1.0, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mean) in _numbers and _type(std) in _numbers and (generator is None or True):
+                return _normal_(input, mean, std, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(normal_, (input,), _given(('mean', mean, 0.0), ('std', std, 1.0), ('generator', generator, None)))
+
+def bernoulli_(input, p=0.5, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _tensors and (generator is None or True):
+                return _bernoulli_(input, p, generator=generator)
+            if _type(p) in _numbers and (generator is None or True):
+                return _bernoulli_(input, p, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bernoulli_, (input,), _given(('p', p, 0.5), ('generator', generator, None)))
+
+_known_random_ = _set()
+
+def random_(*args, **options):
+    if not options and (*_map(_type, args),) in _known_random_:
+        return _random_(*args)
+    return _slow(random_, args, options, _known_random_)
+
+def exponential_(input, lambd=1.0, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(lambd) in _numbers and (generator is None or True):
+                return _exponential_(input, lambd, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(exponential_, (input,), _given(('lambd', lambd, 1.0), ('generator', generator, None)))
+
+def geometric_(input, p, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(p) in _numbers and (generator is None or True):
+                return _geometric_(input, p, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(geometric_, (input, p,), _given(('generator', generator, None)))
+
+def cauchy_(input, median=0.0, sigma=1.0, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(median) in _numbers and _type(sigma) in _numbers and (generator is None or True):
+                return _cauchy_(input, median, sigma, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cauchy_, (input,), _given(('median', median, 0.0), ('sigma', sigma, 1.0), ('generator', generator, None)))
+
+def log_normal_(input, mean=1.0, std=2.0, *, generator=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mean) in _numbers and _type(std) in _numbers and (generator is None or True):
+                return _log_normal_(input, mean, std, generator=generator)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(log_normal_, (input,), _given(('mean', mean, 1.0), ('std', std, 2.0), ('generator', generator, None)))
 
 def masked_fill_(input, mask, value):
     if not _overrides or _type(input) in _tensors:
@@ -3045,45 +3273,50 @@ PUBLIC = {
     'contiguous': contiguous, 'empty': empty, 'empty_like': zeros_like, 'eye': eye,
     'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full, 'full_like': full_like, 'linspace': linspace, 'ones': ones,
     'ones_like': ones_like, 'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like,
-    'einsum': einsum, 'argwhere': argwhere, 'gather': gather, 'index_add': index_add, 'index_put': index_put,
-    'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'cat': cat,
-    'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
-    'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'dropout': dropout,
-    'embedding': embedding, 'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize,
-    'one_hot': one_hot, 'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention,
-    'addmm': addmm, 'bmm': bmm, 'dot': dot, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer,
-    'trace': trace, 'binary_cross_entropy': binary_cross_entropy,
-    'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits, 'cross_entropy': cross_entropy,
-    'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss, 'mse_loss': mse_loss, 'nll_loss': nll_loss,
-    'smooth_l1_loss': smooth_l1_loss, 'abs': abs, 'absolute': abs, 'acos': acos, 'add': add, 'addcdiv': addcdiv,
-    'addcmul': addcmul, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2, 'asin': asin, 'atan': atan,
-    'atan2': atan2, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or,
-    'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
-    'clip': clamp, 'cos': cos, 'cosh': cosh, 'digamma': digamma, 'div': div, 'divide': div, 'eq': eq, 'erf': erf,
-    'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1, 'floor': floor, 'floor_divide': floor_divide,
-    'fmod': fmod, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt, 'isclose': isclose, 'isfinite': isfinite,
-    'isinf': isinf, 'isnan': isnan, 'le': le, 'lerp': lerp, 'less': lt, 'less_equal': le, 'lgamma': lgamma, 'log': log,
-    'log1p': log1p, 'log2': log2, 'log10': log10, 'logaddexp': logaddexp, 'logical_and': logical_and,
-    'logical_not': logical_not, 'logical_or': logical_or, 'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum,
-    'minimum': minimum, 'mul': mul, 'multiply': mul, 'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne,
-    'polygamma': polygamma, 'pow': pow, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round,
-    'rsqrt': rsqrt, 'rsub': rsub, 'sigmoid': sigmoid, 'sign': sign, 'sin': sin, 'sinh': sinh, 'sqrt': sqrt,
-    'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc,
-    'where': where, 'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax,
-    'argmin': argmin, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal, 'log_softmax': log_softmax,
+    'alpha_dropout': alpha_dropout, 'dropout': dropout, 'dropout1d': dropout1d, 'dropout2d': dropout2d,
+    'dropout3d': dropout3d, 'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax,
+    'rrelu': rrelu, 'einsum': einsum, 'argwhere': argwhere, 'gather': gather, 'index_add': index_add,
+    'index_put': index_put, 'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select,
+    'nonzero': nonzero, 'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu,
+    'cat': cat, 'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
+    'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
+    'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
+    'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addmm': addmm, 'bmm': bmm,
+    'dot': dot, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer, 'trace': trace,
+    'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
+    'cross_entropy': cross_entropy, 'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss,
+    'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'abs': abs, 'absolute': abs,
+    'acos': acos, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arcsin': asin, 'arctan': atan,
+    'arctan2': atan2, 'asin': asin, 'atan': atan, 'atan2': atan2, 'bitwise_and': bitwise_and,
+    'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp,
+    'clamp_max': clamp_max, 'clamp_min': clamp_min, 'clip': clamp, 'cos': cos, 'cosh': cosh, 'digamma': digamma,
+    'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1,
+    'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt,
+    'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'le': le, 'lerp': lerp, 'less': lt,
+    'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
+    'logaddexp': logaddexp, 'logical_and': logical_and, 'logical_not': logical_not, 'logical_or': logical_or,
+    'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul,
+    'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne, 'polygamma': polygamma, 'pow': pow,
+    'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub,
+    'sigmoid': sigmoid, 'sign': sign, 'sin': sin, 'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub,
+    'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc, 'where': where, 'all': all,
+    'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin,
+    'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal, 'log_softmax': log_softmax,
     'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax,
-    'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm, 'as_strided_scatter': as_strided_scatter,
-    'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
-    'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter, 'scatter_reduce': scatter_reduce,
-    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take, 'as_strided': as_strided,
-    'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal, 'expand': expand,
-    'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim, 'movedim': movedim,
-    'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
-    'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll, 'select': select, 'split': split, 'squeeze': squeeze,
-    'swapaxes': swapaxes, 'swapdims': transpose, 't': t, 'tensor_split': tensor_split, 'tile': tile,
-    'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten, 'unfold': unfold, 'unsafe_chunk': unsafe_chunk,
-    'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view, 'view_as': view_as,
+    'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial,
+    'normal': normal, 'poisson': poisson, 'rand': rand, 'rand_like': rand_like, 'randint': randint,
+    'randint_like': randint_like, 'randn': randn, 'randn_like': randn_like, 'randperm': randperm,
+    'as_strided_scatter': as_strided_scatter, 'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy,
+    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter,
+    'scatter_reduce': scatter_reduce, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take,
+    'as_strided': as_strided, 'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal,
+    'expand': expand, 'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim,
+    'movedim': movedim, 'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat,
+    'repeat_interleave': repeat_interleave, 'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll,
+    'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
+    'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
+    'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
+    'view_as': view_as,
 }
 
 METHODS = {
@@ -3117,11 +3350,12 @@ METHODS = {
     'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
     'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add, 'index_add': index_add,
     'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros,
-    'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
-    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream,
-    'to': _bare.METHODS['to'], 'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_,
-    'bool': bool, 'new_tensor': new_tensor, 'where': where_method,
+    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'bernoulli': bernoulli, 'multinomial': multinomial,
+    'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
+    'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
+    'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
+    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'new_tensor': new_tensor,
+    'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -3133,11 +3367,12 @@ INPLACE_METHODS = {
     'digamma_': digamma_, 'erfinv_': erfinv_, 'mul_': mul_, 'remainder_': remainder_, 'fmod_': fmod_,
     'floor_divide_': floor_divide_, 'atan2_': atan2_, 'logical_and_': logical_and_, 'logical_or_': logical_or_,
     'logical_xor_': logical_xor_, 'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_,
-    'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_,
-    'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_, 'add_': add_, 'sub_': sub_, 'div_': div_,
-    'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_,
-    'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'copy_': copy_, 'fill_': fill_,
-    'zero_': zero_, 'clip_': clamp_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
+    'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'add_': add_,
+    'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_,
+    'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_,
+    'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_,
+    'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_, 'cauchy_': cauchy_,
+    'log_normal_': log_normal_, 'clip_': clamp_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
     'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
     'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
     'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
@@ -3159,16 +3394,19 @@ MADE = (
     (contiguous, _bare.PUBLIC['contiguous']), (empty, _bare.PUBLIC['empty']), (zeros_like, _bare.PUBLIC['zeros_like']),
     (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']), (full_like, _bare.PUBLIC['full_like']),
     (linspace, _bare.PUBLIC['linspace']), (ones, _bare.PUBLIC['ones']), (ones_like, _bare.PUBLIC['ones_like']),
-    (zeros, _bare.PUBLIC['zeros']), (einsum, _bare.PUBLIC['einsum']), (argwhere, _bare.PUBLIC['argwhere']),
-    (gather, _bare.PUBLIC['gather']), (index_add, _bare.PUBLIC['index_add']), (index_put, _bare.PUBLIC['index_put']),
-    (index_select, _bare.PUBLIC['index_select']), (masked_fill, _bare.PUBLIC['masked_fill']),
-    (masked_select, _bare.PUBLIC['masked_select']), (nonzero, _bare.PUBLIC['nonzero']),
-    (scatter_add, _bare.PUBLIC['scatter_add']), (take_along_dim, _bare.PUBLIC['take_along_dim']),
-    (tril, _bare.PUBLIC['tril']), (triu, _bare.PUBLIC['triu']), (cat, _bare.PUBLIC['cat']),
-    (hstack, _bare.PUBLIC['hstack']), (meshgrid, _bare.PUBLIC['meshgrid']), (pad, _bare.PUBLIC['pad']),
-    (stack, _bare.PUBLIC['stack']), (vstack, _bare.PUBLIC['vstack']), (avg_pool2d, _bare.PUBLIC['avg_pool2d']),
-    (batch_norm, _bare.PUBLIC['batch_norm']), (conv2d, _bare.PUBLIC['conv2d']), (dropout, _bare.PUBLIC['dropout']),
-    (embedding, _bare.PUBLIC['embedding']), (layer_norm, _bare.PUBLIC['layer_norm']),
+    (zeros, _bare.PUBLIC['zeros']), (alpha_dropout, _bare.PUBLIC['alpha_dropout']), (dropout, _bare.PUBLIC['dropout']),
+    (dropout1d, _bare.PUBLIC['dropout1d']), (dropout2d, _bare.PUBLIC['dropout2d']),
+    (dropout3d, _bare.PUBLIC['dropout3d']), (feature_alpha_dropout, _bare.PUBLIC['feature_alpha_dropout']),
+    (gumbel_softmax, _bare.PUBLIC['gumbel_softmax']), (rrelu, _bare.PUBLIC['rrelu']), (einsum, _bare.PUBLIC['einsum']),
+    (argwhere, _bare.PUBLIC['argwhere']), (gather, _bare.PUBLIC['gather']), (index_add, _bare.PUBLIC['index_add']),
+    (index_put, _bare.PUBLIC['index_put']), (index_select, _bare.PUBLIC['index_select']),
+    (masked_fill, _bare.PUBLIC['masked_fill']), (masked_select, _bare.PUBLIC['masked_select']),
+    (nonzero, _bare.PUBLIC['nonzero']), (scatter_add, _bare.PUBLIC['scatter_add']),
+    (take_along_dim, _bare.PUBLIC['take_along_dim']), (tril, _bare.PUBLIC['tril']), (triu, _bare.PUBLIC['triu']),
+    (cat, _bare.PUBLIC['cat']), (hstack, _bare.PUBLIC['hstack']), (meshgrid, _bare.PUBLIC['meshgrid']),
+    (pad, _bare.PUBLIC['pad']), (stack, _bare.PUBLIC['stack']), (vstack, _bare.PUBLIC['vstack']),
+    (avg_pool2d, _bare.PUBLIC['avg_pool2d']), (batch_norm, _bare.PUBLIC['batch_norm']),
+    (conv2d, _bare.PUBLIC['conv2d']), (embedding, _bare.PUBLIC['embedding']), (layer_norm, _bare.PUBLIC['layer_norm']),
     (max_pool2d, _bare.PUBLIC['max_pool2d']), (normalize, _bare.PUBLIC['normalize']),
     (one_hot, _bare.PUBLIC['one_hot']), (rms_norm, _bare.PUBLIC['rms_norm']),
     (scaled_dot_product_attention, _bare.PUBLIC['scaled_dot_product_attention']), (addmm, _bare.PUBLIC['addmm']),
@@ -3211,7 +3449,11 @@ MADE = (
     (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']), (mean, _bare.PUBLIC['mean']),
     (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']), (prod, _bare.PUBLIC['prod']),
     (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']), (sum, _bare.PUBLIC['sum']),
-    (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
+    (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']), (bernoulli, _bare.PUBLIC['bernoulli']),
+    (multinomial, _bare.PUBLIC['multinomial']), (normal, _bare.PUBLIC['normal']), (poisson, _bare.PUBLIC['poisson']),
+    (rand, _bare.PUBLIC['rand']), (rand_like, _bare.PUBLIC['rand_like']), (randint, _bare.PUBLIC['randint']),
+    (randint_like, _bare.PUBLIC['randint_like']), (randn, _bare.PUBLIC['randn']),
+    (randn_like, _bare.PUBLIC['randn_like']), (randperm, _bare.PUBLIC['randperm']),
     (as_strided_scatter, _bare.PUBLIC['as_strided_scatter']), (diagonal_scatter, _bare.PUBLIC['diagonal_scatter']),
     (index_copy, _bare.PUBLIC['index_copy']), (index_fill, _bare.PUBLIC['index_fill']),
     (masked_scatter, _bare.PUBLIC['masked_scatter']), (put, _bare.PUBLIC['put']), (scatter, _bare.PUBLIC['scatter']),
@@ -3260,24 +3502,27 @@ MADE = (
     (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']), (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']),
     (eq_, _bare.INPLACE_METHODS['eq_']), (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']),
     (le_, _bare.INPLACE_METHODS['le_']), (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
-    (uniform_, _bare.INPLACE_METHODS['uniform_']), (normal_, _bare.INPLACE_METHODS['normal_']),
-    (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']), (add_, _bare.INPLACE_METHODS['add_']),
-    (sub_, _bare.INPLACE_METHODS['sub_']), (div_, _bare.INPLACE_METHODS['div_']),
-    (pow_, _bare.INPLACE_METHODS['pow_']), (square_, _bare.INPLACE_METHODS['square_']),
-    (clamp_, _bare.INPLACE_METHODS['clamp_']), (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']),
-    (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']), (lerp_, _bare.INPLACE_METHODS['lerp_']),
-    (round_, _bare.INPLACE_METHODS['round_']), (addcmul_, _bare.INPLACE_METHODS['addcmul_']),
-    (addcdiv_, _bare.INPLACE_METHODS['addcdiv_']), (copy_, _bare.INPLACE_METHODS['copy_']),
-    (fill_, _bare.INPLACE_METHODS['fill_']), (zero_, _bare.INPLACE_METHODS['zero_']),
-    (masked_fill_, _bare.INPLACE_METHODS['masked_fill_']), (scatter_add_, _bare.INPLACE_METHODS['scatter_add_']),
-    (index_add_, _bare.INPLACE_METHODS['index_add_']), (index_put_, _bare.INPLACE_METHODS['index_put_']),
-    (tril_, _bare.INPLACE_METHODS['tril_']), (triu_, _bare.INPLACE_METHODS['triu_']),
-    (scatter_, _bare.INPLACE_METHODS['scatter_']), (scatter_reduce_, _bare.INPLACE_METHODS['scatter_reduce_']),
-    (index_copy_, _bare.INPLACE_METHODS['index_copy_']), (index_fill_, _bare.INPLACE_METHODS['index_fill_']),
-    (masked_scatter_, _bare.INPLACE_METHODS['masked_scatter_']), (put_, _bare.INPLACE_METHODS['put_']),
-    (transpose_, _bare.INPLACE_METHODS['transpose_']), (t_, _bare.INPLACE_METHODS['t_']),
-    (squeeze_, _bare.INPLACE_METHODS['squeeze_']), (unsqueeze_, _bare.INPLACE_METHODS['unsqueeze_']),
-    (swapaxes_, _bare.INPLACE_METHODS['swapaxes_']), (functional_relu, _bare.LAYERS['relu']),
+    (add_, _bare.INPLACE_METHODS['add_']), (sub_, _bare.INPLACE_METHODS['sub_']),
+    (div_, _bare.INPLACE_METHODS['div_']), (pow_, _bare.INPLACE_METHODS['pow_']),
+    (square_, _bare.INPLACE_METHODS['square_']), (clamp_, _bare.INPLACE_METHODS['clamp_']),
+    (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']), (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']),
+    (lerp_, _bare.INPLACE_METHODS['lerp_']), (round_, _bare.INPLACE_METHODS['round_']),
+    (addcmul_, _bare.INPLACE_METHODS['addcmul_']), (addcdiv_, _bare.INPLACE_METHODS['addcdiv_']),
+    (copy_, _bare.INPLACE_METHODS['copy_']), (fill_, _bare.INPLACE_METHODS['fill_']),
+    (zero_, _bare.INPLACE_METHODS['zero_']), (uniform_, _bare.INPLACE_METHODS['uniform_']),
+    (normal_, _bare.INPLACE_METHODS['normal_']), (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']),
+    (random_, _bare.INPLACE_METHODS['random_']), (exponential_, _bare.INPLACE_METHODS['exponential_']),
+    (geometric_, _bare.INPLACE_METHODS['geometric_']), (cauchy_, _bare.INPLACE_METHODS['cauchy_']),
+    (log_normal_, _bare.INPLACE_METHODS['log_normal_']), (masked_fill_, _bare.INPLACE_METHODS['masked_fill_']),
+    (scatter_add_, _bare.INPLACE_METHODS['scatter_add_']), (index_add_, _bare.INPLACE_METHODS['index_add_']),
+    (index_put_, _bare.INPLACE_METHODS['index_put_']), (tril_, _bare.INPLACE_METHODS['tril_']),
+    (triu_, _bare.INPLACE_METHODS['triu_']), (scatter_, _bare.INPLACE_METHODS['scatter_']),
+    (scatter_reduce_, _bare.INPLACE_METHODS['scatter_reduce_']), (index_copy_, _bare.INPLACE_METHODS['index_copy_']),
+    (index_fill_, _bare.INPLACE_METHODS['index_fill_']), (masked_scatter_, _bare.INPLACE_METHODS['masked_scatter_']),
+    (put_, _bare.INPLACE_METHODS['put_']), (transpose_, _bare.INPLACE_METHODS['transpose_']),
+    (t_, _bare.INPLACE_METHODS['t_']), (squeeze_, _bare.INPLACE_METHODS['squeeze_']),
+    (unsqueeze_, _bare.INPLACE_METHODS['unsqueeze_']), (swapaxes_, _bare.INPLACE_METHODS['swapaxes_']),
+    (functional_relu, _bare.LAYERS['relu']),
 )
 """(function, the bare function). The function's name is that of its row in ``SIGNATURES``."""
 

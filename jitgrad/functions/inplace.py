@@ -12,7 +12,7 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
-from jitgrad.generator import rand_like, randn_like
+from jitgrad.functions.random_filling import RANDOM_METHODS
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import broadcast, result_dtype, shape_of
 from jitgrad.ops.table import OPS
@@ -185,25 +185,7 @@ def zero_(self: Any) -> Any:
     return self
 
 
-def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
-    """Overwrite with numbers drawn uniformly from [low, high)."""
-    return _write(_COPY, self, rand_like(self) * (high - low) + low)
-
-
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    """Overwrite with normally distributed numbers."""
-    return _write(_COPY, self, randn_like(self) * std + mean)
-
-
-def bernoulli_(self: Any, p: float = 0.5) -> Any:
-    """Overwrite with ones, with probability ``p``, and zeros."""
-    return _write(_COPY, self, rand_like(self) < p)
-
-
-_SPECIAL = (
-    uniform_,
-    normal_,
-    bernoulli_,
+_SPECIAL: tuple[Callable[..., Any], ...] = (
     add_,
     sub_,
     div_,
@@ -226,6 +208,6 @@ INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _binary(name) for name in _BINARY},
     **{name + "_": _bitwise(name) for name in _BITWISE},
     **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
-    **{function.__name__: function for function in _SPECIAL},
+    **{function.__name__: function for function in (*_SPECIAL, *RANDOM_METHODS)},
 }
 INPLACE_METHODS["clip_"] = clamp_

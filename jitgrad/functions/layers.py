@@ -1,4 +1,4 @@
-"""Functions of network layers: normalisation, embedding, dropout, attention, convolution, pooling.
+"""Functions of network layers: normalisation, embedding, attention, convolution, pooling.
 
 Owns: their public signatures, and what is composed of table entries.
 """
@@ -11,10 +11,10 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, int64
 from jitgrad.functions.creation import ones
+from jitgrad.functions.dropouts import dropout
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
-from jitgrad.generator import rand_like
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 
@@ -22,7 +22,6 @@ __all__ = [
     "avg_pool2d",
     "batch_norm",
     "conv2d",
-    "dropout",
     "embedding",
     "layer_norm",
     "max_pool2d",
@@ -142,7 +141,7 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> A
     return input / input.norm(p, dim, True).clamp_min(eps)
 
 
-# --- embedding, dropout ---
+# --- embedding ---
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse: bool = False) -> Any:
@@ -182,20 +181,6 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     if num_classes <= 0:
         raise RuntimeError("num_classes should be positive")
     return door.apply(OPS["one_hot"], tensor, num_classes)
-
-
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Zero elements with probability ``p`` and scale the others by 1 / (1 - p); nothing outside training.
-
-    The mask is drawn from the global generator (``manual_seed``) at every call, also of a compiled step.
-    """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0 or not input.numel():
-        return input
-    kept = (rand_like(input) >= p).to(input.dtype)
-    out = input * (kept * (0.0 if p == 1.0 else 1.0 / (1.0 - p)))
-    return input.copy_(out) if inplace else out
 
 
 # --- attention ---

@@ -22,6 +22,8 @@ NOT_PARSED = frozenset({"as_tensor", "from_numpy", "tensor", "to"})
 
 _MAKING = "dtype? dtype=None, any device=None, bool requires_grad=False"
 
+_DRAWING = f"any generator=None, {_MAKING}"
+
 SIGNATURES: dict[str, str] = _rows(
     {
         "abs absolute acos arccos arcsin arctan asin atan bitwise_not ceil cos cosh erf exp exp2 expm1 floor isfinite "
@@ -148,7 +150,11 @@ SIGNATURES: dict[str, str] = _rows(
         "softplus": "Tensor input, Scalar beta=1.0, Scalar threshold=20.0",
         "glu": "Tensor input, int dim=-1",
         "softmin": "Tensor input, int dim, dtype? dtype=None",
-        "dropout": "Tensor input, float p=0.5, bool training=True, any inplace=False",
+        "dropout dropout1d dropout2d dropout3d": "Tensor input, float p=0.5, bool training=True, any inplace=False",
+        "alpha_dropout feature_alpha_dropout": "Tensor input, float p=0.5, bool training=False, any inplace=False",
+        "rrelu": "Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, "
+        "any inplace=False",
+        "gumbel_softmax": "Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1",
         "linear": "Tensor input, Tensor weight, Tensor? bias=None",
         "embedding": "Tensor input, Tensor weight, int? padding_idx=None, *, bool sparse=False",
         "one_hot": "Tensor tensor, int num_classes=-1",
@@ -181,10 +187,26 @@ SIGNATURES: dict[str, str] = _rows(
         "vcpu": "Tensor input, any device=None",
         "set_": "Tensor input, any source=None",
         "new_tensor": "Tensor input, any data, *, dtype? dtype=None, any device=None, bool requires_grad=False",
-        "uniform_": "Tensor input, float low=0.0, float high=1.0",
-        "normal_": "Tensor input, float mean=0.0, float std=1.0",
-        "bernoulli_": "Tensor input, any p=0.5",
-        "einsum meshgrid": "...",
+        "rand randn": f"int[] *size, *, {_DRAWING}",
+        "rand_like randn_like": f"Tensor input, *, {_DRAWING}",
+        "randint_like": f"Tensor input, int high, *, {_DRAWING} | Tensor input, int low, int high, *, {_DRAWING}",
+        "randperm": f"int n, *, {_DRAWING}",
+        "normal": "Tensor mean, Tensor std, *, any generator=None | Tensor mean, float std=1.0, *, any generator=None "
+        "| float mean, Tensor std, *, any generator=None | float mean, float std, int[] size, *, " + _DRAWING,
+        "bernoulli": "Tensor input, *, any generator=None | Tensor input, float p, *, any generator=None",
+        "multinomial": "Tensor input, int num_samples, bool replacement=False, *, any generator=None",
+        "poisson": "Tensor input, any generator=None",
+        "uniform_": "Tensor input, float from_=0.0, float to=1.0, *, any generator=None",
+        "normal_": "Tensor input, float mean=0.0, float std=1.0, *, any generator=None",
+        "bernoulli_": "Tensor input, Tensor p, *, any generator=None | Tensor input, float p=0.5, *, "
+        "any generator=None",
+        "random_": "Tensor input, *, any generator=None | Tensor input, int to, *, any generator=None | "
+        "Tensor input, int from_, int? to, *, any generator=None",
+        "exponential_": "Tensor input, float lambd=1.0, *, any generator=None",
+        "geometric_": "Tensor input, float p, *, any generator=None",
+        "cauchy_": "Tensor input, float median=0.0, float sigma=1.0, *, any generator=None",
+        "log_normal_": "Tensor input, float mean=1.0, float std=2.0, *, any generator=None",
+        "einsum meshgrid randint": "...",
         "where_method": "Tensor self, Tensor condition, Tensor|Scalar other",
         "where": "Tensor condition | Tensor condition, Tensor|Scalar input, Tensor|Scalar other",
     }

@@ -13,6 +13,7 @@ from jitgrad.functions import (
     activation,
     creation,
     devices,
+    dropouts,
     einstein,
     indexing,
     inplace,
@@ -22,6 +23,7 @@ from jitgrad.functions import (
     losses,
     pointwise,
     reduction,
+    sampling,
     scattering,
     storages,
     views,
@@ -36,6 +38,7 @@ __all__ = ["INPLACE_METHODS", "LAYERS", "METHODS", "PROPERTIES", "PUBLIC"]
 _MODULES = (
     activation,
     creation,
+    dropouts,
     einstein,
     indexing,
     joining,
@@ -44,6 +47,7 @@ _MODULES = (
     losses,
     pointwise,
     reduction,
+    sampling,
     scattering,
     views,
 )
@@ -75,6 +79,7 @@ _METHOD_NAMES = {
         "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
         "triu argwhere"
     ),
+    sampling: "bernoulli multinomial",
     creation: "clone contiguous new_zeros new_ones new_full new_empty",
     storages: "storage untyped_storage",
     devices: "cpu get_device record_stream to type_as vcpu",
@@ -121,6 +126,7 @@ _HIDDEN = frozenset(
         "reverse_dims",
         "matrix_transpose",
         "ValuesIndices",
+        "successes",
     ]
 )
 

@@ -19,6 +19,7 @@ from jitgrad.nn.activation import (
     Mish,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -42,7 +43,16 @@ from jitgrad.nn.loss import (
     NLLLoss,
     SmoothL1Loss,
 )
-from jitgrad.nn.misc import Dropout, Flatten, Unflatten
+from jitgrad.nn.misc import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+    Flatten,
+    Unflatten,
+)
 from jitgrad.nn.module import Module
 from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from jitgrad.nn.parameter import Parameter
@@ -60,6 +70,7 @@ __all__ = [
     "LSTM",
     "RNN",
     "SELU",
+    "AlphaDropout",
     "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
@@ -68,7 +79,11 @@ __all__ = [
     "Conv2d",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "Embedding",
+    "FeatureAlphaDropout",
     "Flatten",
     "GRUCell",
     "Hardsigmoid",
@@ -96,6 +111,7 @@ __all__ = [
     "ParameterList",
     "RMSNorm",
     "RNNCell",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",

@@ -22,6 +22,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
@@ -204,6 +205,22 @@ class LeakyReLU(_InPlace):
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"negative_slope={self.negative_slope}" + self._inplace_repr()
+
+
+class RReLU(_InPlace):
+    """x above zero; below, a slope times x, which is drawn from [lower, upper) for each element while training."""
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.lower, self.upper = lower, upper
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"lower={self.lower}, upper={self.upper}" + self._inplace_repr()
 
 
 class Hardtanh(_InPlace):

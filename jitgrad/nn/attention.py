@@ -45,12 +45,12 @@ class MultiheadAttention(Module):
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        weight = empty(3 * embed_dim, embed_dim, device=device, dtype=dtype)
-        self.in_proj_weight = Parameter(init.xavier_uniform_(weight))
+        self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, device=device, dtype=dtype))
         self.in_proj_bias: Parameter | None
         offset = Parameter(zeros(3 * embed_dim, device=device, dtype=dtype)) if bias else None
         self.register_parameter("in_proj_bias", offset)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        init.xavier_uniform_(self.in_proj_weight)  # after the output's, as PyTorch draws
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 

@@ -71,9 +71,10 @@ class Conv2d(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters again."""
-        bound = math.prod(self.weight.shape[1:]) ** -0.5
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        fan_in = math.prod(self.weight.shape[1:])
+        if self.bias is not None and fan_in:
+            bound = 1 / math.sqrt(fan_in)
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:

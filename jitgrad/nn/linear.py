@@ -5,6 +5,7 @@ Must not know: how a product runs.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jitgrad.dtypes import DType
@@ -59,9 +60,9 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters again."""
-        bound = self.in_features**-0.5 if self.in_features > 0 else 0.0
-        init.uniform_(self.weight, -bound, bound)
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:

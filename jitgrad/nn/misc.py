@@ -1,4 +1,4 @@
-"""``Dropout``, ``Flatten`` and ``Unflatten``."""
+"""The dropout layers, ``Flatten`` and ``Unflatten``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
 from jitgrad.tensor import Tensor
 
-__all__ = ["Dropout", "Flatten", "Unflatten"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
+    "Flatten",
+    "Unflatten",
+]
 
 
-class Dropout(Module):
-    """While training, zeroes elements with probability ``p`` and scales the others by 1 / (1 - p).
+class _Dropout(Module):
+    """What the layers have in common: a probability, and whether the input is overwritten.
 
-    Source: Hinton et al., "Improving neural networks by preventing co-adaptation of feature detectors", 2012.
+    Raises:
+        ValueError: ``p`` is no probability.
     """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -23,13 +33,60 @@ class Dropout(Module):
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p, self.inplace = p, inplace
 
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """While training, zeroes elements with probability ``p`` and scales the others by 1 / (1 - p).
+
+    Source: Hinton et al., "Improving neural networks by preventing co-adaptation of feature detectors", 2012.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         """Same shape; the input itself in evaluation mode."""
         return F.dropout(input, self.p, self.training, self.inplace) if self.training else input
 
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"p={self.p}, inplace={self.inplace}"
+
+class Dropout1d(_Dropout):
+    """``Dropout`` of whole channels of (N, C, L) or (C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape; the input itself in evaluation mode."""
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """``Dropout`` of whole channels of (N, C, H, W) or (N, C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape; the input itself in evaluation mode."""
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_Dropout):
+    """``Dropout`` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape; the input itself in evaluation mode."""
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps the mean and the variance of what ``SELU`` gives; see ``functional.alpha_dropout``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape; the input itself in evaluation mode."""
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """``AlphaDropout`` of whole channels of (N, C, ..)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape; the input itself in evaluation mode."""
+        return F.feature_alpha_dropout(input, self.p, self.training)
 
 
 class Flatten(Module):

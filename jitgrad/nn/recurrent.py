@@ -8,6 +8,7 @@ Structure in Time", 1990 (RNN).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -68,7 +69,7 @@ class _Recurrent(Module):
         self.hidden_size = hidden_size
 
     def _add_layer(self, input_size: int, bias: bool, suffix: str, device: Any, dtype: DType | None) -> None:
-        rows, bound = self.gates * self.hidden_size, self.hidden_size**-0.5
+        rows, bound = self.gates * self.hidden_size, 1.0 / math.sqrt(self.hidden_size)
         shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.hidden_size)}
         biases: dict[str, Any] = {"bias_ih": (rows,), "bias_hh": (rows,)}
         for name, shape in (shapes | biases).items():

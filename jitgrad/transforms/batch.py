@@ -53,7 +53,7 @@ class BatchLevel(Batching):
         super().__init__(size, maps_values)
         self.randomness = randomness
 
-    def draws(self, draw: Callable[[], Any]) -> Any:
+    def draws(self, draw: Callable[[tuple[int, ...]], Any]) -> Any:
         """Random numbers, as ``randomness`` says."""
         if self.randomness == "error":
             raise RuntimeError(
@@ -61,8 +61,8 @@ class BatchLevel(Batching):
                 "'different' randomness flags on vmap or perform the randomness operation out of vmap"
             )
         if self.randomness == "same":
-            return self.beneath(draw)
-        return self.wrap(self.beneath(lambda: call("stack", [draw() for _ in range(self.size)], 0)))
+            return super().draws(draw)
+        return self.wrap(super().draws(lambda sizes: draw((*sizes, self.size))))
 
     def custom_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``Function.apply``: the class says itself what it does to a batch."""

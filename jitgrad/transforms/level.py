@@ -109,8 +109,8 @@ class Level(ForwardingHandler):
     def custom_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented if self.below is None else self.pass_on("custom_function", cls, args, kwargs)
 
-    def draws(self, draw: Callable[[], Any]) -> Any:
-        return draw() if self.below is None else self.pass_on("draws", draw)
+    def draws(self, draw: Callable[[tuple[int, ...]], Any]) -> Any:
+        return self.beneath(draw, ()) if self.below is None else self.pass_on("draws", draw)
 
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
         """A tensor takes the place of its own view; of a handle, the level's side of it does."""

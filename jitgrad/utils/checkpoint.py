@@ -129,7 +129,7 @@ class CheckpointFunction(Function):
 
 
 @contextlib.contextmanager
-def _random_numbers_of(rng_state: tuple[int, ...] | None) -> Iterator[None]:
+def _random_numbers_of(rng_state: Any | None) -> Iterator[None]:
     """In the block, random numbers are those drawn from ``rng_state`` on; after it, nothing has been drawn."""
     with fork_rng(enabled=rng_state is not None):
         if rng_state is not None:

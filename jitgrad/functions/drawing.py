@@ -1,0 +1,264 @@
+"""New tensors whose memory is drawn: what may be asked for, where numbers go, in which order, from which generator.
+
+Owns: ``make``, ``made``, ``fresh_like``, ``draw_array``; PyTorch's order of filling a layout; checks of dtypes,
+deviations and ranges of integers, with their messages, and how bounds are moved to what a dtype holds.
+Must not know: distributions (methods of ``runtime.random.draws.RandomStream``, by name), what is public.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import BOOLEAN, DType
+from jitgrad.functions.creation import zeros
+from jitgrad.functions.devices import placed
+from jitgrad.generator import Generator, default_generator
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.devices.device import META, canonical
+from jitgrad.runtime.storage.storage import Storage
+from jitgrad.state import state
+from jitgrad.tensor_base import new_tensor
+
+__all__ = [
+    "above",
+    "check_bounds",
+    "check_probability",
+    "check_std",
+    "dense",
+    "draw_array",
+    "floating",
+    "fresh_like",
+    "fresh_now",
+    "generator_or_default",
+    "integer_range",
+    "largest_of",
+    "made",
+    "make",
+    "number_text",
+    "whole_range_of",
+]
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+"""Of floating dtypes: integers up to 2 to this power are exact."""
+_TYPE_NAMES = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
+"""Dtypes as PyTorch's messages name them."""
+_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
+
+
+def generator_or_default(name: str, generator: Any) -> Generator:
+    """The generator that a function draws from; TypeError for what is none."""
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, Generator):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: generator must be a jitgrad.Generator, not "
+            f"{type(generator).__name__}"
+        )
+    return generator
+
+
+def fresh_now(aval: Aval, generator: Generator, distribution: str, params: tuple[Any, ...]) -> Any:
+    """A new tensor whose memory is filled from its first element to its last."""
+    storage = Storage(aval.nbytes)
+    generator.draw(distribution, storage.addr, aval.numel, aval.dtype.np, *params)
+    return new_tensor(aval, storage)
+
+
+def _with_front(aval: Aval, sizes: tuple[int, ...]) -> Aval:
+    """The layout with more dimensions in front."""
+    if not sizes:
+        return aval
+    steps, step = [], aval.numel
+    for n in reversed(sizes):
+        steps.append(step)
+        step *= n
+    return make_aval((*sizes, *aval.shape), aval.dtype, (*reversed(steps), *aval.stride))
+
+
+def make(
+    shape: tuple[int, ...],
+    dtype: DType,
+    device: Any,
+    requires_grad: bool,
+    generator: Generator,
+    distribution: str,
+    *params: Any,
+) -> Any:
+    """A new contiguous tensor; the host draws, whatever the device: a seed gives the same numbers everywhere."""
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return made(make_aval(shape, dtype), device, requires_grad, generator, distribution, params)
+
+
+def made(
+    aval: Aval,
+    device: Any,
+    requires_grad: bool,
+    generator: Generator,
+    distribution: str,
+    params: tuple[Any, ...],
+) -> Any:
+    """As ``make``, in any layout."""
+    place = state.default_device if device is None else device
+    if place is not None and canonical(place) is META:
+        out = zeros(aval.shape, dtype=aval.dtype, device=META)
+    elif state.handler is None:
+        out = fresh_now(aval, generator, distribution, params)
+    else:  # inside vmap, each example may have to see numbers of its own
+        out = state.handler.draws(lambda front: fresh_now(_with_front(aval, front), generator, distribution, params))
+    if place is not None:
+        out = placed(out, place)
+    return out.requires_grad_() if requires_grad else out
+
+
+def draw_array(
+    shape: tuple[int, ...], dtype: DType, generator: Any, distribution: str, *params: Any
+) -> Any:
+    """Numbers in a NumPy array; for code that works on the host."""
+    tensor = fresh_now(make_aval(shape, dtype), generator_or_default("draw", generator), distribution, params)
+    return tensor._ndarray()
+
+
+# --- the order in which a layout is filled ---
+
+
+def _inner_first(aval: Aval) -> list[int]:
+    """The dimensions in the order in which PyTorch's iterators count, the fastest first: by stride."""
+    order = list(range(len(aval.shape)))[::-1]
+    for at in range(1, len(order)):
+        place = at
+        for before in range(at - 1, -1, -1):
+            turn = _swaps(aval, order[before], order[place])
+            if turn > 0:
+                order[before], order[place] = order[place], order[before]
+                place = before
+            elif turn < 0:
+                break
+    return order
+
+
+def _swaps(aval: Aval, inner: int, outer: int) -> int:
+    """1 if two dimensions must change places, -1 if not, 0 if their strides do not tell."""
+    a, b = aval.stride[inner], aval.stride[outer]
+    if a == 0 or b == 0:
+        return 0
+    if a != b:
+        return 1 if a > b else -1
+    return 1 if aval.shape[inner] > aval.shape[outer] else 0
+
+
+def dense(aval: Aval, dtype: DType) -> Aval:
+    """A layout without gaps whose memory is in the order in which ``aval`` is counted."""
+    if aval.is_contiguous:
+        return make_aval(aval.shape, dtype)
+    stride, step = [0] * len(aval.shape), 1
+    for d in _inner_first(aval):
+        stride[d] = step
+        step *= max(aval.shape[d], 1)
+    return make_aval(aval.shape, dtype, tuple(stride))
+
+
+def fresh_like(
+    input: Any,
+    distribution: str,
+    *params: Any,
+    dtype: DType | None = None,
+    generator: Any = None,
+    name: str = "draw",
+) -> Any:
+    """A new tensor in the layout of ``input``, on its device, filled in the order of its memory."""
+    aval = input._aval
+    source = generator_or_default(name, generator)
+    return made(dense(aval, dtype or aval.dtype), aval.device, False, source, distribution, params)
+
+
+# --- what may be asked for ---
+
+
+def floating(name: str, dtype: DType) -> DType:
+    if not dtype.is_floating_point:
+        raise NotImplementedError(f'"{name}" not implemented for \'{_TYPE_NAMES.get(dtype.name, dtype.name)}\'')
+    return dtype
+
+
+def check_std(std: Any) -> None:
+    if not std >= 0.0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {number_text(std)}")
+
+
+def check_probability(name: str, p: float) -> None:
+    """RuntimeError unless ``p`` is one."""
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"{name} expects p to be in [0, 1], but got p={number_text(p)}")
+
+
+def number_text(x: float) -> str:
+    """A number as PyTorch's messages print it."""
+    return f"{x:g}"
+
+
+def largest_of(dtype: DType) -> int:
+    """The largest integer up to which a dtype holds all."""
+    return 1 << _DIGITS[dtype.name] if dtype.is_floating_point else _limits(dtype)[1]
+
+
+def whole_range_of(dtype: DType) -> tuple[int, bool]:
+    """(the modulus of draws of the whole range, whether they have 64 bits)."""
+    return largest_of(dtype) + 1, dtype.itemsize == 8
+
+
+def integer_range(low: int, high: int, dtype: DType) -> tuple[int, int]:
+    """(the first integer, how many there are), checked as PyTorch does."""
+    if not low < high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if dtype.is_floating_point:
+        low, high = above(low, dtype), _below(high, dtype)
+        if not low < high:
+            raise RuntimeError(
+                "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
+                f"from={low} >= to={high}"
+            )
+    else:
+        check_bounds("from", low, dtype)
+        check_bounds("to - 1", high - 1, dtype)
+    return low, high - low
+
+
+@functools.cache
+def _limits(dtype: DType) -> tuple[int, int]:
+    return (0, 1) if dtype.category is BOOLEAN else (int(np.iinfo(dtype.np).min), int(np.iinfo(dtype.np).max))
+
+
+def check_bounds(what: str, value: int, dtype: DType) -> None:
+    """RuntimeError unless the integer dtype holds ``value``."""
+    least, largest = _limits(dtype)
+    if not least <= value <= largest:
+        raise RuntimeError(f"{what} is out of bounds for {_C_NAMES.get(dtype.name, dtype.name)}")
+
+
+def _as_stored(value: int, dtype: DType) -> int:
+    """An integer as the floating dtype holds it; C++'s conversion back where it does not fit."""
+    stored = int(np.asarray(value).astype(dtype.np))
+    return stored if _INT64_MIN <= stored <= _INT64_MAX else _INT64_MIN
+
+
+def _unit(value: int, dtype: DType) -> int:
+    """The distance between numbers of the dtype at ``value``."""
+    return 1 << (abs(value).bit_length() - _DIGITS[dtype.name])
+
+
+def above(low: int, dtype: DType) -> int:
+    """The least integer from ``low`` on that the dtype holds."""
+    stored = _as_stored(low + 1, dtype)
+    return low if stored >= low else stored + _unit(low + 1, dtype)
+
+
+def _below(high: int, dtype: DType) -> int:
+    """The bound that keeps what is stored below ``high``."""
+    stored = _as_stored(high - 1, dtype)
+    return high if stored < high else stored - _unit(high - 1, dtype)

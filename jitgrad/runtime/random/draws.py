@@ -1,0 +1,210 @@
+"""Distributions over a ``Twister``, element by element in PyTorch's order and rounded as PyTorch rounds.
+
+Owns: ``RandomStream``, a method per distribution: it writes ``count`` elements of a NumPy dtype to an address.
+Must not know: tensors, layouts, checks of parameters.
+
+Floating dtypes other than float64 are drawn as float32 and cast. Sources: Hormann, "The transformed rejection method
+for generating Poisson random variables", 1993 (rates from 10 on); Knuth, TAOCP 2, 3.4.1 (below).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jitgrad.abi import (
+    RANDOM_NORMAL32,
+    RANDOM_NORMAL64,
+    RANDOM_PAIRS,
+    RANDOM_PERMUTE,
+    RANDOM_UNIFORM32,
+    RANDOM_UNIFORM64,
+)
+from jitgrad.runtime.random.twister import Twister
+
+__all__ = ["RandomStream"]
+
+_BLOCK = 16
+WIDE_FROM = 1 << 28
+"""Integers of a range from here on take 64-bit draws."""
+_WIDE_PERMUTATION = (2**32 - 1) // 20
+_NEW_RATE = 10.0
+
+
+def _put(address: int, values: Any, dtype: Any) -> None:
+    """Write an array to memory, cast to a dtype."""
+    if values.size:
+        nbytes = values.size * dtype.itemsize
+        np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)[:] = values
+
+
+class RandomStream(Twister):
+    """A stream and its distributions."""
+
+    __slots__ = ()
+
+    def _doubles(self, count: int) -> Any:
+        return self.array(count, RANDOM_UNIFORM64, np.float64)
+
+    def fractions(self, count: int, is_double: bool) -> Any:
+        """Uniform numbers in [0, 1) as an array: of float64 or float32."""
+        if is_double:
+            return self._doubles(count)
+        return self.array(count, RANDOM_UNIFORM32, np.float32)
+
+    def uniform(self, address: int, count: int, dtype: Any, low: float, high: float) -> None:
+        """In [low, high)."""
+        if dtype == np.float64:
+            self.fill(address, count, RANDOM_UNIFORM64, low, high - low)
+            return
+        # PyTorch subtracts the bounds in the dtype
+        a, b = np.asarray(low, dtype), np.asarray(high, dtype)
+        times = float(np.subtract(b, a, dtype=np.float32))
+        if dtype == np.float32:
+            self.fill(address, count, RANDOM_UNIFORM32, float(a), times)
+        else:
+            _put(address, self.array(count, RANDOM_UNIFORM32, np.float32, float(a), times), dtype)
+
+    def normal(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
+        """For contiguous memory: in blocks from 16 numbers on."""
+        if count < _BLOCK:
+            self.normal_pairs(address, count, dtype, mean, std)
+        elif dtype == np.float64:
+            self.fill(address, count, RANDOM_NORMAL64, mean, std)
+        elif dtype == np.float32:
+            self.fill(address, count, RANDOM_NORMAL32, mean, std)
+        else:
+            _put(address, self.array(count, RANDOM_NORMAL32, np.float32, mean, std), dtype)
+
+    def normal_pairs(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
+        """For any other memory: two by two, in float64."""
+        if dtype == np.float64:
+            self.fill(address, count, RANDOM_PAIRS, mean, std)
+        else:
+            _put(address, self.array(count, RANDOM_PAIRS, np.float64, mean, std), dtype)
+
+    def log_normal(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
+        """exp of a normal number."""
+        _put(address, self.map("exp", self.array(count, RANDOM_PAIRS, np.float64, mean, std)), dtype)
+
+    def bernoulli(self, address: int, count: int, dtype: Any, p: float) -> None:
+        """1 with probability ``p``, else 0."""
+        _put(address, self._doubles(count) < p, dtype)
+
+    def exponential(self, address: int, count: int, dtype: Any, rate: float) -> None:
+        """-log(1 - u) / rate."""
+        _put(address, (-1.0 / rate) * self.map("log1p", -self._doubles(count)), dtype)
+
+    def geometric(self, address: int, count: int, dtype: Any, p: float) -> None:
+        """How many trials until one succeeds."""
+        logs = self.map("log", self._doubles(count))
+        with np.errstate(invalid="ignore", over="ignore"):
+            _put(address, np.ceil(logs / math.log(1.0 - p)), dtype)
+
+    def cauchy(self, address: int, count: int, dtype: Any, median: float, sigma: float) -> None:
+        """median + sigma * tan(pi * (u - 1/2))."""
+        tangents = self.map("tan", math.pi * (self._doubles(count) - 0.5))
+        _put(address, self.fma(tangents, sigma, median), dtype)
+
+    def words_modulo(self, address: int, count: int, dtype: Any, modulus: int, is_wide: bool) -> None:
+        """Draws of 64 or 32 bits, modulo a number: the whole range of a dtype."""
+        words = self.wide_words(count) if is_wide else self.words(count)
+        _put(address, words % words.dtype.type(modulus), dtype)
+
+    def whole_range(self, address: int, count: int, dtype: Any) -> None:
+        """64-bit draws as signed integers."""
+        _put(address, self.wide_words(count).view(np.int64), dtype)
+
+    def integers(self, address: int, count: int, dtype: Any, low: int, extent: int) -> None:
+        """``low`` plus a draw modulo ``extent``."""
+        words = self.wide_words(count) if extent >= WIDE_FROM else self.words(count)
+        rest = words % words.dtype.type(extent)
+        if low or dtype.kind != "u":
+            rest = rest.astype(np.int64)
+            if low:
+                rest += low
+        _put(address, rest, dtype)
+
+    def permutation(self, address: int, count: int, dtype: Any) -> None:
+        """0 .. count - 1 in some order; of the largest ones, PyTorch draws 64 bits each."""
+        is_wide = float(count >= _WIDE_PERMUTATION)
+        if dtype == np.int64:
+            if count:
+                self.fill(address, count, RANDOM_PERMUTE, is_wide)
+        else:
+            _put(address, self.array(count, RANDOM_PERMUTE, np.int64, is_wide), dtype)
+
+    def poisson(self, address: int, count: int, dtype: Any, rates: Any) -> None:
+        """A number of events for each of ``count`` rates, float64, in order."""
+        before = self.state()
+        draws = _Draws(self)
+        found = [_events(rate, draws) for rate in rates.tolist()]
+        # draws were taken in advance: go back, and take as many as were used
+        self.set_state(before)
+        self._doubles(draws.used)
+        _put(address, np.array(found, np.float64), dtype)
+
+    def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:
+        """1 / (1 - p) with probability 1 - p, else 0, divided in the dtype."""
+        _put(address, (self._doubles(count) < 1.0 - p).astype(dtype) / dtype.type(1.0 - p), dtype)
+
+    def given(self, address: int, count: int, dtype: Any, values: Any) -> None:
+        """Numbers that are known already."""
+        _put(address, values.ravel(), dtype)
+
+
+class _Draws:
+    """Uniform numbers one by one, which are drawn many at a time."""
+
+    _AT_ONCE = 4096
+
+    def __init__(self, stream: RandomStream) -> None:
+        self._stream = stream
+        self.used = 0
+        self._numbers: Iterator[float] = iter(())
+
+    def next(self) -> float:
+        self.used += 1
+        for number in self._numbers:
+            return number
+        self._numbers = iter(self._stream.fractions(self._AT_ONCE, True).tolist())
+        return next(self._numbers)
+
+
+def _events(rate: float, draws: _Draws) -> float:
+    if rate >= _NEW_RATE:
+        return _events_by_rejection(rate, draws)
+    if rate == 0.0:
+        return 0.0
+    limit, product, events = math.exp(-rate), draws.next(), 0
+    while product > limit:
+        events += 1
+        product *= draws.next()
+    return events
+
+
+def _events_by_rejection(rate: float, draws: _Draws) -> float:
+    root, log_rate = math.sqrt(rate), math.log(rate)
+    b = 0.931 + 2.53 * root
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    quick = 0.9277 - 3.6224 / (b - 2)
+    while True:
+        u, v = draws.next() - 0.5, draws.next()
+        edge = 0.5 - abs(u)
+        if not edge:  # C's infinity is negative as an integer
+            continue
+        events = math.floor((2 * a / edge + b) * u + rate + 0.43)
+        if edge >= 0.07 and v <= quick:
+            return events
+        if events < 0 or (edge < 0.013 and v > edge):
+            continue
+        if not v:  # its logarithm is below everything
+            return events
+        height = math.log(v) + math.log(inverse_alpha) - math.log(a / (edge * edge) + b)
+        if height <= -rate + events * log_rate - math.lgamma(events + 1):
+            return events
