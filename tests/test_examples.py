@@ -40,7 +40,7 @@ def test_digits_are_recognised(digits: dict[str, Any], mode: str) -> None:
 
 
 def test_digits_losses_agree(digits: dict[str, Any]) -> None:
-    assert digits["max_relative_loss_difference"] <= 1e-4
+    assert digits["max_relative_loss_difference"] <= 3e-4, "more than rounding, which each step amplifies"
     assert digits["eager"]["losses"][-1] < 0.5 * digits["eager"]["losses"][0]
 
 
