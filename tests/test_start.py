@@ -86,7 +86,7 @@ def test_the_number_of_modules_is_bounded(start: Start) -> None:
     assert len(modules) <= IMPORT_LIMIT_MODULES
 
 
-@pytest.mark.parametrize("name", ["jitgrad.nn", "jitgrad.optim", "jitgrad.autograd", "jitgrad"])
+@pytest.mark.parametrize("name", ["jitgrad.nn", "jitgrad.optim", "jitgrad.autograd", "jitgrad.utils", "jitgrad"])
 def test_names_that_come_late_are_there(name: str, start: Start) -> None:
     """Each by itself and all by ``import *``, in a process that has not imported them."""
     program = f"""

@@ -1,6 +1,28 @@
-"""Helpers around training: ``checkpoint``, ``swap_tensors``."""
+"""Helpers around training: ``checkpoint``, ``data``, ``swap_tensors``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from jitgrad.functions.replacing import swap_tensors
+from jitgrad.lazy import late_names
 from jitgrad.utils import checkpoint
 
-__all__ = ["checkpoint", "swap_tensors"]
+if TYPE_CHECKING:
+    from jitgrad.utils import data
+
+__all__ = ["checkpoint", "data", "swap_tensors"]
+
+_LATE = {"data": "jitgrad.utils.data"}
+_find_late = late_names(globals(), _LATE)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are imported at their first use, Note [Lazy modules]."""
+    if name in _LATE:
+        return _find_late(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

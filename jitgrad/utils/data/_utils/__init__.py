@@ -1,0 +1,1 @@
+"""What loaders do with data sets: collate, fetch, and the processes that do both."""
