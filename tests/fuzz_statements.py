@@ -304,7 +304,7 @@ STATEMENTS: tuple[tuple[Callable[[Generator], str], int], ...] = (
     (Generator.loop, 4),
     (Generator.modes, 5),
     (Generator.error, 2),
-    (Generator.numpy_memory, 0),
+    (Generator.numpy_memory, 2),
     (Generator.unused, 3),
     (Generator.interrupted, 4),
     (Generator.long_loop, 1),
