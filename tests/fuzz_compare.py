@@ -11,12 +11,15 @@ Differences that say nothing about jitgrad:
   can tell cheaply, else its kernel reads elements that it has overwritten, in an order that depends on vector width.
   jitgrad reads first. ``OverlapWatch`` sees such an operation while torch runs.
 - **Torch refuses what it would do at another time** (``_ODD_REFUSALS``), and jitgrad does it.
+- **What copies depends on the layout.** Results of torch keep the layout of their operands, jitgrad's are row-major: so
+  ``contiguous()`` and ``reshape`` of a result may be the same memory for one, a copy for the other (``lays_out_anew``).
 - **Replaced data and a transform.** After ``p.data = q`` a backward reads the new memory where a Node saved the tensor
   itself, and the old where it saved an alias. ``torch.func`` saves one or the other as its wrappers happen to be made.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,7 @@ __all__ = [
     "cut_at_error",
     "has_no_reference",
     "is_steady",
+    "lays_out_anew",
     "of_inputs_only",
     "refuses_oddly",
 ]
@@ -61,6 +65,9 @@ _ODD_REFUSALS = (
     # a batch of no examples has no first example to look at
     ("select(): index 0 out of range for tensor of size [0", "vmap"),
 )
+
+
+_ASKS_FOR_LAYOUT = re.compile(r"\.contiguous\(\)|\.reshape\(")
 
 
 class Failure(AssertionError):
@@ -190,6 +197,11 @@ def refuses_oddly(source: str, ours: list[Any], theirs: list[Any]) -> bool:
         if bool(a[-1]) is not bool(b[-1]):
             return not a[-1] and any(text in b[-1] and part in source for text, part in _ODD_REFUSALS)
     return False
+
+
+def lays_out_anew(source: str, layouts: set[str]) -> bool:
+    """Whether a step writes, and asks for other layouts of what it computes from inputs that are not row-major."""
+    return bool(_ASKS_FOR_LAYOUT.search(source)) and not layouts <= {"plain", "offset"}
 
 
 class OverlapWatch(TorchDispatchMode):  # type: ignore[misc]

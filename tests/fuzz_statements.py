@@ -125,7 +125,9 @@ class Generator(GraphStatements):
             f"{v}{i} = {k}", f"{v}{i} = {b}", f"{v}{i} *= {k}", f"{v}{i} += {b}",
             f"out.append({v}.is_leaf)\n{v}.masked_fill_({v} > 0, {k})",
             f"{v}.index_add_(0, s.i0, {b})", f"{v}.diagonal().mul_({k})", f"{v}.narrow(0, 0, 1).fill_({k})",
-            f"{v}.unbind()[0].mul_({k})", f"{v}.chunk(2)[0].add_({k})", f"{v}.data.mul_({k})", f"{v}.data = {b}.data",
+            f"{v}.unbind()[0].mul_({k})", f"{v}.chunk(2)[0].add_({k})", f"{v}.data.mul_({k})",
+            # a leaf whose older graph lives has a gradient of the older shape, which PyTorch spreads over the new one
+            f"if {v}.shape == {b}.shape or not ({v}.is_leaf and {v}.requires_grad): {v}.data = {b}.data",
             f"{v}.detach_()", f"{v}.sub_({b}, alpha=2)", f"{v}.clamp_(-0.5, 0.5)", f"{v}.sigmoid_()", f"{v}.relu_()",
             f"{v}.unsqueeze(0).add_({b})", f"{v}.fill_({k})", f"{v}.exp_()", f"{v}.addcmul_({b}, {b})",
             f"s.y0.mul_({k})", f"{v}.t()[0] = {b}[0]", f"{v}.scatter_(0, s.i0, {k})", f"{v}.unsqueeze_(0)",
@@ -134,7 +136,7 @@ class Generator(GraphStatements):
 
     def views(self) -> str:
         """Views that are kept, written and looked at: the interplay is what can be wrong."""
-        a, b, k = self.any(), self.any(), self.number()
+        a, b, k, p = self.any(), self.any(), self.number(), self.parameter()
         x, y = self.fresh(), self.fresh()
         view = self.rng.choice(VIEWS)
         return self.pick(
@@ -146,6 +148,8 @@ class Generator(GraphStatements):
             f"{x} = {a} * 1\nwith lib.no_grad(): {y} = {x}{view}\n{y}.mul_({k})",
             f"{x} = lib.zeros(4, 4, dtype=lib.float64)\n{y} = {x}{view}\n{y}.add_({b})",
             f"{x} = lib.zeros(4, dtype=lib.float64)\n{x}[1:3] = {b}[:2]\n{y} = {x} * {x}",
+            f"{x} = {a} * 1\n{y} = {x}{view}\n{x}.mul_({y})\n{x}.add_({y})",
+            f"{y} = {p}{view}\nwith lib.no_grad():\n    {p}.mul_({y})\n    {p}.add_({y}, alpha=0.1)",
         )  # fmt: skip
 
     def layer(self) -> str:

@@ -6,6 +6,7 @@ Must not know: Nodes. That ``copy_slices`` becomes a ``CopySlices`` is ``compile
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
@@ -117,11 +118,18 @@ class WindowWrites:
         for x in inputs:
             is_window = isinstance(x, TensorBase) and x._base is base and x._storage is slot.storage
             if is_window and recorder.buffers.get(x._vid) is slot.storage:
-                self._through_base(x, base)
+                self.read_through(x, base)
+                self._keep_in_sight(x)
                 found = True
         return found
 
-    def _through_base(self, view: Any, base: Any) -> None:
+    @staticmethod
+    def may_read_through(view: Any, bases: Sequence[Any]) -> bool:
+        """Whether a window's value can be read out of one of the bases."""
+        base = view._base
+        return any(base is b for b in bases) and region_of(base._aval, view._aval) is not None
+
+    def read_through(self, view: Any, base: Any) -> None:
         """A second id for a window's value, read out of the base; its Node stays what it is."""
         recorder = self._recorder
         key = (THROUGH, view._vid, base._vid)
@@ -135,7 +143,6 @@ class WindowWrites:
             node.vid = fresh
         recorder.node = node
         view._vid = node.vid
-        self._keep_in_sight(view)
 
     def _keep_in_sight(self, tensor: Any) -> None:
         """The segment's end must tell where the value is that a tensor with memory has now."""

@@ -54,8 +54,13 @@ class Writes:
             rebinds = self.rebinds(targets, inputs)
         except ElsewhereError:
             return recorder.outside(recorder.backend.inplace_elsewhere, op, targets, inputs, params)
-        if rebinds is None:
+        windows = self._windows_of(targets, inputs) if rebinds is not None else []
+        if rebinds is None or not all(recorder.windows.may_read_through(x, targets) for x in windows):
             return recorder.detours.write(op, targets, args)
+        for window in windows:
+            old = window._vid
+            recorder.windows.read_through(window, window._base)
+            ids = [window._vid if vid is old else vid for vid in ids]
         target_ids = tuple([t._vid for t in targets])
         key = (WRITE, op, target_ids, tuple(ids), params)
         node = recorder.node.children.get(key)
@@ -73,6 +78,22 @@ class Writes:
         if node.event.ends_segment:
             recorder.flush()
         return targets
+
+    def _windows_of(self, targets: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The operands that lie in a target's memory under value ids of their own: codegen would not see that."""
+        storages = {id(t._storage) for t in targets if t._storage is not None and t._storage.addr}
+        if not storages:
+            return []
+        known = {t._vid for t in targets}
+        buffers = self._recorder.buffers
+        return [
+            x
+            for x in inputs
+            if isinstance(x, TensorBase)
+            and id(x._storage) in storages
+            and x._vid not in known
+            and buffers.get(x._vid) is x._storage
+        ]
 
     def write_unmet(self, op: Op, event: Any, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A write that will raise, or that cannot tell yet: Note [Early checks]."""
@@ -222,7 +243,7 @@ class Writes:
             return
         targets = [row[i] for row in rows for i in writes]
         rebinds = self.rebinds(targets)
-        if rebinds is None:
+        if rebinds is None or self._windows_of(targets, [x for row in rows for x in row]):
             for row in rows:
                 self.write(op, tuple(row[i] for i in writes), (*row, *numbers, *params))
             return

@@ -7,6 +7,7 @@ from typing import Any
 
 import agreement
 import pytest
+from modes import Mode
 
 import jitgrad
 
@@ -59,3 +60,40 @@ def test_a_view_that_was_written_without_grad_mode(view: str, source: str) -> No
         compiled, wanted = jitgrad.compile(step), _seen(step)
         for _ in range(3):
             agreement.assert_same(_seen(compiled), wanted)
+
+
+@pytest.mark.parametrize("source", ["value", "leaf", "argument"])
+@pytest.mark.parametrize("write", ["mul_", "addcmul_", "copy_", "set", "part"])
+@pytest.mark.parametrize("view", ["diagonal", "column", "every fourth", "detached diagonal"])
+def test_a_tensor_written_again_and_again_with_its_own_view(mode: Mode, view: str, write: str, source: str) -> None:
+    """The second time, the view is known as memory of its own: it is the memory that is written."""
+
+    def step(given: Any) -> Any:
+        x = given * 1 if source == "value" else given
+        with jitgrad.no_grad():
+            v = {
+                "diagonal": lambda: x.diagonal(),
+                "column": lambda: x[:, 1],
+                "every fourth": lambda: x.view(-1)[::4],
+                "detached diagonal": lambda: x.detach().diagonal(),
+            }[view]()
+            for _ in range(3):
+                if write == "set":
+                    x[1:] = v
+                elif write == "part":
+                    x[1:].add_(v)
+                else:
+                    getattr(x, write)(*([v, v] if write == "addcmul_" else [v]))
+        return x.tolist(), v.tolist()
+
+    def given() -> Any:
+        return (jitgrad.arange(9.0).reshape(3, 3) / 7 + 0.1).clone().requires_grad_(source == "leaf")
+
+    want = step(given())
+    function = mode.wrap(step)
+    for _ in range(3):
+        assert function(given()) == (_about(want[0]), _about(want[1]))
+
+
+def _about(numbers: Any) -> Any:
+    return [_about(n) for n in numbers] if isinstance(numbers, list) else pytest.approx(numbers, rel=1e-5)
