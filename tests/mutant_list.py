@@ -292,4 +292,40 @@ _AUTOGRAD = [
            "        self._checked(index)", "rows/test_views.py::test_a_storage_is_a_row_of_elements"),
 ]  # fmt: skip
 
-MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD]
+_NUMBERS = "ops/test_random.py"
+_STATES = "runtime/test_random_streams.py"
+
+_RANDOM = [
+    *_in(
+        "codegen/random",
+        ("normal.py", "(_horner(x, _LOG) * x).fma(square, exponent * _LN2_LOW)",
+         "exponent.fma(_LN2_LOW, _horner(x, _LOG) * x * square)", f"{_NUMBERS}::test_many_numbers"),
+        ("normal.py", "        store(radius * _libm(angle, \"sin\"), cached, 0)\n", "", f"{_NUMBERS}::test_every_size"),
+        ("kernel.py", "        b.do(f\"call void @words(ptr %state, ptr %scratch, i64 {draws})\")\n", "",
+         f"{_NUMBERS}::test_every_size"),
+        ("twister.py", "        make(end - _LANES, source, str(place), _LANES)\n", "", f"{_NUMBERS}::test_every_size"),
+    ),
+    *_in(
+        "runtime/random",
+        ("draws.py", "        self.set_state(before)\n", "", f"{_NUMBERS}::test_streams_interleave"),
+        ("draws.py", "if extent >= WIDE_FROM else", "if extent > WIDE_FROM else",
+         f"{_NUMBERS}::test_ranges_of_integers"),
+        ("numpy_form.py", "    return upper + _odd_sum(error, lower)\n", "    return upper + (error + lower)\n",
+         f"{_STATES}::test_both_forms_draw_the_same"),
+        ("twister.py", "        out[_NEXT] = 0 if position == RANDOM_FRESH else position\n",
+         "        out[_NEXT] = position\n", f"{_STATES}::test_states_are_exchanged_with_torch"),
+    ),
+    *_in(
+        "functions",
+        ("drawing.py", "        return 1 if a > b else -1\n", "        return -1\n",
+         f"{_NUMBERS}::test_filling_layouts"),
+        ("random_filling.py", "\"normal\" if self._aval.is_contiguous else \"normal_pairs\"", "\"normal\"",
+         f"{_NUMBERS}::test_filling_layouts"),
+        ("sampling.py", "    return _constant_in(_normal_around(mean, std, source), mean, std)\n",
+         "    return _normal_around(mean, std, source)\n", f"{_NUMBERS}::test_gradients_are_zeros"),
+    ),
+    Mutant("jitgrad/transforms/batch.py", "draw((*sizes, self.size))", "draw((self.size, *sizes))",
+           f"{_STATES}::test_vmap_draws_as_torch_does"),
+]  # fmt: skip
+
+MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM]

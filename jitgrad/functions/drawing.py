@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, DType
+from jitgrad.dtypes import BOOLEAN, FLOATING, DType
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.devices import placed
 from jitgrad.generator import Generator, default_generator
@@ -23,8 +23,10 @@ from jitgrad.state import state
 from jitgrad.tensor_base import new_tensor
 
 __all__ = [
+    "C_NAMES",
     "above",
     "check_bounds",
+    "check_continuous",
     "check_probability",
     "check_std",
     "dense",
@@ -38,6 +40,7 @@ __all__ = [
     "made",
     "make",
     "number_text",
+    "type_name",
     "whole_range_of",
 ]
 
@@ -46,7 +49,8 @@ _DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 """Of floating dtypes: integers up to 2 to this power are exact."""
 _TYPE_NAMES = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
 """Dtypes as PyTorch's messages name them."""
-_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
+C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
+"""Integer dtypes as PyTorch's messages name them where C++ speaks."""
 
 
 def generator_or_default(name: str, generator: Any) -> Generator:
@@ -180,10 +184,26 @@ def fresh_like(
 # --- what may be asked for ---
 
 
-def floating(name: str, dtype: DType) -> DType:
-    if not dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" not implemented for \'{_TYPE_NAMES.get(dtype.name, dtype.name)}\'')
+def floating(name: str, dtype: DType, numel: int = 1) -> DType:
+    """The dtype; NotImplementedError if it is not floating, unless there is nothing to draw."""
+    if dtype.category is not FLOATING and numel:
+        raise NotImplementedError(f'"{name}" not implemented for \'{type_name(dtype)}\'')
     return dtype
+
+
+def check_continuous(distribution: str, dtype: DType, names: dict[str, str] | None = None) -> None:
+    """RuntimeError for a dtype that is not floating; ``names``: of dtypes, in the message."""
+    if dtype.category is not FLOATING:
+        name = type_name(dtype) if names is None else names.get(dtype.name, dtype.name)
+        raise RuntimeError(
+            f"{distribution} distribution is a continuous probability distribution. dtype must be a floating point but "
+            f"you specified {name}"
+        )
+
+
+def type_name(dtype: DType) -> str:
+    """A dtype as PyTorch's messages name it."""
+    return _TYPE_NAMES.get(dtype.name, dtype.name)
 
 
 def check_std(std: Any) -> None:
@@ -238,7 +258,7 @@ def check_bounds(what: str, value: int, dtype: DType) -> None:
     """RuntimeError unless the integer dtype holds ``value``."""
     least, largest = _limits(dtype)
     if not least <= value <= largest:
-        raise RuntimeError(f"{what} is out of bounds for {_C_NAMES.get(dtype.name, dtype.name)}")
+        raise RuntimeError(f"{what} is out of bounds for {C_NAMES.get(dtype.name, dtype.name)}")
 
 
 def _as_stored(value: int, dtype: DType) -> int:

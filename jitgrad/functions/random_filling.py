@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import BOOLEAN, int64
 from jitgrad.functions.drawing import (
+    C_NAMES,
     above,
     check_bounds,
+    check_continuous,
     check_probability,
     check_std,
     floating,
@@ -55,7 +57,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
     """Overwrite with normal numbers. RuntimeError for a negative deviation."""
     check_std(std)
-    floating("normal_kernel_cpu", self.dtype)
+    floating("normal_kernel_cpu", self.dtype, self.numel())
     distribution = "normal" if self._aval.is_contiguous else "normal_pairs"
     return _fill(self, "normal_", generator, distribution, float(mean), float(std))
 
@@ -73,7 +75,8 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     """Overwrite with exponential numbers of rate ``lambd``. RuntimeError unless that is positive."""
     if not lambd > 0.0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={number_text(lambd)}")
-    floating("exponential_cpu", self.dtype)
+    if self.numel():
+        check_continuous("Exponential", self.dtype)
     return _fill(self, "exponential_", generator, "exponential", float(lambd))
 
 
@@ -81,6 +84,8 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
     """Overwrite with the numbers of trials until one succeeds. RuntimeError unless ``p`` is in (0, 1)."""
     if not 0.0 < p < 1.0:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={number_text(p)}")
+    if self.dtype.category is BOOLEAN and self.numel():
+        raise NotImplementedError("\"geometric_cpu\" not implemented for 'Bool'")
     return _fill(self, "geometric_", generator, "geometric", float(p))
 
 
@@ -88,7 +93,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     """Overwrite with Cauchy numbers. RuntimeError unless ``sigma`` is positive."""
     if not sigma > 0.0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={number_text(sigma)}")
-    floating("cauchy_cpu", self.dtype)
+    check_continuous("Cauchy", self.dtype, {**C_NAMES, "int64": "long int"})
     return _fill(self, "cauchy_", generator, "cauchy", float(median), float(sigma))
 
 
@@ -96,7 +101,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
     """Overwrite with numbers whose logarithm is normal. RuntimeError unless ``std`` is positive."""
     if not std > 0.0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={number_text(std)}")
-    floating("log_normal_cpu", self.dtype)
+    floating("log_normal_cpu", self.dtype, self.numel())
     return _fill(self, "log_normal_", generator, "log_normal", float(mean), float(std))
 
 

@@ -8,6 +8,7 @@ streams].
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -30,9 +31,10 @@ from jitgrad.functions.drawing import (
     largest_of,
     made,
     make,
+    type_name,
 )
 from jitgrad.functions.views import expand
-from jitgrad.generator import Generator
+from jitgrad.generator import Generator, default_generator
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 _ZERO = OPS["zero"]
+_LEFT_OUT: Any = object()
 
 
 def rand(
@@ -62,7 +65,7 @@ def rand(
 ) -> Any:
     """Uniform numbers in [0, 1)."""
     dtype = floating("check_uniform_bounds", dtype or get_default_dtype())
-    source = generator_or_default("rand", generator)
+    source = default_generator if generator is None else generator_or_default("rand", generator)
     return make(ints(size), dtype, device, requires_grad, source, "uniform", 0.0, 1.0)
 
 
@@ -70,9 +73,9 @@ def randn(
     *size: Any, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Standard normal numbers."""
-    dtype = floating("normal_kernel_cpu", dtype or get_default_dtype())
-    source = generator_or_default("randn", generator)
-    return make(ints(size), dtype, device, requires_grad, source, "normal", 0.0, 1.0)
+    source, shape = generator_or_default("randn", generator), ints(size)
+    dtype = floating("normal_kernel_cpu", dtype or get_default_dtype(), math.prod(shape))
+    return make(shape, dtype, device, requires_grad, source, "normal", 0.0, 1.0)
 
 
 def _like(
@@ -101,15 +104,15 @@ def randn_like(
     input: Any, *, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """``randn`` in a tensor's shape, layout, dtype and device."""
-    floating("normal_kernel_cpu", dtype or input.dtype)
+    floating("normal_kernel_cpu", dtype or input.dtype, input.numel())
     distribution = "normal" if input._aval.is_contiguous else "normal_pairs"
     return _like(input, dtype, device, requires_grad, generator, distribution, (0.0, 1.0))
 
 
 def randint(
     low: Any = 0,
-    high: Any = None,
-    size: Any = None,
+    high: Any = _LEFT_OUT,
+    size: Any = _LEFT_OUT,
     *,
     generator: Any = None,
     dtype: DType | None = None,
@@ -122,15 +125,16 @@ def randint(
         RuntimeError: an empty range, or one that the dtype does not hold.
         TypeError: bounds that are no integers, or no size.
     """
-    if size is None:
+    if size is _LEFT_OUT:
         low, high, size = 0, low, high
-    elif high is None:
+    elif high is _LEFT_OUT:
         low, high = 0, low
-    dtype = dtype or int64
-    params = integer_range(_index("randint", low), _index("randint", high), dtype)
+    low, high = _index("randint", low), _index("randint", high)
     if not isinstance(size, list | tuple):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     shape = tuple([_index("randint", n) for n in size])
+    dtype = dtype or int64
+    params = integer_range(low, high, dtype)
     source = generator_or_default("randint", generator)
     return make(shape, dtype, device, requires_grad, source, "integers", *params)
 
@@ -226,7 +230,9 @@ def normal(
 def _normal_around(mean: Any, std: Any, source: Generator) -> Any:
     """Drawn, scaled and shifted in three steps, each rounded, by the host: a kernel would fuse the last two."""
     first = mean if isinstance(mean, TensorBase) else std
-    dtype = floating("normal_kernel_cpu", first.dtype)
+    if not isinstance(std, TensorBase):
+        check_std(std)
+    dtype = floating("normal_kernel_cpu", first.dtype, first.numel())
     if _is_mapped(mean) or _is_mapped(std):
         drawn = make(tuple((mean + std).shape), dtype, first.device, False, source, "normal", 0.0, 1.0)
         return drawn * getattr(std, "detach", lambda: std)() + getattr(mean, "detach", lambda: mean)()
@@ -237,7 +243,6 @@ def _normal_around(mean: Any, std: Any, source: Generator) -> Any:
         shape = broadcast("normal", tuple(means.shape), tuple(stds.shape))
         drawn = draw_array(shape, dtype, source, "normal", 0.0, 1.0) * stds
     else:
-        check_std(std)
         drawn = draw_array(tuple(means.shape), dtype, source, "normal", 0.0, float(std))
     return placed(from_array_copy((drawn + means).astype(dtype.np, copy=False)), first.device)
 
@@ -252,14 +257,13 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> A
         check_probability("bernoulli_", p)
         source = generator_or_default("bernoulli", generator)
         return make(tuple(input.shape), input.dtype, input.device, False, source, "bernoulli", float(p))
-    floating("bernoulli_tensor_cpu_p_", input.dtype)
     layout = make_aval(tuple(input.shape), input.dtype).on(input._aval.device)
     return _constant_in(successes(layout, input, input.dtype, generator), input)
 
 
 def successes(layout: Aval, p: Any, dtype: DType, generator: Any) -> Any:
     """Uniform numbers of p's precision, in the order of ``layout``, that are below ``p``."""
-    floating("bernoulli_tensor_cpu_p_", p.dtype)
+    floating("bernoulli_tensor_cpu_p_", p.dtype, layout.numel)
     p = p.detach()
     if not _is_mapped(p):
         values = _values(p)
@@ -298,8 +302,9 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
 
 def _check_multinomial(input: Any, num_samples: int, replacement: bool) -> None:
     if not input.dtype.is_floating_point:
-        name = {"bool": "Bool", "int32": "Int", "int64": "Long"}.get(input.dtype.name, input.dtype.name)
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {name}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {type_name(input.dtype)}"
+        )
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if num_samples <= 0:
@@ -343,10 +348,10 @@ def poisson(input: Any, generator: Any = None) -> Any:
     Raises:
         RuntimeError: a negative rate.
     """
+    source = generator_or_default("poisson", generator)
     floating("poisson_cpu", input.dtype)
     rates = _values(input)
     if not (rates >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    source = generator_or_default("poisson", generator)
     out = fresh_now(make_aval(input.shape, input.dtype), source, "poisson", (rates.astype(float64.np).ravel(),))
     return _constant_in(placed(out, input.device), input)

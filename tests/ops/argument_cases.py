@@ -88,6 +88,10 @@ POOLS: dict[str, list[Any]] = {
     "reduce": ["sum", "prod", "mean", "amax", "amin", "add", "most"],
     "sizes": [s for s in _SIZES if s],
     "order": ["ij", "xy", "most"],
+    "x": [*_FLOATS, *_FLOATS, *_INTS],
+    "q": [0.0, 0.3, 0.5, 1.0, 1.5, -0.1],
+    "scale": [0, 1, 0.5, 2, -1, 3.5],
+    "weights": [T((3,)), T((2, 3)), T((0,)), T((4,), "int64"), T((2, 3), "bool")],
     "mode": [None, "floor", "trunc", "round"],
     "ti": [(T((2,), "int64"),), (T((3,), "bool"),), [T((1,), "int64"), None], (), (T((3,)),), (T((2, 3), "bool"),)],
     "size0": [(2,), (1,), (0,), (3,), (), (2, 1), (-1,), (-2,), (0, 3)],
@@ -192,7 +196,19 @@ _SHARED: dict[str, str] = {
 }
 """Functions that are methods as well; the first letter is the tensor itself."""
 
+_RANDOM = {"bernoulli": "x | x q", "multinomial": "weights int | weights int flag!"}
+
 FUNCTIONS: dict[str, str] = {
+    **_RANDOM,
+    "rand": "ints | int int | size",
+    "randn": "ints | int int | size",
+    "randint": "int size | int int size | int size=size | high=int size=size",
+    "randint_like": "x int | x int int",
+    "randperm": "int | n=int",
+    "rand_like": "x | x dtype=dt",
+    "randn_like": "x | x dtype=dt",
+    "normal": "x x | x scale! | scale! x | scale! scale! size | x",
+    "poisson": "x",
     **_SHARED,
     "where": "b n n | t n n | b t t | b",
     "rsub": _BINARY,
@@ -213,6 +229,15 @@ FUNCTIONS: dict[str, str] = {
 }
 
 METHODS: dict[str, str] = {
+    **_RANDOM,
+    "uniform_": "x | x scale! | x scale! scale! | x to=q",
+    "normal_": "x | x scale! scale!",
+    "bernoulli_": "x | x q! | x p=q!",
+    "random_": "x | x int | x int int | x to=int",
+    "exponential_": "x | x scale!",
+    "geometric_": "x q! | x p=q!",
+    "cauchy_": "x | x scale! scale!",
+    "log_normal_": "x | x scale! scale!",
     **_SHARED,
     **{
         f"{name}_": _SHARED[name]

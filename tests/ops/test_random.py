@@ -353,6 +353,35 @@ def test_layers_outside_training_draw_nothing() -> None:
         assert_same(own, theirs)
 
 
+CONSTANTS: dict[str, Callable[[Any, Any], Any]] = {
+    "bernoulli": lambda t, x: t.bernoulli(x),
+    "poisson": lambda t, x: t.poisson(x),
+    "normal-mean": lambda t, x: t.normal(x, 0.5),
+    "normal-std": lambda t, x: t.normal(0.5, x),
+    "normal-tensors": lambda t, x: t.normal(x, x.detach() * 2),
+    "uniform_": lambda t, x: (x * 1).uniform_(),
+    "bernoulli_": lambda t, x: (x * 1).bernoulli_(0.5),
+    "random_": lambda t, x: (x * 1).random_(9),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_gradients_are_zeros(name: str, mode: Any) -> None:
+    """What is drawn does not depend on the tensor, but belongs to its graph."""
+    start = np.linspace(0.1, 0.9, 24, dtype=np.float32)
+
+    def run(t: Any) -> Any:
+        x = t.tensor(start, requires_grad=True)
+        out = CONSTANTS[name](t, x)
+        assert out.requires_grad
+        (out * 3).sum().backward()
+        return out.detach(), x.grad
+
+    own, theirs = _in_mode(run, mode)
+    for a, b in zip(own, theirs, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 # --- errors ---
 
 ERRORS: dict[str, Draw] = {

@@ -38,6 +38,40 @@ def _losses(t: Any, wrap: Any) -> list[float]:
     return losses
 
 
+MODELS: dict[str, tuple[Any, tuple[int, ...], Any]] = {
+    "lstm": (lambda nn: nn.LSTM(5, 7, 3, dropout=0.4), (6, 4, 5), lambda m, x: m(x)[0]),
+    "gru": (lambda nn: nn.GRU(5, 7, 2, dropout=0.4, batch_first=True), (4, 6, 5), lambda m, x: m(x)[0]),
+    "attention": (
+        lambda nn: nn.MultiheadAttention(12, 3, dropout=0.3), (6, 4, 12), lambda m, x: m(x, x, x, need_weights=False)[0]
+    ),
+    "convolution": (
+        lambda nn: nn.Sequential(
+            nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Dropout2d(0.3), nn.Flatten(), nn.Linear(96, 4), nn.RReLU()
+        ),
+        (5, 3, 6, 6),
+        lambda m, x: m(x),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_in_training(name: str, mode: Any) -> None:
+    """Starting values, dropout between layers, gradients, and where the stream is afterwards."""
+    make, shape, call = MODELS[name]
+
+    def run(t: Any) -> list[Any]:
+        t.manual_seed(5)
+        model, x = make(t.nn), t.randn(shape)
+        out = call(model, x)
+        (out**2).mean().backward()
+        return [out.detach(), *[p.grad for p in model.parameters()], t.rand(3)]
+
+    own, theirs = mode.run(lambda: run(jitgrad)), run(torch)
+    for a, b in zip(own, theirs, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(own[-1].numpy(), theirs[-1].numpy())
+
+
 def _identity(step: Any) -> Any:
     return step
 

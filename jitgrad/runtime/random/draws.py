@@ -38,8 +38,8 @@ _NEW_RATE = 10.0
 def _put(address: int, values: Any, dtype: Any) -> None:
     """Write an array to memory, cast to a dtype."""
     if values.size:
-        nbytes = values.size * dtype.itemsize
-        np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)[:] = values
+        memory = (ctypes.c_char * (values.size * dtype.itemsize)).from_address(address)
+        np.frombuffer(memory, dtype)[:] = values
 
 
 class RandomStream(Twister):
@@ -58,13 +58,17 @@ class RandomStream(Twister):
 
     def uniform(self, address: int, count: int, dtype: Any, low: float, high: float) -> None:
         """In [low, high)."""
-        if dtype == np.float64:
+        kind = dtype.char
+        if kind == "d":
             self.fill(address, count, RANDOM_UNIFORM64, low, high - low)
+            return
+        if kind == "f" and low == 0.0 and high == 1.0:
+            self.fill(address, count, RANDOM_UNIFORM32)
             return
         # PyTorch subtracts the bounds in the dtype
         a, b = np.asarray(low, dtype), np.asarray(high, dtype)
         times = float(np.subtract(b, a, dtype=np.float32))
-        if dtype == np.float32:
+        if kind == "f":
             self.fill(address, count, RANDOM_UNIFORM32, float(a), times)
         else:
             _put(address, self.array(count, RANDOM_UNIFORM32, np.float32, float(a), times), dtype)
@@ -73,16 +77,16 @@ class RandomStream(Twister):
         """For contiguous memory: in blocks from 16 numbers on."""
         if count < _BLOCK:
             self.normal_pairs(address, count, dtype, mean, std)
-        elif dtype == np.float64:
+        elif dtype.char == "d":
             self.fill(address, count, RANDOM_NORMAL64, mean, std)
-        elif dtype == np.float32:
+        elif dtype.char == "f":
             self.fill(address, count, RANDOM_NORMAL32, mean, std)
         else:
             _put(address, self.array(count, RANDOM_NORMAL32, np.float32, mean, std), dtype)
 
     def normal_pairs(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
         """For any other memory: two by two, in float64."""
-        if dtype == np.float64:
+        if dtype.char == "d":
             self.fill(address, count, RANDOM_PAIRS, mean, std)
         else:
             _put(address, self.array(count, RANDOM_PAIRS, np.float64, mean, std), dtype)
@@ -123,11 +127,7 @@ class RandomStream(Twister):
         """``low`` plus a draw modulo ``extent``."""
         words = self.wide_words(count) if extent >= WIDE_FROM else self.words(count)
         rest = words % words.dtype.type(extent)
-        if low or dtype.kind != "u":
-            rest = rest.astype(np.int64)
-            if low:
-                rest += low
-        _put(address, rest, dtype)
+        _put(address, rest.astype(np.int64) + low if low else rest, dtype)
 
     def permutation(self, address: int, count: int, dtype: Any) -> None:
         """0 .. count - 1 in some order; of the largest ones, PyTorch draws 64 bits each."""

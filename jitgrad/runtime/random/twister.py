@@ -82,7 +82,7 @@ def install_opener(open_kernel: Callable[[], tuple[int, Any]]) -> None:
 def is_native() -> bool:
     """Whether the kernel draws from now on; it is loaded if that is possible."""
     with _lock:
-        if _native.fill is None and _native.open is not None and all(_libm_addresses()):
+        if _native.fill is None and _native.open is not None and _can_be_native():
             open_kernel, _native.open = _native.open, None
             try:
                 address, keep_alive = open_kernel()
@@ -92,6 +92,11 @@ def is_native() -> bool:
             fill.keep_alive = keep_alive
             _native.fill = fill
     return _native.fill is not None
+
+
+def _can_be_native() -> bool:
+    """The kernel calls the C library, and takes the words of a pair as little-endian machines lay them out."""
+    return sys.byteorder == "little" and all(_libm_addresses())
 
 
 def use_numpy(fill: Fill | None = None) -> Fill | None:
