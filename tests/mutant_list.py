@@ -310,10 +310,10 @@ _RANDOM = [
         ("draws.py", "        self.set_state(before)\n", "", f"{_NUMBERS}::test_streams_interleave"),
         ("draws.py", "if extent >= WIDE_FROM else", "if extent > WIDE_FROM else",
          f"{_NUMBERS}::test_ranges_of_integers"),
-        ("numpy_form.py", "    return upper + _odd_sum(error, lower)\n", "    return upper + (error + lower)\n",
+        ("numpy_form.py", "    return upper + _odd_sum(error, lower)\n", "    return x * y + z\n",
          f"{_STATES}::test_both_forms_draw_the_same"),
         ("twister.py", "        out[_NEXT] = 0 if position == RANDOM_FRESH else position\n",
-         "        out[_NEXT] = position\n", f"{_STATES}::test_states_are_exchanged_with_torch"),
+         "        out[_NEXT] = position\n", f"{_STATES}::test_seeds"),
     ),
     *_in(
         "functions",
