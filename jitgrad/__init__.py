@@ -56,7 +56,7 @@ from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
-    from jitgrad import func, linalg, profiler, utils
+    from jitgrad import distributions, func, linalg, profiler, utils
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
     from jitgrad.compiled.explain import Explanation, explain
@@ -91,6 +91,7 @@ __all__ = [
     "config",
     "default_generator",
     "device",
+    "distributions",
     "double",
     "e",
     "eager",
@@ -152,6 +153,7 @@ __all__ = [
 
 _LATE = {
     "Explanation": "jitgrad.compiled.explain",
+    "distributions": "jitgrad.distributions",
     "explain": "jitgrad.compiled.explain",
     "func": "jitgrad.func",
     "linalg": "jitgrad.linalg",

@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"runtime", "codegen"}),
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),
     frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "transforms"})
-    | {"utils", "vcpu"},
+    | {"distributions", "utils", "vcpu"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

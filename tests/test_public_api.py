@@ -45,7 +45,7 @@ def test_version_is_the_distribution_s() -> None:
 _DOCUMENTED = [
     jitgrad, jitgrad.nn, jitgrad.nn.functional, jitgrad.optim, jitgrad.optim.lr_scheduler, jitgrad.autograd,
     jitgrad.autograd.functional, jitgrad.autograd.graph, jitgrad.func, jitgrad.overrides, jitgrad.profiler,
-    jitgrad.utils, jitgrad.utils.data, jitgrad.vcpu,
+    jitgrad.distributions, jitgrad.utils, jitgrad.utils.data, jitgrad.vcpu,
 ]  # fmt: skip
 
 
