@@ -20,7 +20,10 @@ LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
 LATE["what few models need"] = {"jitgrad.nn.attention", "jitgrad.nn.recurrent", "jitgrad.optim.lr_scheduler"}
-LATE["what few trainings need"] = {f"jitgrad.optim.{name}" for name in ("adagrad", "lbfgs", "rmsprop", "sparse_adam")}
+LATE["what few trainings need"] = {
+    f"jitgrad.optim.{name}"
+    for name in "adadelta adafactor adagrad adamax asgd dense lbfgs nadam radam rmsprop rprop sparse_adam swa_utils".split()
+}
 
 _IMPORT = """
 import json, sys, time

@@ -11,11 +11,12 @@ from typing import Any
 from jitgrad.dtypes import DType, int64
 from jitgrad.functions import ones, zeros
 from jitgrad.nn import functional as F
+from jitgrad.nn import init
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "LayerNorm", "RMSNorm"]
+__all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "LayerNorm", "RMSNorm"]
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -96,8 +97,8 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class _BatchNorm(Module):
-    """Normalises each channel over the batch; see the subclasses."""
+class BatchNorm(Module):
+    """Normalises each channel over the batch: the base of ``BatchNorm1d`` and the like."""
 
     ndims: tuple[int, ...] = ()
 
@@ -105,14 +106,15 @@ class _BatchNorm(Module):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.num_features, self.eps = num_features, eps
+        self.momentum: float | None = momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.weight: Parameter | None
         self.bias: Parameter | None
@@ -133,11 +135,28 @@ class _BatchNorm(Module):
             expected = " or ".join(f"{n}D" for n in self.ndims)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
         by_batch = self.training or self.running_mean is None
+        momentum = self.momentum or 0.0
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
-        return F.batch_norm(
-            input, self.running_mean, self.running_var, self.weight, self.bias, by_batch, self.momentum, self.eps
-        )
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        moved = not self.training or self.track_running_stats
+        mean, variance = (self.running_mean, self.running_var) if moved else (None, None)
+        return F.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    def reset_running_stats(self) -> None:
+        """Forget every batch."""
+        if self.running_mean is not None and self.running_var is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Forget every batch; weight 1 and bias 0 again."""
+        self.reset_running_stats()
+        if self.weight is not None and self.bias is not None:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
@@ -147,13 +166,13 @@ class _BatchNorm(Module):
         )
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(BatchNorm):
     """Batch normalisation of (N, C) or (N, C, L).
 
     Args:
         num_features: channels.
         eps: added to the variance.
-        momentum: how far the running statistics move towards the batch's.
+        momentum: how far the running statistics move towards the batch's; None: they are the mean of all batches'.
         affine: whether there are weight (ones) and bias (zeros).
         track_running_stats: keep running statistics and use them in evaluation mode.
         device, dtype: of parameters and buffers.
@@ -164,7 +183,7 @@ class BatchNorm1d(_BatchNorm):
     ndims = (2, 3)
 
 
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(BatchNorm):
     """Batch normalisation of (N, C, H, W); arguments as ``BatchNorm1d``."""
 
     ndims = (4,)

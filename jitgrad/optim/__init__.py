@@ -8,20 +8,53 @@ from jitgrad.optim.optimizer import Optimizer
 from jitgrad.optim.sgd import SGD
 
 if TYPE_CHECKING:
-    from jitgrad.optim import lr_scheduler
+    from jitgrad.optim import lr_scheduler, swa_utils
+    from jitgrad.optim.adadelta import Adadelta
+    from jitgrad.optim.adafactor import Adafactor
     from jitgrad.optim.adagrad import Adagrad
+    from jitgrad.optim.adamax import Adamax
+    from jitgrad.optim.asgd import ASGD
     from jitgrad.optim.lbfgs import LBFGS
+    from jitgrad.optim.nadam import NAdam
+    from jitgrad.optim.radam import RAdam
     from jitgrad.optim.rmsprop import RMSprop
+    from jitgrad.optim.rprop import Rprop
     from jitgrad.optim.sparse_adam import SparseAdam
 
-__all__ = ["LBFGS", "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "SparseAdam", "lr_scheduler"]
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SparseAdam",
+    "lr_scheduler",
+    "swa_utils",
+]
 
 _LATE = {
+    "ASGD": "jitgrad.optim.asgd",
+    "Adadelta": "jitgrad.optim.adadelta",
+    "Adafactor": "jitgrad.optim.adafactor",
     "Adagrad": "jitgrad.optim.adagrad",
+    "Adamax": "jitgrad.optim.adamax",
     "LBFGS": "jitgrad.optim.lbfgs",
+    "NAdam": "jitgrad.optim.nadam",
+    "RAdam": "jitgrad.optim.radam",
     "RMSprop": "jitgrad.optim.rmsprop",
+    "Rprop": "jitgrad.optim.rprop",
     "SparseAdam": "jitgrad.optim.sparse_adam",
     "lr_scheduler": "jitgrad.optim.lr_scheduler",
+    "swa_utils": "jitgrad.optim.swa_utils",
 }
 _find_late = late_names(globals(), _LATE)
 

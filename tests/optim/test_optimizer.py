@@ -37,6 +37,14 @@ def test_wrong_parameters() -> None:
         ("AdamW", {"eps": -1.0}, "Invalid epsilon value: -1.0"),
         ("RMSprop", {"alpha": -1.0}, "Invalid alpha value: -1.0"),
         ("Adagrad", {"lr_decay": -1.0}, "Invalid lr_decay value: -1.0"),
+        ("Adadelta", {"rho": 1.5}, "Invalid rho value: 1.5"),
+        ("Adamax", {"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
+        ("ASGD", {"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
+        ("NAdam", {"momentum_decay": -1.0}, "Invalid momentum_decay value: -1.0"),
+        ("RAdam", {"eps": -1.0}, "Invalid epsilon value: -1.0"),
+        ("Rprop", {"etas": (0.5, 0.9)}, "Invalid eta values: 0.5, 0.9"),
+        ("Adafactor", {"d": 0.5}, "Clipping threshold d should be >= 1 but is: 0.5"),
+        ("Adafactor", {"beta2_decay": 0.5}, "beta2_decay should be <= 0 but is: 0.5"),
     ],
 )
 def test_wrong_options(kind: str, options: dict[str, Any], message: str) -> None:

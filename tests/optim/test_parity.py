@@ -35,6 +35,31 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Adagrad",
         {"lr": 0.05, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2, "maximize": True},
     ),
+    "adadelta": ("Adadelta", {}),
+    "adadelta-all": ("Adadelta", {"lr": 0.5, "rho": 0.7, "eps": 1e-4, "weight_decay": 0.1, "maximize": True}),
+    "adamax": ("Adamax", {"lr": 0.05}),
+    "adamax-all": ("Adamax", {"lr": 0.05, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1, "maximize": True}),
+    "asgd": ("ASGD", {"lr": 0.1}),
+    "asgd-all": (
+        "ASGD",
+        {"lr": 0.1, "lambd": 0.05, "alpha": 0.6, "t0": 2, "weight_decay": 0.1, "maximize": True},
+    ),
+    "nadam": ("NAdam", {"lr": 0.05}),
+    "nadam-all": (
+        "NAdam",
+        {"lr": 0.05, "betas": (0.8, 0.95), "weight_decay": 0.1, "momentum_decay": 0.1, "maximize": True},
+    ),
+    "nadam-decoupled": ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    "radam": ("RAdam", {"lr": 0.05}),
+    "radam-all": ("RAdam", {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1, "eps": 1e-3, "maximize": True}),
+    "radam-decoupled": ("RAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    "rprop": ("Rprop", {"lr": 0.05}),
+    "rprop-all": ("Rprop", {"lr": 0.05, "etas": (0.3, 1.5), "step_sizes": (1e-3, 0.08), "maximize": True}),
+    "adafactor": ("Adafactor", {"lr": 0.05}),
+    "adafactor-all": (
+        "Adafactor",
+        {"lr": 0.5, "beta2_decay": -0.5, "eps": (1e-6, 0.1), "d": 1.5, "weight_decay": 0.1, "maximize": True},
+    ),
 }
 
 
@@ -68,7 +93,36 @@ def test_optimizer(case: str, mode: Any) -> None:
     _assert_equal(mode.run(_train, lambda: _problem(jitgrad, kind, options)), expected)
 
 
-@pytest.mark.parametrize("case", ["sgd-momentum", "adam", "adamw-amsgrad"])
+PLAIN = ["adadelta", "adamax", "asgd-all", "nadam", "radam", "rprop", "adafactor"]
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_twenty_steps(case: str, mode: Any) -> None:
+    kind, options = CASES[case]
+    expected, theirs = _problem(torch, kind, options)
+    parameters, optimizer = _problem(jitgrad, kind, options)
+    step = mode.wrap(lambda: _train(parameters, optimizer, 1))
+    for _ in range(20):
+        step()
+        _train(expected, theirs, 1)
+    for a, b in zip(parameters, expected, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_state_has_pytorch_s_names(case: str) -> None:
+    kind, options = CASES[case]
+
+    def names(xp: Any) -> list[list[str]]:
+        parameters, optimizer = _problem(xp, kind, options)
+        _train(parameters, optimizer, 1)
+        kept = optimizer.state_dict()["state"].values()
+        return [sorted(name for name, value in state.items() if value is not None) for state in kept]
+
+    assert names(jitgrad) == names(torch)
+
+
+@pytest.mark.parametrize("case", ["sgd-momentum", "adam", "adamw-amsgrad", *PLAIN])
 def test_one_compiled_call_per_update(case: str, mode: Any) -> None:
     kind, options = CASES[case]
     expected = _train(*_problem(torch, kind, options))

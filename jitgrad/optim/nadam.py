@@ -1,0 +1,85 @@
+"""NAdam.
+
+Source: Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitgrad.optim.checks import check_betas, check_nonnegative
+from jitgrad.optim.dense import DenseOptimizer, decayed
+from jitgrad.optim.optimizer import Group
+from jitgrad.tensor import Tensor
+
+__all__ = ["NAdam"]
+
+
+class NAdam(DenseOptimizer):
+    """Adam whose mean gradient looks ahead by one momentum step.
+
+    Args:
+        params: see ``Optimizer``.
+        lr: learning rate.
+        betas: how much of the running mean, and of the running mean square, is kept.
+        eps: added to the root.
+        weight_decay: L2 penalty, added to the gradient.
+        momentum_decay: how fast the momentum's schedule rises.
+        decoupled_weight_decay: the penalty shrinks the parameter itself, as in ``AdamW``.
+        maximize: climb.
+        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+
+    Raises:
+        ValueError: for a negative option, or betas outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_nonnegative({"learning rate": lr, "epsilon value": eps})
+        check_betas(betas)
+        check_nonnegative({"weight_decay value": weight_decay, "momentum_decay value": momentum_decay})
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
+        return {"mu_product": 1.0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}
+
+    def _update_parameter(self, p: Tensor, grad: Any, kept: dict[str, Any], group: Group) -> None:
+        lr, (beta1, beta2), step = float(group["lr"]), group["betas"], kept["step"]
+        if group["decoupled_weight_decay"]:
+            if group["weight_decay"]:
+                p.mul_(1 - lr * group["weight_decay"])
+        else:
+            grad = decayed(p, grad, group)
+        momentum, following = (
+            beta1 * (1.0 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1)
+        )
+        kept["mu_product"] *= momentum
+        mean, mean_square = kept["exp_avg"], kept["exp_avg_sq"]
+        mean.lerp_(grad, 1 - beta1)
+        mean_square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        root = (mean_square / (1 - beta2**step)).sqrt() + group["eps"]
+        p.addcdiv_(grad, root, value=-lr * (1.0 - momentum) / (1.0 - kept["mu_product"]))
+        p.addcdiv_(mean, root, value=-lr * following / (1.0 - kept["mu_product"] * following))
