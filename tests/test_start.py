@@ -20,10 +20,8 @@ LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
 LATE["what few models need"] = {"jitgrad.nn.attention", "jitgrad.nn.recurrent", "jitgrad.optim.lr_scheduler"}
-LATE["what few trainings need"] = {
-    f"jitgrad.optim.{name}"
-    for name in "adadelta adafactor adagrad adamax asgd dense lbfgs nadam radam rmsprop rprop sparse_adam swa_utils".split()
-}
+_OPTIM = "adadelta adafactor adagrad adamax asgd dense lbfgs nadam radam rmsprop rprop sparse_adam swa_utils"
+LATE["what few trainings need"] = {f"jitgrad.optim.{name}" for name in _OPTIM.split()}
 
 _IMPORT = """
 import json, sys, time

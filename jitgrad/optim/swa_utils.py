@@ -1,7 +1,7 @@
 """Averages of a model's weights over training steps, and the learning rate that goes with them.
 
-Sources: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018; Polyak and Juditsky,
-"Acceleration of Stochastic Approximation by Averaging", 1992.
+Sources: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018; Polyak and
+Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.
 """
 
 from __future__ import annotations

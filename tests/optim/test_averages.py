@@ -89,7 +89,7 @@ def test_rates(options: dict[str, Any]) -> None:
 
 def test_wrong_arguments() -> None:
     utils = jitgrad.optim.swa_utils
-    with pytest.raises(ValueError, match="Invalid decay value 1.5 provided"):
+    with pytest.raises(ValueError, match=r"Invalid decay value 1\.5 provided"):
         utils.get_ema_multi_avg_fn(1.5)
     with pytest.raises(AssertionError, match="Only one of avg_fn and multi_avg_fn"):
         utils.AveragedModel(_model(jitgrad), avg_fn=utils.get_swa_avg_fn(), multi_avg_fn=utils.get_swa_multi_avg_fn())
