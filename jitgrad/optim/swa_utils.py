@@ -154,7 +154,6 @@ class AveragedModel(Module):
         self.n_averaged.add_(1)
 
 
-@no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Measure the statistics of a model's batch normalisations anew, by one pass over ``loader``.
 
@@ -172,9 +171,10 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None
-    for batch in loader:
-        x = batch[0] if isinstance(batch, list | tuple) else batch
-        model(x if device is None else x.to(device))
+    with no_grad():
+        for batch in loader:
+            x = batch[0] if isinstance(batch, list | tuple) else batch
+            model(x if device is None else x.to(device))
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     model.train(was_training)
