@@ -28,7 +28,7 @@ from jitgrad.distributions.discrete import (
 from jitgrad.distributions.distribution import Distribution
 from jitgrad.distributions.gamma import Beta, Dirichlet, Gamma
 from jitgrad.distributions.multivariate_normal import MultivariateNormal, squared_distance
-from jitgrad.distributions.utils import EULER, sum_rightmost
+from jitgrad.distributions.utils import EULER, sum_rightmost, xlogy
 from jitgrad.functions import digamma, erf, full_like, lgamma, softplus, where
 
 __all__ = ["kl_divergence", "register_kl"]
@@ -270,6 +270,57 @@ def _kl_beta_gamma(p: Any, q: Any) -> Any:
 @register_kl(Beta, Uniform)
 def _kl_beta_uniform(p: Any, q: Any) -> Any:
     return where((q.low > 0) | (q.high < 1), math.inf, -p.entropy() + (q.high - q.low).log())
+
+
+def _from_gumbel(p: Any, q: Any, mean_power: Any) -> Any:
+    """From a Gumbel distribution; ``mean_power`` is the mean of exp(-x / scale) under p."""
+    return -p.entropy() + q.scale.log() + (p.mean - q.loc) / q.scale + (q.loc / q.scale).exp() * mean_power
+
+
+@register_kl(Normal, Gumbel)
+def _kl_normal_gumbel(p: Any, q: Any) -> Any:
+    return _from_gumbel(p, q, (-p.loc / q.scale + 0.5 * (p.scale / q.scale).pow(2)).exp())
+
+
+@register_kl(Exponential, Gumbel)
+def _kl_exponential_gumbel(p: Any, q: Any) -> Any:
+    return _from_gumbel(p, q, p.rate * q.scale / (p.rate * q.scale + 1))
+
+
+@register_kl(Gamma, Gumbel)
+def _kl_gamma_gumbel(p: Any, q: Any) -> Any:
+    return _from_gumbel(p, q, (1 + (p.rate * q.scale).reciprocal()).pow(-p.concentration))
+
+
+@register_kl(Uniform, Gumbel)
+def _kl_uniform_gumbel(p: Any, q: Any) -> Any:
+    powers = (-p.low / q.scale).exp() - (-p.high / q.scale).exp()
+    return _from_gumbel(p, q, powers * q.scale / (p.high - p.low))
+
+
+def _mean_log(low: Any, high: Any) -> Any:
+    """The mean of log x on an interval."""
+    return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
+
+
+@register_kl(Uniform, Exponential)
+def _kl_uniform_exponential(p: Any, q: Any) -> Any:
+    return where(p.low < 0, math.inf, -p.entropy() - q.rate.log() + q.rate * p.mean)
+
+
+@register_kl(Uniform, Gamma)
+def _kl_uniform_gamma(p: Any, q: Any) -> Any:
+    a = q.concentration
+    normalizer = lgamma(a) - a * q.rate.log()
+    return where(p.low < 0, math.inf, -p.entropy() + normalizer - (a - 1) * _mean_log(p.low, p.high) + q.rate * p.mean)
+
+
+@register_kl(Uniform, Beta)
+def _kl_uniform_beta(p: Any, q: Any) -> Any:
+    a, b = q.concentration1, q.concentration0
+    normalizer = lgamma(a) + lgamma(b) - lgamma(a + b)
+    logs = (a - 1) * _mean_log(p.low, p.high) + (b - 1) * _mean_log(1 - p.high, 1 - p.low)
+    return where((p.low < 0) | (p.high > 1), math.inf, -p.entropy() + normalizer - logs)
 
 
 @register_kl(Bernoulli, Poisson)
