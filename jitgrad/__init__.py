@@ -71,6 +71,8 @@ double = float64
 int = int32
 long = int64
 
+globals().update(functions.WRITING)
+
 __all__ = [
     "BoolTensor",
     "CompileError",

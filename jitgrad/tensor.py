@@ -110,7 +110,7 @@ class Tensor(TensorBase):
         return door.apply(_NEG, self)
 
     def __pos__(self) -> Tensor:
-        return self
+        return functions.positive(self)
 
     def __abs__(self) -> Tensor:
         return functions.abs(self)

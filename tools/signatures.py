@@ -375,7 +375,11 @@ def _source(f: _Function, ops: set[str]) -> str:
 
 def every_function() -> Iterator[tuple[str, str, str, Callable[..., Any]]]:
     """(table, name in it, name of the row in ``SIGNATURES``, bare function)."""
-    special = {("METHODS", "where"): "where_method", ("LAYERS", "relu"): "functional_relu"}
+    special = {
+        ("METHODS", "where"): "where_method",
+        ("METHODS", "polygamma"): "polygamma_method",
+        ("LAYERS", "relu"): "functional_relu",
+    }
     for table in ("PUBLIC", "METHODS", "INPLACE_METHODS", "LAYERS"):
         for name, bare in getattr(tables, table).items():
             yield table, name, special.get((table, name), name), bare

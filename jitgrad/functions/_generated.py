@@ -21,53 +21,57 @@ from jitgrad.tensor_base import TensorBase as _TensorBase
 _bool, _int, _isinstance, _map, _set, _str, _tuple, _type = bool, int, isinstance, map, set, str, tuple, type
 
 _op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
-_op_acos = _ops['acos']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']; _op_addcdiv = _ops['addcdiv']
-_op_addcmul = _ops['addcmul']; _op_addmm = _ops['addmm']; _op_argmax = _ops['argmax']; _op_argmin = _ops['argmin']
-_op_asin = _ops['asin']; _op_atan = _ops['atan']; _op_atan2 = _ops['atan2']; _op_bitwise_and = _ops['bitwise_and']
+_op_acos = _ops['acos']; _op_acosh = _ops['acosh']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']
+_op_addcdiv = _ops['addcdiv']; _op_addcmul = _ops['addcmul']; _op_addmm = _ops['addmm']; _op_argmax = _ops['argmax']
+_op_argmin = _ops['argmin']; _op_asin = _ops['asin']; _op_asinh = _ops['asinh']; _op_atan = _ops['atan']
+_op_atan2 = _ops['atan2']; _op_atanh = _ops['atanh']; _op_bitwise_and = _ops['bitwise_and']
 _op_bitwise_not = _ops['bitwise_not']; _op_bitwise_or = _ops['bitwise_or']; _op_bitwise_xor = _ops['bitwise_xor']
 _op_bmm = _ops['bmm']; _op_cat = _ops['cat']; _op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']
 _op_clamp_min = _ops['clamp_min']; _op_clone = _ops['clone']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']
-_op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']; _op_diagonal_scatter = _ops['diagonal_scatter']
-_op_digamma = _ops['digamma']; _op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']
-_op_erf = _ops['erf']; _op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']; _op_exp2 = _ops['exp2']
-_op_expand = _ops['expand']; _op_expm1 = _ops['expm1']; _op_floor = _ops['floor']
-_op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']; _op_gather = _ops['gather']; _op_ge = _ops['ge']
-_op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']
-_op_gt_as_self = _ops['gt_as_self']; _op_index_add = _ops['index_add']; _op_index_copy = _ops['index_copy']
-_op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']; _op_isclose = _ops['isclose']
-_op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']; _op_le = _ops['le']
+_op_deg2rad = _ops['deg2rad']; _op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']
+_op_diagonal_scatter = _ops['diagonal_scatter']; _op_digamma = _ops['digamma']; _op_dot = _ops['dot']
+_op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']; _op_erf = _ops['erf']; _op_erfc = _ops['erfc']
+_op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']; _op_exp2 = _ops['exp2']; _op_expand = _ops['expand']
+_op_expm1 = _ops['expm1']; _op_floor = _ops['floor']; _op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']
+_op_frac = _ops['frac']; _op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']
+_op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']
+_op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']; _op_index_add = _ops['index_add']
+_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
+_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
+_op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']; _op_isreal = _ops['isreal']; _op_le = _ops['le']
 _op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']
 _op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
 _op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
-_op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_lt = _ops['lt']
-_op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
+_op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']
+_op_lt = _ops['lt']; _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
 _op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
-_op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_ne = _ops['ne']
-_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
-_op_pow_scalar = _ops['pow_scalar']; _op_reciprocal = _ops['reciprocal']; _op_relu = _ops['relu']
-_op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']; _op_scatter_add = _ops['scatter_add']
-_op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']; _op_sigmoid = _ops['sigmoid']
-_op_sign = _ops['sign']; _op_sin = _ops['sin']; _op_sinh = _ops['sinh']; _op_sqrt = _ops['sqrt']
-_op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']; _op_t = _ops['t']
-_op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']
+_op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_nan_to_num = _ops['nan_to_num']
+_op_ne = _ops['ne']; _op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
+_op_pow_scalar = _ops['pow_scalar']; _op_rad2deg = _ops['rad2deg']; _op_reciprocal = _ops['reciprocal']
+_op_relu = _ops['relu']; _op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']
+_op_scatter_add = _ops['scatter_add']; _op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']
+_op_sgn = _ops['sgn']; _op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']; _op_signbit = _ops['signbit']
+_op_sin = _ops['sin']; _op_sinc = _ops['sinc']; _op_sinh = _ops['sinh']; _op_softshrink = _ops['softshrink']
+_op_sqrt = _ops['sqrt']; _op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']
+_op_t = _ops['t']; _op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']
 _op_transpose = _ops['transpose']; _op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']
 _op_unfold = _ops['unfold']; _op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']
 _op_view = _ops['view']; _op_where = _ops['where']
 
 _celu = _bare.PUBLIC['celu']; _elu = _bare.PUBLIC['elu']; _hardsigmoid = _bare.PUBLIC['hardsigmoid']
 _hardswish = _bare.PUBLIC['hardswish']; _hardtanh = _bare.PUBLIC['hardtanh']; _leaky_relu = _bare.PUBLIC['leaky_relu']
-_mish = _bare.PUBLIC['mish']; _relu6 = _bare.PUBLIC['relu6']; _selu = _bare.PUBLIC['selu']
-_silu = _bare.PUBLIC['silu']; _softplus = _bare.PUBLIC['softplus']; _softsign = _bare.PUBLIC['softsign']
-_tanhshrink = _bare.PUBLIC['tanhshrink']; _arange = _bare.PUBLIC['arange']; _empty = _bare.PUBLIC['empty']
-_zeros_like = _bare.PUBLIC['zeros_like']; _eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']
-_full_like = _bare.PUBLIC['full_like']; _linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']
-_ones_like = _bare.PUBLIC['ones_like']; _zeros = _bare.PUBLIC['zeros']; _alpha_dropout = _bare.PUBLIC['alpha_dropout']
-_dropout = _bare.PUBLIC['dropout']; _dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']
-_dropout3d = _bare.PUBLIC['dropout3d']; _feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']
-_gumbel_softmax = _bare.PUBLIC['gumbel_softmax']; _rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']
-_argwhere = _bare.PUBLIC['argwhere']; _index_put = _bare.PUBLIC['index_put']
-_masked_select = _bare.PUBLIC['masked_select']; _nonzero = _bare.PUBLIC['nonzero']
-_take_along_dim = _bare.PUBLIC['take_along_dim']; _hstack = _bare.PUBLIC['hstack']
+_mish = _bare.PUBLIC['mish']; _prelu = _bare.PUBLIC['prelu']; _relu6 = _bare.PUBLIC['relu6']
+_selu = _bare.PUBLIC['selu']; _silu = _bare.PUBLIC['silu']; _softplus = _bare.PUBLIC['softplus']
+_softsign = _bare.PUBLIC['softsign']; _tanhshrink = _bare.PUBLIC['tanhshrink']; _threshold = _bare.PUBLIC['threshold']
+_arange = _bare.PUBLIC['arange']; _empty = _bare.PUBLIC['empty']; _zeros_like = _bare.PUBLIC['zeros_like']
+_eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']; _full_like = _bare.PUBLIC['full_like']
+_linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']; _ones_like = _bare.PUBLIC['ones_like']
+_zeros = _bare.PUBLIC['zeros']; _alpha_dropout = _bare.PUBLIC['alpha_dropout']; _dropout = _bare.PUBLIC['dropout']
+_dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']; _dropout3d = _bare.PUBLIC['dropout3d']
+_feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']; _gumbel_softmax = _bare.PUBLIC['gumbel_softmax']
+_rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']; _argwhere = _bare.PUBLIC['argwhere']
+_index_put = _bare.PUBLIC['index_put']; _masked_select = _bare.PUBLIC['masked_select']
+_nonzero = _bare.PUBLIC['nonzero']; _take_along_dim = _bare.PUBLIC['take_along_dim']; _hstack = _bare.PUBLIC['hstack']
 _meshgrid = _bare.PUBLIC['meshgrid']; _pad = _bare.PUBLIC['pad']; _vstack = _bare.PUBLIC['vstack']
 _avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']
 _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
@@ -79,19 +83,19 @@ _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logi
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
 _kl_div = _bare.PUBLIC['kl_div']; _l1_loss = _bare.PUBLIC['l1_loss']; _mse_loss = _bare.PUBLIC['mse_loss']
 _nll_loss = _bare.PUBLIC['nll_loss']; _smooth_l1_loss = _bare.PUBLIC['smooth_l1_loss']; _clamp = _bare.PUBLIC['clamp']
-_div = _bare.PUBLIC['div']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']; _rsub = _bare.PUBLIC['rsub']
-_where = _bare.PUBLIC['where']; _all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']
-_amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']
-_count_nonzero = _bare.PUBLIC['count_nonzero']; _cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']
-_logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']
-_min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']
-_sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']; _vector_norm = _bare.PUBLIC['vector_norm']
-_bernoulli = _bare.PUBLIC['bernoulli']; _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']
-_poisson = _bare.PUBLIC['poisson']; _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']
-_randint = _bare.PUBLIC['randint']; _randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']
-_randn_like = _bare.PUBLIC['randn_like']; _randperm = _bare.PUBLIC['randperm']
-_as_strided_scatter = _bare.PUBLIC['as_strided_scatter']; _put = _bare.PUBLIC['put']
-_scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
+_div = _bare.PUBLIC['div']; _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']
+_round = _bare.PUBLIC['round']; _rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']
+_all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']
+_amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']
+_cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']; _logsumexp = _bare.PUBLIC['logsumexp']
+_max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']
+_prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
+_vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
+_multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _poisson = _bare.PUBLIC['poisson']
+_rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
+_randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']; _randn_like = _bare.PUBLIC['randn_like']
+_randperm = _bare.PUBLIC['randperm']; _as_strided_scatter = _bare.PUBLIC['as_strided_scatter']
+_put = _bare.PUBLIC['put']; _scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
 _slice_scatter = _bare.PUBLIC['slice_scatter']; _as_strided = _bare.PUBLIC['as_strided']
 _broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']; _expand = _bare.PUBLIC['expand']
 _flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']; _movedim = _bare.PUBLIC['movedim']
@@ -106,14 +110,16 @@ _untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
 _get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']
 _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
 _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
-_new_tensor = _bare.METHODS['new_tensor']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
-_bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
-_add_ = _bare.INPLACE_METHODS['add_']; _sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']
-_pow_ = _bare.INPLACE_METHODS['pow_']; _square_ = _bare.INPLACE_METHODS['square_']
-_clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
-_clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']; _lerp_ = _bare.INPLACE_METHODS['lerp_']
-_round_ = _bare.INPLACE_METHODS['round_']; _addcmul_ = _bare.INPLACE_METHODS['addcmul_']
-_addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']; _copy_ = _bare.INPLACE_METHODS['copy_']
+_new_tensor = _bare.METHODS['new_tensor']; _polygamma_method = _bare.METHODS['polygamma']
+_bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']; _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']
+_bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']; _add_ = _bare.INPLACE_METHODS['add_']
+_sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']; _pow_ = _bare.INPLACE_METHODS['pow_']
+_square_ = _bare.INPLACE_METHODS['square_']; _clamp_ = _bare.INPLACE_METHODS['clamp_']
+_clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']; _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']
+_lerp_ = _bare.INPLACE_METHODS['lerp_']; _round_ = _bare.INPLACE_METHODS['round_']
+_addcmul_ = _bare.INPLACE_METHODS['addcmul_']; _addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']
+_logit_ = _bare.INPLACE_METHODS['logit_']; _nan_to_num_ = _bare.INPLACE_METHODS['nan_to_num_']
+_polygamma_ = _bare.INPLACE_METHODS['polygamma_']; _copy_ = _bare.INPLACE_METHODS['copy_']
 _fill_ = _bare.INPLACE_METHODS['fill_']; _zero_ = _bare.INPLACE_METHODS['zero_']
 _uniform_ = _bare.INPLACE_METHODS['uniform_']; _normal_ = _bare.INPLACE_METHODS['normal_']
 _bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']; _random_ = _bare.INPLACE_METHODS['random_']
@@ -127,7 +133,9 @@ _index_copy_ = _bare.INPLACE_METHODS['index_copy_']; _index_fill_ = _bare.INPLAC
 _masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']; _put_ = _bare.INPLACE_METHODS['put_']
 _transpose_ = _bare.INPLACE_METHODS['transpose_']; _t_ = _bare.INPLACE_METHODS['t_']
 _squeeze_ = _bare.INPLACE_METHODS['squeeze_']; _unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']
-_swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']
+_swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']; _elu_ = _bare.LAYERS['elu_']; _celu_ = _bare.LAYERS['celu_']
+_selu_ = _bare.LAYERS['selu_']; _hardtanh_ = _bare.LAYERS['hardtanh_']; _leaky_relu_ = _bare.LAYERS['leaky_relu_']
+_threshold_ = _bare.LAYERS['threshold_']; _rrelu_ = _bare.LAYERS['rrelu_']
 
 def celu(input, alpha=1.0, inplace=False):
     if not _overrides or _type(input) in _tensors:
@@ -168,6 +176,16 @@ def glu(input, dim=_M, *, axis=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(glu, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def hardshrink(input, lambd=0.5):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(lambd) in _numbers:
+                return _door.apply(_op_hardshrink, input, lambd)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hardshrink, (input,), _given(('lambd', lambd, 0.5)))
 
 def hardsigmoid(input, inplace=False):
     if not _overrides or _type(input) in _tensors:
@@ -225,6 +243,16 @@ def mish(input, inplace=False):
                 raise
     return _slow(mish, (input,), _given(('inplace', inplace, False)))
 
+def prelu(input, weight):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(weight) in _tensors:
+                return _prelu(input, weight)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(prelu, (input, weight,), {})
+
 def relu6(input, inplace=False):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -272,6 +300,16 @@ def softplus(input, beta=1.0, threshold=20.0):
                 raise
     return _slow(softplus, (input,), _given(('beta', beta, 1.0), ('threshold', threshold, 20.0)))
 
+def softshrink(input, lambd=0.5):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(lambd) in _numbers:
+                return _door.apply(_op_softshrink, input, lambd)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(softshrink, (input,), _given(('lambd', lambd, 0.5)))
+
 def softsign(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -289,6 +327,18 @@ def tanhshrink(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(tanhshrink, (input,), {})
+
+def threshold(input, threshold, value, inplace=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(threshold) in _numbers and _type(value) in _numbers:
+                return _threshold(input, threshold, value, inplace)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(_threshold_itself, (input, threshold, value,), _given(('inplace', inplace, False)))
+
+_threshold_itself = threshold
 
 _known_arange = _set()
 
@@ -929,6 +979,15 @@ def acos(input):
                 raise
     return _slow(acos, (input,), {})
 
+def acosh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_acosh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(acosh, (input,), {})
+
 def add(input, other, *, alpha=1, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
         return _door.apply(_op_add, input, other) if alpha == 1 else _door.apply(_op_add_scaled, input, other, alpha)
@@ -963,6 +1022,15 @@ def asin(input):
                 raise
     return _slow(asin, (input,), {})
 
+def asinh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_asinh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(asinh, (input,), {})
+
 def atan(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -981,6 +1049,15 @@ def atan2(input, other, *, x2=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(atan2, (input, other,), _given(('x2', x2, _M)))
+
+def atanh(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_atanh, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atanh, (input,), {})
 
 def bitwise_and(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -1065,6 +1142,15 @@ def cosh(input):
                 raise
     return _slow(cosh, (input,), {})
 
+def deg2rad(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_deg2rad, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(deg2rad, (input,), {})
+
 def digamma(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1094,6 +1180,15 @@ def erf(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(erf, (input,), {})
+
+def erfc(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_erfc, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erfc, (input,), {})
 
 def erfinv(input):
     if not _overrides or _type(input) in _tensors:
@@ -1131,6 +1226,15 @@ def expm1(input):
                 raise
     return _slow(expm1, (input,), {})
 
+def trunc(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_trunc, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(trunc, (input,), {})
+
 def floor(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1150,6 +1254,15 @@ def fmod(input, other, *, x2=_M):
         return _door.apply(_op_fmod, input, other)
     return _slow(fmod, (input, other,), _given(('x2', x2, _M)))
 
+def frac(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_frac, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(frac, (input,), {})
+
 def ge(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_ge, input, other)
@@ -1159,6 +1272,15 @@ def gt(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_gt, input, other)
     return _slow(gt, (input, other,), _given(('x2', x2, _M)))
+
+def i0(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_i0, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(i0, (input,), {})
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
@@ -1196,6 +1318,33 @@ def isnan(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(isnan, (input,), {})
+
+def isneginf(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isneginf, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isneginf, (input,), {})
+
+def isposinf(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isposinf, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isposinf, (input,), {})
+
+def isreal(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_isreal, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(isreal, (input,), {})
 
 def le(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -1311,6 +1460,16 @@ def logical_xor(input, other, *, x2=_M):
                 raise
     return _slow(logical_xor, (input, other,), _given(('x2', x2, _M)))
 
+def logit(input, eps=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (eps is None or _type(eps) in _numbers):
+                return _door.apply(_op_logit, input, eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logit, (input,), _given(('eps', eps, None)))
+
 def maximum(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1336,6 +1495,16 @@ def mul(input, other, *, x2=_M):
         return _door.apply(_op_mul, input, other)
     return _slow(mul, (input, other,), _given(('x2', x2, _M)))
 
+def nan_to_num(input, nan=None, posinf=None, neginf=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (nan is None or _type(nan) in _numbers) and (posinf is None or _type(posinf) in _numbers) and (neginf is None or _type(neginf) in _numbers):
+                return _door.apply(_op_nan_to_num, input, nan, posinf, neginf)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nan_to_num, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None)))
+
 def ne(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_ne, input, other)
@@ -1355,12 +1524,30 @@ def polygamma(n, input):
         return _door.apply(_op_polygamma, input, n)
     return _slow(polygamma, (n, input,), {})
 
+def positive(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _positive(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(positive, (input,), {})
+
 def pow(input, exponent):
     if _type(input) in _tensors and _type(exponent) in _operands:
         return _pow(input, exponent)
     if _type(input) in _numbers and _type(exponent) in _tensors:
         return _pow(input, exponent)
     return _slow(pow, (input, exponent,), {})
+
+def rad2deg(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_rad2deg, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rad2deg, (input,), {})
 
 def reciprocal(input):
     if not _overrides or _type(input) in _tensors:
@@ -1418,6 +1605,15 @@ def rsub(input, other, *, alpha=1, x2=_M):
                 raise
     return _slow(rsub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
+def sgn(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sgn, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sgn, (input,), {})
+
 def sigmoid(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1436,6 +1632,15 @@ def sign(input):
                 raise
     return _slow(sign, (input,), {})
 
+def signbit(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_signbit, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(signbit, (input,), {})
+
 def sin(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1444,6 +1649,15 @@ def sin(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(sin, (input,), {})
+
+def sinc(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _door.apply(_op_sinc, input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sinc, (input,), {})
 
 def sinh(input):
     if not _overrides or _type(input) in _tensors:
@@ -1494,15 +1708,6 @@ def tanh(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(tanh, (input,), {})
-
-def trunc(input):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            return _door.apply(_op_trunc, input)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(trunc, (input,), {})
 
 def where(condition, input=_M, other=_M, *, x2=_M):
     if not _overrides or _type(condition) in _tensors:
@@ -2414,6 +2619,16 @@ def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False):
                 raise
     return _slow(new_tensor, (input, data,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
+def polygamma_method(self, n):
+    if not _overrides or _type(self) in _tensors:
+        try:
+            if _type(n) is _int:
+                return _polygamma_method(self, n)
+        except AttributeError:
+            if _isinstance(self, _TensorBase):
+                raise
+    return _slow(polygamma_method, (self, n,), {})
+
 def where_method(self, condition, other, *, x2=_M):
     if not _overrides or _type(self) in _tensors:
         try:
@@ -2754,6 +2969,106 @@ def erfinv_(input):
                 raise
     return _slow(erfinv_, (input,), {})
 
+def asinh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_asinh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(asinh_, (input,), {})
+
+def acosh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_acosh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(acosh_, (input,), {})
+
+def atanh_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_atanh, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(atanh_, (input,), {})
+
+def erfc_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_erfc, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(erfc_, (input,), {})
+
+def sinc_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sinc, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sinc_, (input,), {})
+
+def rad2deg_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_rad2deg, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rad2deg_, (input,), {})
+
+def deg2rad_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_deg2rad, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(deg2rad_, (input,), {})
+
+def frac_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_frac, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(frac_, (input,), {})
+
+def sgn_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_sgn, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sgn_, (input,), {})
+
+def i0_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            _door.apply_inplace(_op_i0, (input,), input)
+            return input
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(i0_, (input,), {})
+
 def mul_(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_mul, (input,), input, other)
@@ -2982,6 +3297,36 @@ def addcdiv_(input, tensor1, tensor2, *, value=1):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
+
+def logit_(input, eps=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (eps is None or _type(eps) in _numbers):
+                return _logit_(input, eps)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logit_, (input,), _given(('eps', eps, None)))
+
+def nan_to_num_(input, nan=None, posinf=None, neginf=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (nan is None or _type(nan) in _numbers) and (posinf is None or _type(posinf) in _numbers) and (neginf is None or _type(neginf) in _numbers):
+                return _nan_to_num_(input, nan, posinf, neginf)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nan_to_num_, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None)))
+
+def polygamma_(input, n):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(n) is _int:
+                return _polygamma_(input, n)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(polygamma_, (input, n,), {})
 
 _known_copy_ = _set()
 
@@ -3265,20 +3610,90 @@ def functional_relu(input, inplace=False):
                 raise
     return _slow(functional_relu, (input,), _given(('inplace', inplace, False)))
 
+def elu_(input, alpha=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(alpha) in _numbers:
+                return _elu_(input, alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(elu_, (input,), _given(('alpha', alpha, 1.0)))
+
+def celu_(input, alpha=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(alpha) in _numbers:
+                return _celu_(input, alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(celu_, (input,), _given(('alpha', alpha, 1.0)))
+
+def selu_(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _selu_(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(selu_, (input,), {})
+
+def hardtanh_(input, min_val=-1.0, max_val=1.0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(min_val) in _numbers and _type(max_val) in _numbers:
+                return _hardtanh_(input, min_val, max_val)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hardtanh_, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0)))
+
+def leaky_relu_(input, negative_slope=0.01):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(negative_slope) in _numbers:
+                return _leaky_relu_(input, negative_slope)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(leaky_relu_, (input,), _given(('negative_slope', negative_slope, 0.01)))
+
+def threshold_(input, threshold, value):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(threshold) in _numbers and _type(value) in _numbers:
+                return _threshold_(input, threshold, value)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(threshold_, (input, threshold, value,), {})
+
+def rrelu_(input, lower=0.125, upper=0.3333333333333333, training=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(lower) in _numbers and _type(upper) in _numbers and _type(training) is _bool:
+                return _rrelu_(input, lower, upper, training)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rrelu_, (input,), _given(('lower', lower, 0.125), ('upper', upper, 0.3333333333333333), ('training', training, False)))
+
 PUBLIC = {
-    'celu': celu, 'elu': elu, 'gelu': gelu, 'glu': glu, 'hardsigmoid': hardsigmoid, 'hardswish': hardswish,
-    'hardtanh': hardtanh, 'leaky_relu': leaky_relu, 'logsigmoid': logsigmoid, 'mish': mish, 'relu6': relu6,
-    'selu': selu, 'silu': silu, 'softmin': softmin, 'softplus': softplus, 'softsign': softsign,
-    'tanhshrink': tanhshrink, 'arange': arange, 'as_tensor': _bare.PUBLIC['as_tensor'], 'clone': clone,
-    'contiguous': contiguous, 'empty': empty, 'empty_like': zeros_like, 'eye': eye,
-    'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full, 'full_like': full_like, 'linspace': linspace, 'ones': ones,
-    'ones_like': ones_like, 'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like,
-    'alpha_dropout': alpha_dropout, 'dropout': dropout, 'dropout1d': dropout1d, 'dropout2d': dropout2d,
-    'dropout3d': dropout3d, 'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax,
-    'rrelu': rrelu, 'einsum': einsum, 'argwhere': argwhere, 'gather': gather, 'index_add': index_add,
-    'index_put': index_put, 'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select,
-    'nonzero': nonzero, 'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu,
-    'cat': cat, 'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
+    'celu': celu, 'elu': elu, 'gelu': gelu, 'glu': glu, 'hardshrink': hardshrink, 'hardsigmoid': hardsigmoid,
+    'hardswish': hardswish, 'hardtanh': hardtanh, 'leaky_relu': leaky_relu, 'logsigmoid': logsigmoid, 'mish': mish,
+    'prelu': prelu, 'relu6': relu6, 'selu': selu, 'silu': silu, 'softmin': softmin, 'softplus': softplus,
+    'softshrink': softshrink, 'softsign': softsign, 'tanhshrink': tanhshrink, 'threshold': threshold, 'arange': arange,
+    'as_tensor': _bare.PUBLIC['as_tensor'], 'clone': clone, 'contiguous': contiguous, 'empty': empty,
+    'empty_like': zeros_like, 'eye': eye, 'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full,
+    'full_like': full_like, 'linspace': linspace, 'ones': ones, 'ones_like': ones_like,
+    'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like, 'alpha_dropout': alpha_dropout,
+    'dropout': dropout, 'dropout1d': dropout1d, 'dropout2d': dropout2d, 'dropout3d': dropout3d,
+    'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax, 'rrelu': rrelu, 'einsum': einsum,
+    'argwhere': argwhere, 'gather': gather, 'index_add': index_add, 'index_put': index_put,
+    'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
+    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'cat': cat,
+    'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
     'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
     'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
     'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addmm': addmm, 'bmm': bmm,
@@ -3286,21 +3701,24 @@ PUBLIC = {
     'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
     'cross_entropy': cross_entropy, 'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss,
     'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'abs': abs, 'absolute': abs,
-    'acos': acos, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arcsin': asin, 'arctan': atan,
-    'arctan2': atan2, 'asin': asin, 'atan': atan, 'atan2': atan2, 'bitwise_and': bitwise_and,
-    'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp,
-    'clamp_max': clamp_max, 'clamp_min': clamp_min, 'clip': clamp, 'cos': cos, 'cosh': cosh, 'digamma': digamma,
-    'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1,
-    'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt,
-    'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'le': le, 'lerp': lerp, 'less': lt,
+    'acos': acos, 'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
+    'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh, 'asin': asin, 'asinh': asinh,
+    'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not,
+    'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max,
+    'clamp_min': clamp_min, 'clip': clamp, 'cos': cos, 'cosh': cosh, 'deg2rad': deg2rad, 'digamma': digamma,
+    'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2,
+    'expm1': expm1, 'fix': trunc, 'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'frac': frac, 'ge': ge,
+    'greater': gt, 'greater_equal': ge, 'gt': gt, 'i0': i0, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf,
+    'isnan': isnan, 'isneginf': isneginf, 'isposinf': isposinf, 'isreal': isreal, 'le': le, 'lerp': lerp, 'less': lt,
     'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
     'logaddexp': logaddexp, 'logical_and': logical_and, 'logical_not': logical_not, 'logical_or': logical_or,
-    'logical_xor': logical_xor, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul,
-    'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne, 'polygamma': polygamma, 'pow': pow,
-    'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub,
-    'sigmoid': sigmoid, 'sign': sign, 'sin': sin, 'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub,
-    'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc, 'where': where, 'all': all,
-    'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin,
+    'logical_xor': logical_xor, 'logit': logit, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul,
+    'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne,
+    'polygamma': polygamma, 'positive': positive, 'pow': pow, 'rad2deg': rad2deg, 'reciprocal': reciprocal,
+    'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid,
+    'sign': sign, 'signbit': signbit, 'sin': sin, 'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square,
+    'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc, 'where': where,
+    'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin,
     'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal, 'log_softmax': log_softmax,
     'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax,
     'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial,
@@ -3333,9 +3751,13 @@ METHODS = {
     'addcmul': addcmul, 'addcdiv': addcdiv, 'isclose': isclose, 'absolute': abs, 'negative': neg, 'subtract': sub,
     'multiply': mul, 'divide': div, 'true_divide': div, 'greater': gt, 'greater_equal': ge, 'less': lt,
     'less_equal': le, 'not_equal': ne, 'arccos': acos, 'arcsin': asin, 'arctan': atan, 'arctan2': atan2,
-    'lgamma': lgamma, 'digamma': digamma, 'erfinv': erfinv, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var,
-    'std': std, 'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any,
-    'all': all, 'count_nonzero': count_nonzero, 'cumsum': cumsum, 'logsumexp': logsumexp, 'softmax': softmax,
+    'lgamma': lgamma, 'digamma': digamma, 'erfinv': erfinv, 'acosh': acosh, 'asinh': asinh, 'atanh': atanh,
+    'arccosh': acosh, 'arcsinh': asinh, 'arctanh': atanh, 'erfc': erfc, 'sinc': sinc, 'logit': logit,
+    'rad2deg': rad2deg, 'deg2rad': deg2rad, 'frac': frac, 'fix': trunc, 'positive': positive, 'sgn': sgn,
+    'signbit': signbit, 'nan_to_num': nan_to_num, 'isposinf': isposinf, 'isneginf': isneginf, 'isreal': isreal,
+    'i0': i0, 'hardshrink': hardshrink, 'prelu': prelu, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var, 'std': std,
+    'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all,
+    'count_nonzero': count_nonzero, 'cumsum': cumsum, 'logsumexp': logsumexp, 'softmax': softmax,
     'log_softmax': log_softmax, 'norm': norm, 'allclose': allclose, 'equal': equal, 'reshape': reshape, 'view': view,
     'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel,
     'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
@@ -3355,7 +3777,7 @@ METHODS = {
     'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
     'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
     'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'new_tensor': new_tensor,
-    'where': where_method,
+    'polygamma': polygamma_method, 'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -3364,37 +3786,46 @@ INPLACE_METHODS = {
     'log1p_': log1p_, 'log2_': log2_, 'neg_': neg_, 'reciprocal_': reciprocal_, 'relu_': relu_, 'rsqrt_': rsqrt_,
     'sigmoid_': sigmoid_, 'sign_': sign_, 'sin_': sin_, 'sinh_': sinh_, 'sqrt_': sqrt_, 'tan_': tan_, 'tanh_': tanh_,
     'trunc_': trunc_, 'bitwise_not_': bitwise_not_, 'logical_not_': logical_not_, 'lgamma_': lgamma_,
-    'digamma_': digamma_, 'erfinv_': erfinv_, 'mul_': mul_, 'remainder_': remainder_, 'fmod_': fmod_,
-    'floor_divide_': floor_divide_, 'atan2_': atan2_, 'logical_and_': logical_and_, 'logical_or_': logical_or_,
-    'logical_xor_': logical_xor_, 'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_,
-    'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'add_': add_,
-    'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_,
-    'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_,
-    'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_,
-    'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_, 'cauchy_': cauchy_,
-    'log_normal_': log_normal_, 'clip_': clamp_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
-    'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
-    'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
-    'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
-    'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_, 'swapdims_': transpose_,
+    'digamma_': digamma_, 'erfinv_': erfinv_, 'asinh_': asinh_, 'acosh_': acosh_, 'atanh_': atanh_, 'erfc_': erfc_,
+    'sinc_': sinc_, 'rad2deg_': rad2deg_, 'deg2rad_': deg2rad_, 'frac_': frac_, 'sgn_': sgn_, 'i0_': i0_, 'mul_': mul_,
+    'remainder_': remainder_, 'fmod_': fmod_, 'floor_divide_': floor_divide_, 'atan2_': atan2_,
+    'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_,
+    'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_,
+    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_,
+    'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_,
+    'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'logit_': logit_, 'nan_to_num_': nan_to_num_,
+    'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_,
+    'bernoulli_': bernoulli_, 'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_,
+    'cauchy_': cauchy_, 'log_normal_': log_normal_, 'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_,
+    'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_, 'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_,
+    'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_, 'multiply_': mul_, 'divide_': div_, 'true_divide_': div_,
+    'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_, 'less_equal_': le_, 'not_equal_': ne_,
+    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
+    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
+    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
+    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
+    'swapdims_': transpose_,
 }
 
 LAYERS = {
-    'relu': functional_relu,
+    'relu': functional_relu, 'elu_': elu_, 'celu_': celu_, 'selu_': selu_, 'hardtanh_': hardtanh_,
+    'leaky_relu_': leaky_relu_, 'threshold_': threshold_, 'rrelu_': rrelu_,
 }
 
 MADE = (
     (celu, _bare.PUBLIC['celu']), (elu, _bare.PUBLIC['elu']), (gelu, _bare.PUBLIC['gelu']), (glu, _bare.PUBLIC['glu']),
-    (hardsigmoid, _bare.PUBLIC['hardsigmoid']), (hardswish, _bare.PUBLIC['hardswish']),
-    (hardtanh, _bare.PUBLIC['hardtanh']), (leaky_relu, _bare.PUBLIC['leaky_relu']),
-    (logsigmoid, _bare.PUBLIC['logsigmoid']), (mish, _bare.PUBLIC['mish']), (relu6, _bare.PUBLIC['relu6']),
-    (selu, _bare.PUBLIC['selu']), (silu, _bare.PUBLIC['silu']), (softmin, _bare.PUBLIC['softmin']),
-    (softplus, _bare.PUBLIC['softplus']), (softsign, _bare.PUBLIC['softsign']),
-    (tanhshrink, _bare.PUBLIC['tanhshrink']), (arange, _bare.PUBLIC['arange']), (clone, _bare.PUBLIC['clone']),
-    (contiguous, _bare.PUBLIC['contiguous']), (empty, _bare.PUBLIC['empty']), (zeros_like, _bare.PUBLIC['zeros_like']),
-    (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']), (full_like, _bare.PUBLIC['full_like']),
-    (linspace, _bare.PUBLIC['linspace']), (ones, _bare.PUBLIC['ones']), (ones_like, _bare.PUBLIC['ones_like']),
-    (zeros, _bare.PUBLIC['zeros']), (alpha_dropout, _bare.PUBLIC['alpha_dropout']), (dropout, _bare.PUBLIC['dropout']),
+    (hardshrink, _bare.PUBLIC['hardshrink']), (hardsigmoid, _bare.PUBLIC['hardsigmoid']),
+    (hardswish, _bare.PUBLIC['hardswish']), (hardtanh, _bare.PUBLIC['hardtanh']),
+    (leaky_relu, _bare.PUBLIC['leaky_relu']), (logsigmoid, _bare.PUBLIC['logsigmoid']), (mish, _bare.PUBLIC['mish']),
+    (prelu, _bare.PUBLIC['prelu']), (relu6, _bare.PUBLIC['relu6']), (selu, _bare.PUBLIC['selu']),
+    (silu, _bare.PUBLIC['silu']), (softmin, _bare.PUBLIC['softmin']), (softplus, _bare.PUBLIC['softplus']),
+    (softshrink, _bare.PUBLIC['softshrink']), (softsign, _bare.PUBLIC['softsign']),
+    (tanhshrink, _bare.PUBLIC['tanhshrink']), (threshold, _bare.PUBLIC['threshold']), (arange, _bare.PUBLIC['arange']),
+    (clone, _bare.PUBLIC['clone']), (contiguous, _bare.PUBLIC['contiguous']), (empty, _bare.PUBLIC['empty']),
+    (zeros_like, _bare.PUBLIC['zeros_like']), (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']),
+    (full_like, _bare.PUBLIC['full_like']), (linspace, _bare.PUBLIC['linspace']), (ones, _bare.PUBLIC['ones']),
+    (ones_like, _bare.PUBLIC['ones_like']), (zeros, _bare.PUBLIC['zeros']),
+    (alpha_dropout, _bare.PUBLIC['alpha_dropout']), (dropout, _bare.PUBLIC['dropout']),
     (dropout1d, _bare.PUBLIC['dropout1d']), (dropout2d, _bare.PUBLIC['dropout2d']),
     (dropout3d, _bare.PUBLIC['dropout3d']), (feature_alpha_dropout, _bare.PUBLIC['feature_alpha_dropout']),
     (gumbel_softmax, _bare.PUBLIC['gumbel_softmax']), (rrelu, _bare.PUBLIC['rrelu']), (einsum, _bare.PUBLIC['einsum']),
@@ -3418,30 +3849,35 @@ MADE = (
     (cross_entropy, _bare.PUBLIC['cross_entropy']), (huber_loss, _bare.PUBLIC['huber_loss']),
     (kl_div, _bare.PUBLIC['kl_div']), (l1_loss, _bare.PUBLIC['l1_loss']), (mse_loss, _bare.PUBLIC['mse_loss']),
     (nll_loss, _bare.PUBLIC['nll_loss']), (smooth_l1_loss, _bare.PUBLIC['smooth_l1_loss']), (abs, _bare.PUBLIC['abs']),
-    (acos, _bare.PUBLIC['acos']), (add, _bare.PUBLIC['add']), (addcdiv, _bare.PUBLIC['addcdiv']),
-    (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']), (atan, _bare.PUBLIC['atan']),
-    (atan2, _bare.PUBLIC['atan2']), (bitwise_and, _bare.PUBLIC['bitwise_and']),
+    (acos, _bare.PUBLIC['acos']), (acosh, _bare.PUBLIC['acosh']), (add, _bare.PUBLIC['add']),
+    (addcdiv, _bare.PUBLIC['addcdiv']), (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']),
+    (asinh, _bare.PUBLIC['asinh']), (atan, _bare.PUBLIC['atan']), (atan2, _bare.PUBLIC['atan2']),
+    (atanh, _bare.PUBLIC['atanh']), (bitwise_and, _bare.PUBLIC['bitwise_and']),
     (bitwise_not, _bare.PUBLIC['bitwise_not']), (bitwise_or, _bare.PUBLIC['bitwise_or']),
     (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']), (clamp, _bare.PUBLIC['clamp']),
     (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']), (cos, _bare.PUBLIC['cos']),
-    (cosh, _bare.PUBLIC['cosh']), (digamma, _bare.PUBLIC['digamma']), (div, _bare.PUBLIC['div']),
-    (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']), (erfinv, _bare.PUBLIC['erfinv']), (exp, _bare.PUBLIC['exp']),
-    (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']), (floor, _bare.PUBLIC['floor']),
-    (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']), (ge, _bare.PUBLIC['ge']),
-    (gt, _bare.PUBLIC['gt']), (isclose, _bare.PUBLIC['isclose']), (isfinite, _bare.PUBLIC['isfinite']),
-    (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']), (le, _bare.PUBLIC['le']),
-    (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
+    (cosh, _bare.PUBLIC['cosh']), (deg2rad, _bare.PUBLIC['deg2rad']), (digamma, _bare.PUBLIC['digamma']),
+    (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']), (erfc, _bare.PUBLIC['erfc']),
+    (erfinv, _bare.PUBLIC['erfinv']), (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']),
+    (expm1, _bare.PUBLIC['expm1']), (trunc, _bare.PUBLIC['trunc']), (floor, _bare.PUBLIC['floor']),
+    (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']), (frac, _bare.PUBLIC['frac']),
+    (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']), (i0, _bare.PUBLIC['i0']), (isclose, _bare.PUBLIC['isclose']),
+    (isfinite, _bare.PUBLIC['isfinite']), (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']),
+    (isneginf, _bare.PUBLIC['isneginf']), (isposinf, _bare.PUBLIC['isposinf']), (isreal, _bare.PUBLIC['isreal']),
+    (le, _bare.PUBLIC['le']), (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
     (log, _bare.PUBLIC['log']), (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']),
     (log10, _bare.PUBLIC['log10']), (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
     (logical_not, _bare.PUBLIC['logical_not']), (logical_or, _bare.PUBLIC['logical_or']),
-    (logical_xor, _bare.PUBLIC['logical_xor']), (maximum, _bare.PUBLIC['maximum']), (minimum, _bare.PUBLIC['minimum']),
-    (mul, _bare.PUBLIC['mul']), (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']),
-    (polygamma, _bare.PUBLIC['polygamma']), (pow, _bare.PUBLIC['pow']), (reciprocal, _bare.PUBLIC['reciprocal']),
-    (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']), (round, _bare.PUBLIC['round']),
-    (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']), (sigmoid, _bare.PUBLIC['sigmoid']),
-    (sign, _bare.PUBLIC['sign']), (sin, _bare.PUBLIC['sin']), (sinh, _bare.PUBLIC['sinh']),
-    (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']), (sub, _bare.PUBLIC['sub']),
-    (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']), (trunc, _bare.PUBLIC['trunc']),
+    (logical_xor, _bare.PUBLIC['logical_xor']), (logit, _bare.PUBLIC['logit']), (maximum, _bare.PUBLIC['maximum']),
+    (minimum, _bare.PUBLIC['minimum']), (mul, _bare.PUBLIC['mul']), (nan_to_num, _bare.PUBLIC['nan_to_num']),
+    (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']), (polygamma, _bare.PUBLIC['polygamma']),
+    (positive, _bare.PUBLIC['positive']), (pow, _bare.PUBLIC['pow']), (rad2deg, _bare.PUBLIC['rad2deg']),
+    (reciprocal, _bare.PUBLIC['reciprocal']), (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']),
+    (round, _bare.PUBLIC['round']), (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']),
+    (sgn, _bare.PUBLIC['sgn']), (sigmoid, _bare.PUBLIC['sigmoid']), (sign, _bare.PUBLIC['sign']),
+    (signbit, _bare.PUBLIC['signbit']), (sin, _bare.PUBLIC['sin']), (sinc, _bare.PUBLIC['sinc']),
+    (sinh, _bare.PUBLIC['sinh']), (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']),
+    (sub, _bare.PUBLIC['sub']), (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']),
     (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']), (allclose, _bare.PUBLIC['allclose']),
     (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']), (any, _bare.PUBLIC['any']),
     (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']), (count_nonzero, _bare.PUBLIC['count_nonzero']),
@@ -3477,24 +3913,29 @@ MADE = (
     (get_device, _bare.METHODS['get_device']), (record_stream, _bare.METHODS['record_stream']),
     (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
     (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bool, _bare.METHODS['bool']),
-    (new_tensor, _bare.METHODS['new_tensor']), (where_method, _bare.METHODS['where']),
-    (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
-    (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),
-    (ceil_, _bare.INPLACE_METHODS['ceil_']), (cos_, _bare.INPLACE_METHODS['cos_']),
-    (cosh_, _bare.INPLACE_METHODS['cosh_']), (exp_, _bare.INPLACE_METHODS['exp_']),
-    (exp2_, _bare.INPLACE_METHODS['exp2_']), (expm1_, _bare.INPLACE_METHODS['expm1_']),
-    (erf_, _bare.INPLACE_METHODS['erf_']), (floor_, _bare.INPLACE_METHODS['floor_']),
-    (log_, _bare.INPLACE_METHODS['log_']), (log10_, _bare.INPLACE_METHODS['log10_']),
-    (log1p_, _bare.INPLACE_METHODS['log1p_']), (log2_, _bare.INPLACE_METHODS['log2_']),
-    (neg_, _bare.INPLACE_METHODS['neg_']), (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']),
-    (relu_, _bare.INPLACE_METHODS['relu_']), (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']),
-    (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']), (sign_, _bare.INPLACE_METHODS['sign_']),
-    (sin_, _bare.INPLACE_METHODS['sin_']), (sinh_, _bare.INPLACE_METHODS['sinh_']),
-    (sqrt_, _bare.INPLACE_METHODS['sqrt_']), (tan_, _bare.INPLACE_METHODS['tan_']),
-    (tanh_, _bare.INPLACE_METHODS['tanh_']), (trunc_, _bare.INPLACE_METHODS['trunc_']),
-    (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']), (logical_not_, _bare.INPLACE_METHODS['logical_not_']),
-    (lgamma_, _bare.INPLACE_METHODS['lgamma_']), (digamma_, _bare.INPLACE_METHODS['digamma_']),
-    (erfinv_, _bare.INPLACE_METHODS['erfinv_']), (mul_, _bare.INPLACE_METHODS['mul_']),
+    (new_tensor, _bare.METHODS['new_tensor']), (polygamma_method, _bare.METHODS['polygamma']),
+    (where_method, _bare.METHODS['where']), (abs_, _bare.INPLACE_METHODS['abs_']),
+    (acos_, _bare.INPLACE_METHODS['acos_']), (asin_, _bare.INPLACE_METHODS['asin_']),
+    (atan_, _bare.INPLACE_METHODS['atan_']), (ceil_, _bare.INPLACE_METHODS['ceil_']),
+    (cos_, _bare.INPLACE_METHODS['cos_']), (cosh_, _bare.INPLACE_METHODS['cosh_']),
+    (exp_, _bare.INPLACE_METHODS['exp_']), (exp2_, _bare.INPLACE_METHODS['exp2_']),
+    (expm1_, _bare.INPLACE_METHODS['expm1_']), (erf_, _bare.INPLACE_METHODS['erf_']),
+    (floor_, _bare.INPLACE_METHODS['floor_']), (log_, _bare.INPLACE_METHODS['log_']),
+    (log10_, _bare.INPLACE_METHODS['log10_']), (log1p_, _bare.INPLACE_METHODS['log1p_']),
+    (log2_, _bare.INPLACE_METHODS['log2_']), (neg_, _bare.INPLACE_METHODS['neg_']),
+    (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']), (relu_, _bare.INPLACE_METHODS['relu_']),
+    (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']), (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']),
+    (sign_, _bare.INPLACE_METHODS['sign_']), (sin_, _bare.INPLACE_METHODS['sin_']),
+    (sinh_, _bare.INPLACE_METHODS['sinh_']), (sqrt_, _bare.INPLACE_METHODS['sqrt_']),
+    (tan_, _bare.INPLACE_METHODS['tan_']), (tanh_, _bare.INPLACE_METHODS['tanh_']),
+    (trunc_, _bare.INPLACE_METHODS['trunc_']), (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']),
+    (logical_not_, _bare.INPLACE_METHODS['logical_not_']), (lgamma_, _bare.INPLACE_METHODS['lgamma_']),
+    (digamma_, _bare.INPLACE_METHODS['digamma_']), (erfinv_, _bare.INPLACE_METHODS['erfinv_']),
+    (asinh_, _bare.INPLACE_METHODS['asinh_']), (acosh_, _bare.INPLACE_METHODS['acosh_']),
+    (atanh_, _bare.INPLACE_METHODS['atanh_']), (erfc_, _bare.INPLACE_METHODS['erfc_']),
+    (sinc_, _bare.INPLACE_METHODS['sinc_']), (rad2deg_, _bare.INPLACE_METHODS['rad2deg_']),
+    (deg2rad_, _bare.INPLACE_METHODS['deg2rad_']), (frac_, _bare.INPLACE_METHODS['frac_']),
+    (sgn_, _bare.INPLACE_METHODS['sgn_']), (i0_, _bare.INPLACE_METHODS['i0_']), (mul_, _bare.INPLACE_METHODS['mul_']),
     (remainder_, _bare.INPLACE_METHODS['remainder_']), (fmod_, _bare.INPLACE_METHODS['fmod_']),
     (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']), (atan2_, _bare.INPLACE_METHODS['atan2_']),
     (logical_and_, _bare.INPLACE_METHODS['logical_and_']), (logical_or_, _bare.INPLACE_METHODS['logical_or_']),
@@ -3508,23 +3949,27 @@ MADE = (
     (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']), (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']),
     (lerp_, _bare.INPLACE_METHODS['lerp_']), (round_, _bare.INPLACE_METHODS['round_']),
     (addcmul_, _bare.INPLACE_METHODS['addcmul_']), (addcdiv_, _bare.INPLACE_METHODS['addcdiv_']),
-    (copy_, _bare.INPLACE_METHODS['copy_']), (fill_, _bare.INPLACE_METHODS['fill_']),
-    (zero_, _bare.INPLACE_METHODS['zero_']), (uniform_, _bare.INPLACE_METHODS['uniform_']),
-    (normal_, _bare.INPLACE_METHODS['normal_']), (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']),
-    (random_, _bare.INPLACE_METHODS['random_']), (exponential_, _bare.INPLACE_METHODS['exponential_']),
-    (geometric_, _bare.INPLACE_METHODS['geometric_']), (cauchy_, _bare.INPLACE_METHODS['cauchy_']),
-    (log_normal_, _bare.INPLACE_METHODS['log_normal_']), (masked_fill_, _bare.INPLACE_METHODS['masked_fill_']),
-    (scatter_add_, _bare.INPLACE_METHODS['scatter_add_']), (index_add_, _bare.INPLACE_METHODS['index_add_']),
-    (index_put_, _bare.INPLACE_METHODS['index_put_']), (tril_, _bare.INPLACE_METHODS['tril_']),
-    (triu_, _bare.INPLACE_METHODS['triu_']), (scatter_, _bare.INPLACE_METHODS['scatter_']),
-    (scatter_reduce_, _bare.INPLACE_METHODS['scatter_reduce_']), (index_copy_, _bare.INPLACE_METHODS['index_copy_']),
-    (index_fill_, _bare.INPLACE_METHODS['index_fill_']), (masked_scatter_, _bare.INPLACE_METHODS['masked_scatter_']),
-    (put_, _bare.INPLACE_METHODS['put_']), (transpose_, _bare.INPLACE_METHODS['transpose_']),
-    (t_, _bare.INPLACE_METHODS['t_']), (squeeze_, _bare.INPLACE_METHODS['squeeze_']),
-    (unsqueeze_, _bare.INPLACE_METHODS['unsqueeze_']), (swapaxes_, _bare.INPLACE_METHODS['swapaxes_']),
-    (functional_relu, _bare.LAYERS['relu']),
+    (logit_, _bare.INPLACE_METHODS['logit_']), (nan_to_num_, _bare.INPLACE_METHODS['nan_to_num_']),
+    (polygamma_, _bare.INPLACE_METHODS['polygamma_']), (copy_, _bare.INPLACE_METHODS['copy_']),
+    (fill_, _bare.INPLACE_METHODS['fill_']), (zero_, _bare.INPLACE_METHODS['zero_']),
+    (uniform_, _bare.INPLACE_METHODS['uniform_']), (normal_, _bare.INPLACE_METHODS['normal_']),
+    (bernoulli_, _bare.INPLACE_METHODS['bernoulli_']), (random_, _bare.INPLACE_METHODS['random_']),
+    (exponential_, _bare.INPLACE_METHODS['exponential_']), (geometric_, _bare.INPLACE_METHODS['geometric_']),
+    (cauchy_, _bare.INPLACE_METHODS['cauchy_']), (log_normal_, _bare.INPLACE_METHODS['log_normal_']),
+    (masked_fill_, _bare.INPLACE_METHODS['masked_fill_']), (scatter_add_, _bare.INPLACE_METHODS['scatter_add_']),
+    (index_add_, _bare.INPLACE_METHODS['index_add_']), (index_put_, _bare.INPLACE_METHODS['index_put_']),
+    (tril_, _bare.INPLACE_METHODS['tril_']), (triu_, _bare.INPLACE_METHODS['triu_']),
+    (scatter_, _bare.INPLACE_METHODS['scatter_']), (scatter_reduce_, _bare.INPLACE_METHODS['scatter_reduce_']),
+    (index_copy_, _bare.INPLACE_METHODS['index_copy_']), (index_fill_, _bare.INPLACE_METHODS['index_fill_']),
+    (masked_scatter_, _bare.INPLACE_METHODS['masked_scatter_']), (put_, _bare.INPLACE_METHODS['put_']),
+    (transpose_, _bare.INPLACE_METHODS['transpose_']), (t_, _bare.INPLACE_METHODS['t_']),
+    (squeeze_, _bare.INPLACE_METHODS['squeeze_']), (unsqueeze_, _bare.INPLACE_METHODS['unsqueeze_']),
+    (swapaxes_, _bare.INPLACE_METHODS['swapaxes_']), (functional_relu, _bare.LAYERS['relu']),
+    (elu_, _bare.LAYERS['elu_']), (celu_, _bare.LAYERS['celu_']), (selu_, _bare.LAYERS['selu_']),
+    (hardtanh_, _bare.LAYERS['hardtanh_']), (leaky_relu_, _bare.LAYERS['leaky_relu_']),
+    (threshold_, _bare.LAYERS['threshold_']), (rrelu_, _bare.LAYERS['rrelu_']),
 )
 """(function, the bare function). The function's name is that of its row in ``SIGNATURES``."""
 
-OTHER_NAMES = {'where_method': 'where', 'functional_relu': 'relu'}
+OTHER_NAMES = {'polygamma_method': 'polygamma', 'where_method': 'where', 'functional_relu': 'relu'}
 """Public names that differ from that."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions import pointwise
+from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS, Op
 
 __all__ = [
@@ -16,19 +17,23 @@ __all__ = [
     "elu",
     "gelu",
     "glu",
+    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
     "leaky_relu",
     "logsigmoid",
     "mish",
+    "prelu",
     "relu6",
     "selu",
     "silu",
     "softmin",
     "softplus",
+    "softshrink",
     "softsign",
     "tanhshrink",
+    "threshold",
 ]
 
 _GELU, _SILU, _SOFTPLUS, _ELU, _LEAKY = (OPS[n] for n in ("gelu", "silu", "softplus", "elu", "leaky_relu"))
@@ -138,3 +143,84 @@ def softmin(input: Any, dim: int, dtype: Any = None) -> Any:
 def glu(input: Any, dim: int = -1) -> Any:
     """First half times the sigmoid of the second half, along ``dim``. RuntimeError for an odd extent."""
     return door.apply(OPS["glu"], input, dim)
+
+
+def hardshrink(input: Any, lambd: float = 0.5) -> Any:
+    """x, but 0 from -lambd to lambd."""
+    return door.apply(OPS["hardshrink"], input, lambd)
+
+
+def softshrink(input: Any, lambd: float = 0.5) -> Any:
+    """x moved towards 0 by lambd, and 0 from -lambd to lambd. RuntimeError for a negative lambd."""
+    return door.apply(OPS["softshrink"], input, lambd)
+
+
+def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+    """x above the threshold, ``value`` elsewhere."""
+    return _apply(OPS["threshold"], inplace, input, threshold, value)
+
+
+def prelu(input: Any, weight: Any) -> Any:
+    """x above 0, weight * x below.
+
+    Args:
+        input: [N, C, *] floats, or of any shape for a single weight.
+        weight: [C], or one element; of the same dtype.
+
+    Raises:
+        RuntimeError: if the dtypes differ, or the weight does not have C elements.
+    """
+    if input.dtype is not weight.dtype:
+        names = [torch_dtype_name(x.dtype) for x in (input, weight)]
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")
+    rank, count = input.ndim, weight.numel()
+    if count != 1:
+        if not rank:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if rank > 1 else 1
+        if channels != count:
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and "
+                f"channel size = {channels}."
+            )
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    if weight.ndim != rank:
+        weight = weight.reshape(tuple(count if d == 1 else 1 for d in range(rank)))
+    return door.apply(OPS["_prelu_kernel"], input, weight)
+
+
+# --- names of their own for writing into the input, in ``nn.functional`` ---
+
+
+def elu_(input: Any, alpha: float = 1.0) -> Any:
+    """In-place ``elu``."""
+    return elu(input, alpha, True)
+
+
+def celu_(input: Any, alpha: float = 1.0) -> Any:
+    """In-place ``celu``."""
+    return celu(input, alpha, True)
+
+
+def selu_(input: Any) -> Any:
+    """In-place ``selu``."""
+    return selu(input, True)
+
+
+def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """In-place ``hardtanh``; limits in the wrong order give the upper one."""
+    return _apply(_HARDTANH, True, input, min_val, max_val)
+
+
+def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:
+    """In-place ``leaky_relu``."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def threshold_(input: Any, threshold: float, value: float) -> Any:
+    """In-place ``threshold``."""
+    return _apply(OPS["threshold"], True, input, threshold, value)
+
+
+WRITING = (elu_, celu_, selu_, hardtanh_, leaky_relu_, threshold_)

@@ -221,6 +221,11 @@ def rrelu(
     return _times(input, placed(from_array_copy(_slopes(values, input.dtype, lower, upper)), input.device), inplace)
 
 
+def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
+    """In-place ``rrelu``."""
+    return rrelu(input, lower, upper, training, True)
+
+
 def _slopes(values: Any, dtype: DType, lower: float, upper: float) -> Any:
     """1 for positive elements, a draw for each of the others."""
     low, high = float(dtype.np.type(lower)), float(dtype.np.type(upper))

@@ -27,7 +27,8 @@ _COPY, _CLONE, _SLICE = OPS["copy"], OPS["clone"], OPS["slice"]
 # operations whose in-place form takes the same arguments, all of them inputs
 _UNARY = (
     "abs acos asin atan ceil cos cosh exp exp2 expm1 erf floor log log10 log1p log2 neg reciprocal relu rsqrt sigmoid "
-    "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not lgamma digamma erfinv"
+    "sign sin sinh sqrt tan tanh trunc bitwise_not logical_not lgamma digamma erfinv asinh acosh atanh erfc sinc "
+    "rad2deg deg2rad frac sgn i0"
 ).split()
 _BINARY = (
     "mul remainder fmod floor_divide atan2 logical_and logical_or logical_xor"
@@ -147,6 +148,23 @@ def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
     return _write(OPS["addcdiv"], self, tensor1, tensor2, value)
 
 
+def logit_(self: Any, eps: float | None = None) -> Any:
+    """In-place ``logit``."""
+    return _write(OPS["logit"], self, eps)
+
+
+def nan_to_num_(
+    self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """In-place ``nan_to_num``."""
+    return _write(OPS["nan_to_num"], self, nan, posinf, neginf)
+
+
+def polygamma_(self: Any, n: int) -> Any:
+    """In-place ``polygamma``."""
+    return _write(OPS["polygamma"], self, n)
+
+
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Overwrite with ``src``, broadcast and cast to this tensor."""
     if isinstance(src, TensorBase) and src._aval.device is not self._aval.device:
@@ -198,6 +216,9 @@ _SPECIAL: tuple[Callable[..., Any], ...] = (
     round_,
     addcmul_,
     addcdiv_,
+    logit_,
+    nan_to_num_,
+    polygamma_,
     copy_,
     fill_,
     zero_,
@@ -210,4 +231,11 @@ INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
     **{function.__name__: function for function in (*_SPECIAL, *RANDOM_METHODS)},
 }
-INPLACE_METHODS["clip_"] = clamp_
+_ALIASES = (
+    "absolute=abs negative=neg arcsin=asin arccos=acos arctan=atan arctan2=atan2 arcsinh=asinh arccosh=acosh "
+    "arctanh=atanh fix=trunc clip=clamp subtract=sub multiply=mul divide=div true_divide=div greater=gt "
+    "greater_equal=ge less=lt less_equal=le not_equal=ne"
+)
+for _alias in _ALIASES.split():
+    _other, _, _name = _alias.partition("=")
+    INPLACE_METHODS[f"{_other}_"] = INPLACE_METHODS[f"{_name}_"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import BOOLEAN
 from jitgrad.functions._bind import binary, unary
 from jitgrad.functions.indexing import nonzero
 from jitgrad.ops.table import OPS
@@ -17,16 +18,22 @@ __all__ = [
     "abs",
     "absolute",
     "acos",
+    "acosh",
     "add",
     "addcdiv",
     "addcmul",
     "arccos",
+    "arccosh",
     "arcsin",
+    "arcsinh",
     "arctan",
     "arctan2",
+    "arctanh",
     "asin",
+    "asinh",
     "atan",
     "atan2",
+    "atanh",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -38,26 +45,34 @@ __all__ = [
     "clip",
     "cos",
     "cosh",
+    "deg2rad",
     "digamma",
     "div",
     "divide",
     "eq",
     "erf",
+    "erfc",
     "erfinv",
     "exp",
     "exp2",
     "expm1",
+    "fix",
     "floor",
     "floor_divide",
     "fmod",
+    "frac",
     "ge",
     "greater",
     "greater_equal",
     "gt",
+    "i0",
     "isclose",
     "isfinite",
     "isinf",
     "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
     "le",
     "lerp",
     "less",
@@ -72,17 +87,22 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
     "lt",
     "maximum",
     "minimum",
     "mul",
     "multiply",
+    "nan_to_num",
     "ne",
     "neg",
     "negative",
     "not_equal",
     "polygamma",
+    "polygamma_method",
+    "positive",
     "pow",
+    "rad2deg",
     "reciprocal",
     "relu",
     "remainder",
@@ -90,9 +110,12 @@ __all__ = [
     "rounding_op",
     "rsqrt",
     "rsub",
+    "sgn",
     "sigmoid",
     "sign",
+    "signbit",
     "sin",
+    "sinc",
     "sinh",
     "sqrt",
     "square",
@@ -148,6 +171,20 @@ trunc = unary("trunc", "The integer part.")
 isnan = unary("isnan", "Whether an element is NaN.")
 isinf = unary("isinf", "Whether an element is infinite.")
 isfinite = unary("isfinite", "Whether an element is neither infinite nor NaN.")
+asinh = unary("asinh", "Inverse hyperbolic sine.")
+acosh = unary("acosh", "Inverse hyperbolic cosine; NaN below 1.")
+atanh = unary("atanh", "Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.")
+erfc = unary("erfc", "1 - erf(x), exact where it is small.")
+sinc = unary("sinc", "sin(pi x) / (pi x), and 1 at 0.")
+i0 = unary("i0", "The modified Bessel function of the first kind of order 0.")
+rad2deg = unary("rad2deg", "Angles in degrees.")
+deg2rad = unary("deg2rad", "Angles in radians.")
+frac = unary("frac", "x - trunc(x).")
+sgn = unary("sgn", "-1, 0 or 1; ``sign`` of real numbers.")
+signbit = unary("signbit", "Whether the sign bit is set; it is for -0.0.")
+isposinf = unary("isposinf", "Whether elements are plus infinity.")
+isneginf = unary("isneginf", "Whether elements are minus infinity.")
+isreal = unary("isreal", "True everywhere: there are no complex dtypes.")
 logical_not = unary("logical_not", "Elements that are 0.")
 bitwise_not = unary("bitwise_not", "Complement of bits (of bools: not).")
 
@@ -212,6 +249,11 @@ def pow(input: Any, exponent: Any) -> Any:
     if isinstance(exponent, TensorBase):
         return door.apply(_POW, input, exponent)
     return door.apply(_POW_SCALAR, input, exponent)
+
+
+def polygamma_method(self: Any, n: int) -> Any:
+    """``x.polygamma(n)``."""
+    return polygamma(n, self)
 
 
 def square(input: Any) -> Any:
@@ -287,6 +329,25 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return door.apply(OPS["rsub"], input, other) if alpha == 1 else sub(other, input, alpha=alpha)
 
 
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), with x limited to [eps, 1 - eps] if that is given, else NaN outside [0, 1]."""
+    return door.apply(OPS["logit"], input, eps)
+
+
+def nan_to_num(
+    input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """NaN becomes ``nan`` (0), the infinities ``posinf`` and ``neginf`` (the largest and lowest finite numbers)."""
+    return door.apply(OPS["nan_to_num"], input, nan, posinf, neginf)
+
+
+def positive(input: Any) -> Any:
+    """The tensor itself. RuntimeError for bools."""
+    if input._aval.dtype.category is BOOLEAN:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """|input - other| <= atol + rtol * |other|, per element."""
     return door.apply(_ISCLOSE, input, other, rtol, atol, equal_nan)
@@ -294,4 +355,5 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 absolute, negative, subtract, multiply, divide, true_divide = abs, neg, sub, mul, div, div
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
+arcsinh, arccosh, arctanh, fix = asinh, acosh, atanh, trunc
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne

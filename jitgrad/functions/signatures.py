@@ -32,17 +32,28 @@ SIGNATURES: dict[str, str] = _rows(
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
         "tan_ tanh_ trunc_ argwhere bool clone contiguous cpu detach detach_ get_device ravel storage t t_ "
         "trace untyped_storage zero_": "Tensor input",
-        "digamma erfinv lgamma digamma_ erfinv_ lgamma_": "Tensor input",
+        "digamma erfinv lgamma digamma_ erfinv_ lgamma_ acosh asinh atanh arccosh arcsinh arctanh erfc sinc rad2deg "
+        "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
+        "arctanh_ erfc_ sinc_ rad2deg_ deg2rad_ frac_ fix_ sgn_ i0_ absolute_ negative_ arccos_ arcsin_ "
+        "arctan_": "Tensor input",
+        "logit logit_": "Tensor input, float? eps=None",
+        "nan_to_num nan_to_num_": "Tensor input, float? nan=None, float? posinf=None, float? neginf=None",
+        "polygamma_": "Tensor input, int n",
+        "polygamma_method": "Tensor self, int n",
+        "hardshrink softshrink": "Tensor input, Scalar lambd=0.5",
+        "threshold": "Tensor input, Scalar threshold, Scalar value, any inplace=False",
+        "prelu": "Tensor input, Tensor weight",
         "functional_relu": "Tensor input, any inplace=False",
         "mul eq ne lt le gt ge remainder fmod floor_divide bitwise_and bitwise_or bitwise_xor multiply greater "
         "greater_equal less less_equal not_equal mul_ eq_ ne_ lt_ le_ gt_ ge_ remainder_ fmod_ floor_divide_ "
-        "bitwise_and_ bitwise_or_ bitwise_xor_": "Tensor|Scalar input, Tensor|Scalar other",
+        "bitwise_and_ bitwise_or_ bitwise_xor_ multiply_ greater_ greater_equal_ less_ less_equal_ "
+        "not_equal_": "Tensor|Scalar input, Tensor|Scalar other",
         "atan2 logaddexp logical_and logical_or logical_xor maximum minimum arctan2 atan2_ logical_and_ logical_or_ "
-        "logical_xor_ equal expand_as view_as reshape_as type_as": "Tensor input, Tensor other",
-        "add sub subtract add_ sub_": "Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1",
+        "arctan2_ logical_xor_ equal expand_as view_as reshape_as type_as": "Tensor input, Tensor other",
+        "add sub subtract add_ sub_ subtract_": "Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1",
         "rsub": "Tensor input, Tensor|Scalar other, *, Scalar alpha=1 | Tensor input, Scalar other, Scalar alpha=1",
-        "div divide true_divide div_": "Tensor|Scalar input, Tensor|Scalar other | Tensor|Scalar input, "
-        "Tensor|Scalar other, *, str? rounding_mode",
+        "div divide true_divide div_ divide_ true_divide_": "Tensor|Scalar input, Tensor|Scalar other | "
+        "Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode",
         "pow": "Tensor input, Tensor|Scalar exponent | Scalar input, Tensor exponent",
         "pow_": "Tensor input, Tensor|Scalar exponent",
         "polygamma": "int n, Tensor input",
@@ -145,6 +156,12 @@ SIGNATURES: dict[str, str] = _rows(
         "silu mish hardswish hardsigmoid relu6 selu": "Tensor input, any inplace=False",
         "logsigmoid softsign tanhshrink": "Tensor input",
         "elu celu": "Tensor input, Scalar alpha=1.0, any inplace=False",
+        "elu_ celu_": "Tensor input, Scalar alpha=1.0",
+        "selu_": "Tensor input",
+        "leaky_relu_": "Tensor input, Scalar negative_slope=0.01",
+        "hardtanh_": "Tensor input, Scalar min_val=-1.0, Scalar max_val=1.0",
+        "threshold_": "Tensor input, Scalar threshold, Scalar value",
+        "rrelu_": "Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False",
         "leaky_relu": "Tensor input, Scalar negative_slope=0.01, any inplace=False",
         "hardtanh": "Tensor input, Scalar min_val=-1.0, Scalar max_val=1.0, any inplace=False",
         "softplus": "Tensor input, Scalar beta=1.0, Scalar threshold=20.0",

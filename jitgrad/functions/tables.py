@@ -59,8 +59,10 @@ _METHOD_NAMES = {
         "remainder fmod floor_divide atan2 logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and "
         "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
         "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal arccos "
-        "arcsin arctan arctan2 lgamma digamma erfinv"
+        "arcsin arctan arctan2 lgamma digamma erfinv acosh asinh atanh arccosh arcsinh arctanh erfc sinc logit rad2deg "
+        "deg2rad frac fix positive sgn signbit nan_to_num isposinf isneginf isreal i0"
     ),
+    activation: "hardshrink prelu",
     reduction: (
         "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "
         "log_softmax norm allclose equal"
@@ -90,6 +92,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     **{name: value for name, value in REPLACING_METHODS.items() if not isinstance(value, property)},
     "bool": devices.to_bool,
     "new_tensor": creation.new_tensor_method,
+    "polygamma": pointwise.polygamma_method,
     "where": pointwise.where_method,
 }
 
@@ -106,13 +109,17 @@ INPLACE_METHODS: dict[str, Any] = {
     **INPLACE_VIEWS,
 }
 
-LAYERS: dict[str, Callable[..., Any]] = {"relu": activation.functional_relu}
+LAYERS: dict[str, Callable[..., Any]] = {
+    "relu": activation.functional_relu,
+    **{function.__name__: function for function in (*activation.WRITING, dropouts.rrelu_)},
+}
 """Functions of ``nn.functional`` that take other arguments than the public function of their name."""
 
 # what Tensor and its methods use, and users do not
 _HIDDEN = frozenset(
     [
         "where_method",
+        "polygamma_method",
         "new_tensor_method",
         "new_zeros",
         "new_ones",

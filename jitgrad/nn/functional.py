@@ -4,6 +4,7 @@ Owns: the list. What each computes is in ``jitgrad.functions``.
 """
 
 from jitgrad.functions import (
+    INPLACE_METHODS,
     LAYERS,
     alpha_dropout,
     avg_pool2d,
@@ -23,6 +24,7 @@ from jitgrad.functions import (
     gelu,
     glu,
     gumbel_softmax,
+    hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -41,6 +43,7 @@ from jitgrad.functions import (
     normalize,
     one_hot,
     pad,
+    prelu,
     relu6,
     rms_norm,
     rrelu,
@@ -52,12 +55,17 @@ from jitgrad.functions import (
     softmax,
     softmin,
     softplus,
+    softshrink,
     softsign,
     tanh,
     tanhshrink,
+    threshold,
 )
 
 relu = LAYERS["relu"]
+relu_ = INPLACE_METHODS["relu_"]
+celu_, elu_, selu_, hardtanh_ = (LAYERS[name] for name in ("celu_", "elu_", "selu_", "hardtanh_"))
+leaky_relu_, rrelu_, threshold_ = (LAYERS[name] for name in ("leaky_relu_", "rrelu_", "threshold_"))
 
 __all__ = [
     "alpha_dropout",
@@ -78,6 +86,7 @@ __all__ = [
     "gelu",
     "glu",
     "gumbel_softmax",
+    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -96,6 +105,7 @@ __all__ = [
     "normalize",
     "one_hot",
     "pad",
+    "prelu",
     "relu",
     "relu6",
     "rms_norm",
@@ -108,7 +118,9 @@ __all__ = [
     "softmax",
     "softmin",
     "softplus",
+    "softshrink",
     "softsign",
     "tanh",
     "tanhshrink",
+    "threshold",
 ]

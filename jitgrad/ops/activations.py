@@ -344,3 +344,95 @@ define(
     lower=lambda b, x, slope: b.where(b.gt(x, _zero(b, x)), x, b.mul(x, b.const(float(slope), x.dtype))),
     vjps=[Vjp(lambda c, g, x: call("leaky_relu_backward", g, x, c.params[0]), (0,))],
 )
+
+
+# --- thresholds: hardshrink, softshrink, threshold, prelu ---
+
+
+def _is_between(b: Any, x: Any, lambd: float) -> Any:
+    low, high = (b.const(float(limit), x.dtype) for limit in (-lambd, lambd))
+    return b.and_(b.ge(x, low), b.le(x, high))
+
+
+_define_slope(
+    "hardshrink_backward",
+    lambda g, x, lambd: np.where((x >= x.dtype.type(-lambd)) & (x <= x.dtype.type(lambd)), g.dtype.type(0), g),
+    lambda b, g, x, lambd: b.where(_is_between(b, x, lambd), _zero(b, g), g),
+)
+define(
+    "hardshrink",
+    aval=_float_only("hardshrink_cpu"),
+    numpy=lambda x, lambd: np.where((x >= x.dtype.type(-lambd)) & (x <= x.dtype.type(lambd)), x.dtype.type(0), x),
+    lower=lambda b, x, lambd: b.where(_is_between(b, x, lambd), _zero(b, x), x),
+    vjps=[Vjp(lambda c, g, x: call("hardshrink_backward", g, x, *c.params), (0,))],
+)
+
+
+def _softshrink_aval(x: Aval, lambd: float) -> Aval:
+    out: Aval = _float_only("softshrink_check")(x)
+    limit = float(np.finfo(x.dtype.np).max)
+    if not 0 <= lambd <= limit:
+        name = torch_dtype_name(x.dtype)
+        raise RuntimeError(f"lambda must be in range [0, {limit:g}] for input dtype {name}, but found {lambd:g}")
+    return out
+
+
+def _np_softshrink(x: Any, lambd: float) -> Any:
+    limit = x.dtype.type(lambd)
+    return np.where(x > limit, x - limit, np.where(x < -limit, x + limit, x * x.dtype.type(0)))
+
+
+def _lower_softshrink(b: Any, x: Any, lambd: float) -> Any:
+    limit, below = b.const(float(lambd), x.dtype), b.const(-float(lambd), x.dtype)
+    return b.where(
+        b.gt(x, limit), b.sub(x, limit), b.where(b.lt(x, below), b.add(x, limit), b.mul(x, _zero(b, x)))
+    )
+
+
+define(
+    "softshrink",
+    aval=_softshrink_aval,
+    numpy=_np_softshrink,
+    lower=_lower_softshrink,
+    vjps=[Vjp(lambda c, g, x: call("hardshrink_backward", g, x, *c.params), (0,))],
+)
+
+
+def _threshold_aval(x: Aval, threshold: float, value: float) -> Aval:
+    if x.dtype.category is BOOLEAN:
+        raise NotImplementedError("\"threshold_cpu\" not implemented for 'Bool'")
+    return same_aval(x)
+
+
+_define_slope(
+    "threshold_at_backward",
+    lambda g, x, threshold: np.where(x <= x.dtype.type(threshold), g.dtype.type(0), g),
+    lambda b, g, x, threshold: b.where(b.le(x, operand(b, threshold, x.dtype)), _zero(b, g), g),
+)
+define(
+    "threshold",
+    aval=_threshold_aval,
+    numpy=lambda x, threshold, value: np.where(x <= x.dtype.type(threshold), x.dtype.type(value), x),
+    lower=lambda b, x, threshold, value: b.where(
+        b.le(x, operand(b, threshold, x.dtype)), operand(b, value, x.dtype), x
+    ),
+    vjps=[Vjp(lambda c, g, x: call("threshold_at_backward", g, x, c.params[0]), (0,))],
+)
+
+
+def _prelu_aval(x: Aval, weight: Aval) -> Aval:
+    _float_only("prelu_cpu")(x)
+    return make_aval(broadcast("prelu", x.shape, weight.shape), x.dtype)
+
+
+define(
+    "_prelu_kernel",
+    aval=_prelu_aval,
+    numpy=lambda x, weight: np.where(x > 0, x, x * weight),
+    lower=lambda b, x, weight: b.where(b.gt(x, _zero(b, x)), x, b.mul(x, weight)),
+    vjps=[
+        Vjp(lambda c, g, x, weight: call("where", call("gt", x, 0.0), g, g * weight), (0, 1)),
+        Vjp(lambda c, g, x: call("where", call("gt", x, 0.0), 0.0, g * x), (0,)),
+    ],
+    num_inputs=2,
+)

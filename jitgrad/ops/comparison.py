@@ -150,6 +150,23 @@ def _is_infinite(b: Any, x: Any) -> Any:
 _define_predicate("isnan", np.isnan, lambda b, x: b.isnan(x), False)
 _define_predicate("isinf", np.isinf, _is_infinite, False)
 _define_predicate("isfinite", np.isfinite, lambda b, x: b.lt(b.abs(x), b.const(float("inf"), x.dtype)), True)
+_define_predicate("isposinf", np.isposinf, lambda b, x: b.eq(x, b.const(float("inf"), x.dtype)), False)
+_define_predicate("isneginf", np.isneginf, lambda b, x: b.eq(x, b.const(float("-inf"), x.dtype)), False)
+_define_predicate("isreal", lambda x: np.ones(x.shape, np.bool_), lambda b, x: b.const(True, bool_, x.shape), True)
+
+
+def _lower_signbit(b: Any, x: Any) -> Any:
+    if x.dtype.category is FLOATING:
+        x = b.copysign(b.const(1.0, x.dtype), x)
+    return b.const(False, bool_, x.shape) if x.dtype is bool_ else b.lt(x, b.const(0, x.dtype))
+
+
+define(
+    "signbit",
+    aval=_bool_aval("signbit"),
+    numpy=lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
+    lower=_lower_signbit,
+)
 
 
 def _np_isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:

@@ -20,7 +20,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import float_aval
 from jitgrad.ops.shapes import float_dtype, np_operand
-from jitgrad.ops.special import np_erf
+from jitgrad.ops.special import np_erf, np_erfc
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -136,3 +136,52 @@ define("lgamma", aval=float_aval, numpy=_in_double(_lgamma), vjps=[Vjp(_lgamma_r
 define("digamma", aval=float_aval, numpy=_in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
 define("polygamma", aval=_polygamma_aval, numpy=_in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
 define("erfinv", aval=float_aval, numpy=_in_double(_erfinv), vjps=[Vjp(_erfinv_rule, ("out",))])
+
+# --- erfc, and the modified Bessel functions I0 and I1 ---
+
+_BESSEL_SERIES_TO = 20.0
+"""Where the power series ends: the asymptotic one then begins with terms that fall to the last bit."""
+_BESSEL_TERMS, _BESSEL_LATE_TERMS = 60, 36
+
+
+def _bessel(order: int) -> Any:
+    """I of this order; Abramowitz and Stegun 9.6.10 and, for large arguments, 9.7.1."""
+
+    def rule(x: Any) -> Any:
+        a = np.abs(x)
+        near = np.minimum(a, _BESSEL_SERIES_TO)
+        square, term = near * near / 4, (near / 2) ** order
+        total = term.copy()
+        for k in range(1, _BESSEL_TERMS):
+            term = term * square / (k * (k + order))
+            total += term
+        far = np.maximum(a, _BESSEL_SERIES_TO)
+        late_term = np.ones_like(far)
+        late = late_term.copy()
+        for k in range(1, _BESSEL_LATE_TERMS):
+            late_term = late_term * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k * far)
+            late += late_term
+        half = np.exp(far / 2)  # exp(far) overflows first
+        out = np.where(a > _BESSEL_SERIES_TO, half * (late / np.sqrt(2 * math.pi * far)) * half, total)
+        return np.where(np.isnan(x), x, np.copysign(out, x) if order else out)
+
+    return rule
+
+
+def _erfc_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return g * (call("exp", -(x * x)) * (-2 / math.sqrt(math.pi)))
+
+
+def _i0_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return g * call("special_i1", x)
+
+
+def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+    is_tiny = call("le", call("abs", x), float(np.finfo(x.dtype.np).eps))
+    safe = call("where", is_tiny, 1.0, x)
+    return g * call("where", is_tiny, 0.5, call("i0", safe) - out / safe)
+
+
+define("erfc", aval=float_aval, numpy=_in_double(np_erfc), vjps=[Vjp(_erfc_rule, (0,))])
+define("i0", aval=float_aval, numpy=_in_double(_bessel(0)), vjps=[Vjp(_i0_rule, (0,))])
+define("special_i1", aval=float_aval, numpy=_in_double(_bessel(1)), vjps=[Vjp(_i1_rule, (0, "out"))])

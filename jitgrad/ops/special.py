@@ -1,6 +1,6 @@
 """Special functions that NumPy lacks, as vectorised NumPy.
 
-Owns: ``np_erf``, ``np_sigmoid``.
+Owns: ``np_erf``, ``np_erfc``, ``np_sigmoid``.
 Source of erf: the rational approximations of FreeBSD's ``s_erf.c`` (Sun Microsystems, 1993), below 1 ULP in float64.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["np_erf", "np_sigmoid"]
+__all__ = ["np_erf", "np_erfc", "np_sigmoid"]
 
 _ERX = 8.45062911510467529297e-01
 _PP = (
@@ -56,11 +56,11 @@ def _poly(x: Any, coefficients: tuple[float, ...]) -> Any:
 
 
 def _erf_tail(a: Any, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Any:
-    """erf(a) for 1.25 <= a < 6: 1 - exp(-a^2 - 0.5625 + R/S) / a, with a^2 split to keep the exponent exact."""
+    """erfc(a) for 1.25 <= a < 28: exp(-a^2 - 0.5625 + R/S) / a, with a^2 split to keep the exponent exact."""
     s = 1 / (a * a)
     high = a.view(np.int64) & np.int64(-(1 << 32))
     z = high.view(np.float64)
-    return 1 - np.exp(-z * z - 0.5625) * np.exp((z - a) * (z + a) + _poly(s, numerator) / _poly(s, denominator)) / a
+    return np.exp(-z * z - 0.5625) * np.exp((z - a) * (z + a) + _poly(s, numerator) / _poly(s, denominator)) / a
 
 
 def _erf_double(x: Any) -> Any:
@@ -76,15 +76,44 @@ def _erf_double(x: Any) -> Any:
         s = a[middle] - 1
         out[middle] = _ERX + _poly(s, _PA) / _poly(s, _QA)
     if near.any():
-        out[near] = _erf_tail(a[near], _RA, _SA)
+        out[near] = 1 - _erf_tail(a[near], _RA, _SA)
     if far.any():
-        out[far] = _erf_tail(a[far], _RB, _SB)
+        out[far] = 1 - _erf_tail(a[far], _RB, _SB)
     return np.where(np.isnan(x), x, np.copysign(out, x))
 
 
 def np_erf(x: Any) -> Any:
     """The error function of a float32 or float64 array, in its own dtype."""
     return _erf_double(np.asarray(x, np.float64)).astype(x.dtype)
+
+
+def _put_tail(out: Any, where: Any, x: Any, tail: Any) -> None:
+    """erfc of some elements from erfc(|x|)."""
+    out[where] = np.where(x[where] < 0, 2 - tail, tail)
+
+
+def _erfc_double(x: Any) -> Any:
+    a = np.abs(x)
+    out = np.where(x < 0, 2.0, 0.0)
+    is_small = a < 0.84375
+    if is_small.any():
+        v = x[is_small]
+        y = v * (_poly(v * v, _PP) / _poly(v * v, _QQ))
+        out[is_small] = np.where(v < 0.25, 1 - (v + y), 0.5 - (y + (v - 0.5)))
+    is_middle = (a >= 0.84375) & (a < 1.25)
+    if is_middle.any():
+        s = a[is_middle] - 1
+        _put_tail(out, is_middle, x, 1 - _ERX - _poly(s, _PA) / _poly(s, _QA))
+    for low, high, numerator, denominator in ((1.25, 1 / 0.35, _RA, _SA), (1 / 0.35, 28.0, _RB, _SB)):
+        is_here = (a >= low) & (a < high)
+        if is_here.any():
+            _put_tail(out, is_here, x, _erf_tail(a[is_here], numerator, denominator))
+    return np.where(np.isnan(x), x, out)
+
+
+def np_erfc(x: Any) -> Any:
+    """1 - erf(x) of a float64 array, as exact where it is small."""
+    return _erfc_double(np.atleast_1d(x)).reshape(np.shape(x))
 
 
 def np_sigmoid(x: Any) -> Any:

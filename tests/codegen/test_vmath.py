@@ -226,7 +226,7 @@ TORCH_EXACT = {
     "neg": "neg", "abs": "abs", "sign": "sign", "floor": "floor", "ceil": "ceil",
     "trunc": "trunc", "round": "round", "add": "add", "sub": "sub", "mul": "mul", "div": "div",
     "max": "maximum", "min": "minimum", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
-    "eq": "eq", "ne": "ne", "isnan": "isnan",
+    "eq": "eq", "ne": "ne", "isnan": "isnan", "copysign": "copysign",
 }  # fmt: skip
 
 

@@ -109,7 +109,9 @@ _SHARED: dict[str, str] = {
     **dict.fromkeys(
         "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh sigmoid "
         "erf relu abs neg sign floor ceil trunc isnan isinf isfinite logical_not bitwise_not square absolute negative "
-        "arccos arcsin arctan t trace ravel detach clone nonzero argwhere lgamma digamma erfinv".split(),
+        "arccos arcsin arctan t trace ravel detach clone nonzero argwhere lgamma digamma erfinv acosh asinh atanh "
+        "arccosh arcsinh arctanh erfc sinc rad2deg deg2rad frac fix positive sgn signbit isposinf isneginf isreal "
+        "i0".split(),
         _UNARY,
     ),
     **dict.fromkeys(
@@ -133,6 +135,10 @@ _SHARED: dict[str, str] = {
     "allclose": "t t | f f rtol=num atol=num",
     "isclose": "t t | f f rtol=num atol=num",
     "equal": "t t",
+    "logit": "t | t p01 | f eps=p01",
+    "nan_to_num": "t | t num | t nan=num posinf=num neginf=num | t num num num",
+    "hardshrink": "t | t num | f lambd=num",
+    "prelu": "f f | t t | m m",
     "round": "t | f decimals=int",
     "clamp": "t n n | t min=n | t max=n | t | t num num",
     "clip": "t n n | t min=n | t max=n | t | t num num",
@@ -247,7 +253,9 @@ METHODS: dict[str, str] = {
             "index_copy index_fill index_put le lerp log10 log1p log2 log logical_and logical_not logical_or "
             "logical_xor lt masked_fill masked_scatter mul ne neg pow put reciprocal relu remainder round rsqrt "
             "scatter_add scatter scatter_reduce sigmoid sign sin sinh sqrt square squeeze sub swapaxes swapdims t "
-            "tan tanh transpose tril triu trunc unsqueeze lgamma digamma erfinv"
+            "tan tanh transpose tril triu trunc unsqueeze lgamma digamma erfinv acosh asinh atanh arccosh arcsinh "
+            "arctanh erfc sinc rad2deg deg2rad frac fix sgn i0 logit nan_to_num absolute negative arccos arcsin arctan "
+            "arctan2 subtract multiply divide true_divide greater greater_equal less less_equal not_equal"
         ).split()
     },
     "copy_": "t t | t num | t t flag",
@@ -312,6 +320,13 @@ FUNCTIONAL: dict[str, str] = {
     "hardtanh": "f num num | t min_val=num max_val=num",
     "softplus": "f | f num num | t beta=num",
     "gelu": "f | t | f approximate=reduction",
+    "hardshrink": "f | t num | t lambd=num",
+    "softshrink": "f | t num | t lambd=num",
+    **dict.fromkeys(["elu_", "celu_", "leaky_relu_", "selu_", "relu_"], _ACTIVATION),
+    "hardtanh_": "f! num! num! | f!",
+    "threshold_": "f num num",
+    "threshold": "f num num | t num num | t threshold=num value=num",
+    "prelu": "f f | m m",
     "glu": "f | t d | m dim=d",
     **dict.fromkeys("softmax log_softmax softmin".split(), "f d! | t dim=d!"),
     **dict.fromkeys("mse_loss l1_loss".split(), "f! f! | t! t! | f! f! reduction=reduction"),

@@ -65,11 +65,12 @@ def mask(*shape: int) -> Any:
 
 def _unary() -> dict[str, list[Sample]]:
     domains = {"log": pos, "log2": pos, "log10": pos, "log1p": pos, "sqrt": pos, "rsqrt": pos, "reciprocal": pos}
-    domains |= {"lgamma": pos, "digamma": pos}
-    inner = {"asin", "acos", "tan", "erfinv"}
+    domains |= {"lgamma": pos, "digamma": pos, "acosh": lambda *shape: 1 + pos(*shape)}
+    inner = {"asin", "acos", "tan", "erfinv", "atanh"}
     names = (
         "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt "
-        "reciprocal abs floor ceil trunc round sign neg relu lgamma digamma erfinv"
+        "reciprocal abs floor ceil trunc round sign neg relu lgamma digamma erfinv asinh acosh atanh sinc rad2deg "
+        "deg2rad sgn erfc i0 signbit isposinf isneginf isreal"
     )
     specs: dict[str, list[Sample]] = {}
     for name in names.split():
@@ -171,6 +172,19 @@ def _selection() -> dict[str, list[Sample]]:
             ]
             for name in ("isnan", "isinf", "isfinite")
         },
+        "frac": [Sample((f(3, 4),), (), lambda t, x: t.frac(x))],
+        "special_i1": [
+            Sample((f(3, 4),), (), lambda t, x: t.special.i1(x)),
+            Sample((f(8, low=-60, high=60),), (), lambda t, x: t.special.i1(x)),
+        ],
+        "logit": [
+            Sample((f(3, 4, low=0.1, high=0.9),), (eps,), lambda t, x, eps=eps: t.logit(x, eps)) for eps in (None, 0.2)
+        ],
+        "nan_to_num": [
+            Sample((x,), values, lambda t, x, values=values: t.nan_to_num(x, *values))
+            for x in (np.array([1.0, np.nan, np.inf, -np.inf, -0.0]), ints(4))
+            for values in ((None, None, None), (0.5, 3.0, -2.0))
+        ],
         "isclose": [Sample((f(4), f(4)), (1e-5, 1e-8, False), lambda t, x, y: t.isclose(x, y))],
     }
 
@@ -476,6 +490,12 @@ def _activations() -> dict[str, list[Sample]]:
         "leaky_relu": [Sample((x,), (0.2,), use("leaky_relu", 0.2))],
         "hardtanh": [Sample((x,), (-1.0, 0.5), use("hardtanh", -1.0, 0.5))],
         "threshold_backward": [Sample((x, f(4, 5)))],
+        "threshold_at_backward": [Sample((x, f(4, 5)), (0.5,))],
+        "threshold": [Sample((x,), (0.1, 20.0), use("threshold", 0.1, 20.0)), Sample((ints(5),), (0.5, 2.7))],
+        "hardshrink": [Sample((x,), (at,), use("hardshrink", at)) for at in (0.5, 1.0)],
+        "hardshrink_backward": [Sample((x, f(4, 5)), (0.5,))],
+        "softshrink": [Sample((x,), (at,), use("softshrink", at)) for at in (0.5, 1.0)],
+        "_prelu_kernel": [Sample((x, f(5)), (), lambda t, x, w: t.nn.functional.prelu(x, w))],
         "leaky_relu_backward": [Sample((x, f(4, 5)), (0.2,))],
         "hardtanh_backward": [Sample((x, f(4, 5)), (-1.0, 0.5))],
     }

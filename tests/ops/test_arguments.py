@@ -47,6 +47,10 @@ KNOWN: dict[str, tuple[int, str]] = {
     "scatter_add_": (1, "two things are wrong, the other is reported"),
     "size": (1, "True for dimension 1"),
     "squeeze_": (1, "an argument too many, which PyTorch takes for a dimension"),
+    **{
+        f"{name}_": (8, "the node has the number of the overload that writes into the result")
+        for name in "asinh acosh atanh arcsinh arccosh arctanh".split()
+    },
     "to": (4, "None for a dtype, and an unknown keyword"),
 }
 """Where results may differ, in at most how many cases, and why."""

@@ -50,6 +50,19 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "leaky_relu": (lambda t, x: t.nn.functional.leaky_relu(x), [-1, 0, 1]),
     "hardtanh": (lambda t, x: t.nn.functional.hardtanh(x), [-1, 0, 1]),
     "atan2": (lambda t, x: t.atan2(x, t.tensor([1.0, -1.0, 0.0])), [0, 0, 1]),
+    **{
+        name: (
+            lambda t, x, name=name: getattr(t, name)(x),
+            [-INF, -3, -1, -1e-8, -0.0, 0, 1e-8, 0.5, 1, 3, 1e20, INF, NAN],
+        )
+        for name in "asinh acosh atanh erfc sinc rad2deg deg2rad frac nan_to_num hardshrink".split()
+    },
+    "i0": (lambda t, x: t.i0(x), [-80, -30, -20, -1, -0.0, 0, 0.5, 8, 19.9, 20.1, 60, NAN]),
+    "logit": (lambda t, x: t.logit(x), [-INF, -1, 0, 0.05, 0.5, 0.95, 1, 2, INF, NAN]),
+    "logit-eps": (lambda t, x: t.logit(x, 0.1), [-INF, -1, 0, 0.05, 0.5, 0.95, 1, 2, INF, NAN]),
+    "softshrink": (lambda t, x: t.nn.functional.softshrink(x), [-INF, -1, -0.5, -0.0, 0, 0.5, 1, INF, NAN]),
+    "threshold": (lambda t, x: t.nn.functional.threshold(x, 0.5, 20), [-INF, -1, 0, 0.5, 0.6, INF, NAN]),
+    "prelu": (lambda t, x: t.nn.functional.prelu(x, t.tensor([0.25])), [-INF, -1, -0.0, 0, 2, INF, NAN]),
     "div": (lambda t, x: x / t.tensor([0.0, 0.0, INF]), [1, 0, 1]),
     "remainder": (lambda t, x: x % 2.0, [-3, 3, -4, INF]),
     "bce": (lambda t, x: t.nn.functional.binary_cross_entropy(x, t.tensor([0.0, 1.0, 0.0, 1.0])), [0, 0, 1, 1]),

@@ -44,7 +44,7 @@ POINTWISE = {
     "neg": 1, "abs": 1, "sign": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "not": 1, "isnan": 1,
     # binary; max and min propagate NaN; mod has the divisor's sign (Python), fmod the dividend's
     "add": 2, "sub": 2, "mul": 2, "div": 2, "floordiv": 2, "mod": 2, "fmod": 2, "pow": 2, "max": 2, "min": 2,
-    "atan2": 2, "and": 2, "or": 2, "xor": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
+    "atan2": 2, "copysign": 2, "and": 2, "or": 2, "xor": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
     # others
     "where": 3, "cast": 1,
 }  # fmt: skip

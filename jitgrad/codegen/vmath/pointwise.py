@@ -74,6 +74,7 @@ EMIT: dict[str, Callable[..., Lanes]] = {
     "max": basic.maximum,
     "min": basic.minimum,
     "atan2": vmath_trig.atan2,
+    "copysign": Lanes.copysign,
     "and": Lanes.__and__,
     "or": Lanes.__or__,
     "xor": Lanes.__xor__,
