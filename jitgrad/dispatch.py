@@ -16,6 +16,7 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_one, apply_two
 from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
 from jitgrad.state import state, write_checks
+from jitgrad.version_counter import check_inference_write, inference_tensors
 
 __all__ = ["apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse"]
 
@@ -72,7 +73,7 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
     Returns ``targets``. Raises what PyTorch raises for in-place forms: a result that does not fit the target's shape
     or dtype, or a leaf that requires grad while grad mode is on.
     """
-    if write_checks:
+    if write_checks or inference_tensors:
         check_writes(targets)
     recorder = state.handler
     try:
@@ -88,6 +89,8 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
 def check_writes(targets: Iterable[Any]) -> None:
     """Ask everybody who may refuse a write, or must copy what it overwrites."""
     for target in targets:
+        if inference_tensors:
+            check_inference_write(target)
         for check in tuple(write_checks):
             check(target)
 
@@ -105,7 +108,7 @@ def apply_update(
     """
     if not rows:
         return
-    if write_checks:
+    if write_checks or inference_tensors:
         check_writes([row[i] for row in rows for i in writes])
     recorder = state.handler
     if recorder is not None:

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.state import state, write_checks
+from jitgrad.state import state
 
 __all__ = [
     "VERSION",
     "InferenceVersion",
     "VersionCounter",
+    "check_inference_write",
     "count_write",
     "inference_tensors",
     "is_inference",
@@ -60,7 +61,8 @@ def is_inference(tensor: Any) -> bool:
     return type(tensor._vc) is InferenceVersion
 
 
-def _check_inference_write(tensor: Any) -> None:
+def check_inference_write(tensor: Any) -> None:
+    """RuntimeError if an inference tensor is to be written outside inference mode."""
     if is_inference(tensor) and not state.inference_mode:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
@@ -79,7 +81,6 @@ def new_version() -> VersionCounter:
         return [0]
     if not inference_tensors:
         inference_tensors.append(True)
-        write_checks.append(_check_inference_write)
     return InferenceVersion((0,))
 
 

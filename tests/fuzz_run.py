@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 import jitgrad
-from jitgrad.state import write_checks
 from jitgrad.version_counter import inference_tensors
 
 if __package__:
@@ -138,10 +137,9 @@ def compiled_rounds(program: Program) -> list[Any]:
 def forget_others() -> None:
     """Be as a process that has run no other program.
 
-    Once an inference tensor has been made, writes are checked in Python for good, and flags are read from values.
+    Once an inference tensor has been made, flags are read from values.
     """
     inference_tensors.clear()
-    write_checks.clear()
 
 
 class Twin:

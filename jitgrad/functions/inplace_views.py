@@ -22,6 +22,7 @@ from jitgrad.runtime.engine.graph.op_node import OpNode
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import state, write_checks
 from jitgrad.structs import replaced
+from jitgrad.version_counter import inference_tensors
 
 __all__ = ["INPLACE_VIEWS", "take_own_view"]
 
@@ -76,7 +77,7 @@ def _in_place(self: Any, make: Callable[[Any], Any], name: str) -> Any:
     """
     if self.is_sparse:
         raise NotImplementedError(f"{name} is not supported for sparse tensors")
-    if write_checks:
+    if write_checks or inference_tensors:
         check_writes((self,))
     check_writable((self,), (self,))
     take_own_view(self, make, name)

@@ -31,8 +31,8 @@ from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import has_plain_source, note_source
 from jitgrad.version_counter import inference_tensors
 
-__all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_operand",
-           "multiply", "new_result_handle", "note_number", "operate", "takes_all", "through_door"]  # fmt: skip
+__all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_marked",
+           "is_operand", "multiply", "new_result_handle", "note_number", "operate", "takes_all", "through_door"]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
@@ -104,12 +104,18 @@ def ended(tid: Any) -> None:
 
 
 @native
+def is_marked(x: TensorBase) -> bool:
+    """Whether a tensor is an inference tensor, see ``InferenceVersion``: those are entered, and written, with care."""
+    return len(inference_tensors) != 0 and type(x._vc) is not list
+
+
+@native
 def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     """Enter a tensor whose storage the call has not met, where the path has entered one before."""
     if LATEST[0] is not recorder.tid:
         return False
     storage: StorageBase = x._storage
-    if storage is None or x._base is not None or inference_tensors:
+    if storage is None or x._base is not None or is_marked(x):
         return False
     if storage.is_window or storage.tid is recorder.tid:
         return False

@@ -13,7 +13,7 @@ from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_operand, note_number, takes_all
+from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_marked, is_operand, note_number, takes_all
 from jitgrad.tracer.keys import WRITE
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import Slot
@@ -28,7 +28,7 @@ def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
     """Whether nobody else can be looking at what a write to a tensor changes. False: it has to be asked in detail."""
     if recorder.links:
         link_views(recorder)
-    if target._tid is not recorder.tid or target._retains_grad or target._base is not None:
+    if target._tid is not recorder.tid or target._retains_grad or target._base is not None or is_marked(target):
         return False
     storage: StorageBase = target._storage
     if storage is None:

@@ -129,3 +129,25 @@ def _assert_hits(step: Any, *shapes: Any) -> None:
             before = jitgrad.stats()["misses"]
         compiled(*tensors, nr % 2 == 1)
     assert jitgrad.stats()["misses"] == before
+
+
+def test_an_inference_tensor_somewhere_leaves_others_their_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with jitgrad.inference_mode():
+        other = jitgrad.ones(3)
+
+    @jitgrad.compile
+    def step(x: Any, y: Any) -> Any:
+        return (x * 2).mul_(3).add_(y)
+
+    x, y = jitgrad.ones(3), jitgrad.ones(3)
+    want = step(x, y).tolist()
+    step(x, other)
+    missed = []
+    for part, name in ((Operations, "apply"), (Writes, "write")):
+        general = getattr(part, name)
+        monkeypatch.setattr(part, name, lambda *args, general=general: missed.append(args) or general(*args))
+    assert step(x, y).tolist() == want
+    assert not missed
+    assert step(x, other).tolist() == want
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        jitgrad.compile(lambda t: t.mul_(2))(other)
