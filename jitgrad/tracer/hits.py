@@ -32,7 +32,8 @@ from jitgrad.tracer.view_hits import has_plain_source, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_marked",
-           "is_operand", "multiply", "new_result_handle", "note_number", "operate", "takes_all", "through_door"]  # fmt: skip
+           "is_operand", "multiply", "new_result_handle", "note_number", "operate", "takes_all",
+           "through_door"]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
