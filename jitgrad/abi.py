@@ -42,8 +42,9 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 #   UNIFORM32, UNIFORM64   float and double: a draw of 24 or 53 bits, as a fraction, times b plus a.
 #   NORMAL32, NORMAL64     float and double, at least 16, with mean a and deviation b, in blocks of 16.
 #   PAIRS      doubles, normal, with mean a and deviation b, two by two, with the second number kept for the next call.
-#   PERMUTE    int64: 0, 1, 2, .. count - 1, shuffled from the front, each step with a draw of 32 bits, or of 64 if a is
-#              not 0, modulo the numbers that are left.
+#   PERMUTE    int64: 0, 1, 2, .. count - 1, shuffled from the front: each step swaps, with a number that is left, by a
+#              draw of 32 bits.
+#   PERMUTE_WIDE   the same, from inside out: each number is put in where another is, by a draw of 64 bits.
 #   SEED       starts the state anew; ``count`` is the seed, ``out`` is not used.
 #   MAP + n    draws nothing: function n of LIBM replaces each of the doubles in ``out``.
 # ``runtime/random/numpy_form.py`` does the same, to the last bit.
@@ -90,6 +91,7 @@ __all__ = [
     "RANDOM_NORMAL64",
     "RANDOM_PAIRS",
     "RANDOM_PERMUTE",
+    "RANDOM_PERMUTE_WIDE",
     "RANDOM_POSITION",
     "RANDOM_SEED",
     "RANDOM_STATE_WORDS",
@@ -133,7 +135,7 @@ RANDOM_LIBM_NAMES = ("log", "log1p", "cos", "sin", "exp", "tan")
 RANDOM_STATE_WORDS = RANDOM_LIBM + len(RANDOM_LIBM_NAMES)
 RANDOM_FRESH = 625
 RANDOM_WORDS, RANDOM_UNIFORM32, RANDOM_UNIFORM64, RANDOM_NORMAL32, RANDOM_NORMAL64 = 0, 1, 2, 3, 4
-RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_SEED, RANDOM_MAP = 5, 6, 7, 8
+RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_PERMUTE_WIDE, RANDOM_SEED, RANDOM_MAP = 5, 6, 7, 8, 9
 
 
 @struct

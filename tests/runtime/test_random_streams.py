@@ -14,6 +14,7 @@ import pytest
 
 import jitgrad
 from jitgrad import nn
+from jitgrad.abi import RANDOM_PERMUTE_WIDE
 from jitgrad.nn import functional as F
 from jitgrad.runtime.random import twister
 from jitgrad.runtime.random.twister import Twister
@@ -279,12 +280,10 @@ def test_both_forms_draw_the_same() -> None:
     kernel = twister._native.fill
     native, plain = Twister(3), Twister(3)
     for number in range(400):
-        kind = int(rng.integers(0, 7))
+        kind = int(rng.integers(0, 8))
         count = int(rng.integers(16 if kind in (3, 4) else 0, 200))
-        dtype = {0: np.uint32, 1: np.float32, 3: np.float32, 6: np.int64}.get(kind, np.float64)
+        dtype = {0: np.uint32, 1: np.float32, 3: np.float32, 6: np.int64, 7: np.int64}.get(kind, np.float64)
         a, b = ((0.0, 1.0), (0.25, 1.7), (-1e6, 1e-3), (5.0, 0.0))[number % 4]
-        if kind == 6:
-            a = float(number % 2)
         first = native.array(count, kind, dtype, a, b)
         twister.use_numpy()
         opener, twister._native.open = twister._native.open, None
@@ -314,10 +313,11 @@ def test_few_numbers_do_not_load_the_compiler() -> None:
 
 
 def test_the_largest_permutations_draw_64_bits() -> None:
-    """PyTorch's rule from 214,748,364 numbers on, here for few: the kernel takes either width."""
-    own = Twister(5).array(50, 6, np.int64, 1.0)
-    draws, order = Twister(5).wide_words(49).tolist(), list(range(50))
-    for i, draw in enumerate(draws):
-        j = i + draw % (50 - i)
-        order[i], order[j] = order[j], order[i]
+    """PyTorch's way from 214,748,364 numbers on, here for few."""
+    own = Twister(5).array(50, RANDOM_PERMUTE_WIDE, np.int64)
+    order: list[int] = []
+    for i, draw in enumerate(Twister(5).wide_words(50).tolist()):
+        j = draw % (i + 1)
+        order.append(i)
+        order[i], order[j] = order[j], i
     assert own.tolist() == order

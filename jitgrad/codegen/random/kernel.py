@@ -15,6 +15,7 @@ from jitgrad.abi import (
     RANDOM_NORMAL64,
     RANDOM_PAIRS,
     RANDOM_PERMUTE,
+    RANDOM_PERMUTE_WIDE,
     RANDOM_SEED,
     RANDOM_UNIFORM32,
     RANDOM_UNIFORM64,
@@ -95,8 +96,9 @@ def _entry() -> FnBuilder:
     with case(RANDOM_PAIRS):
         b.do("call void @pairs(ptr %state, ptr %out, i64 %count, double %a, double %b)")
     with case(RANDOM_PERMUTE):
-        is_wide = b.op("fcmp une double %a, 0.0")
-        b.do(f"call void @permute(ptr %state, ptr %out, i64 %count, i1 {is_wide})")
+        b.do("call void @permute(ptr %state, ptr %out, i64 %count)")
+    with case(RANDOM_PERMUTE_WIDE):
+        b.do("call void @permute_wide(ptr %state, ptr %out, i64 %count)")
     with case(RANDOM_SEED):
         b.do("call void @seed(ptr %state, i64 %count)")
     with case(RANDOM_MAP, "sge"):
@@ -109,7 +111,8 @@ def _text(target: Target) -> str:
     isa = Isa(target.has_fma, target.has_round)
     fractions = (twister.fractions32(isa), twister.fractions64(isa))
     normals = (normal.normals32(isa), normal.normals64(isa), normal.pairs(isa), normal.map_libm())
-    inner = [twister.twist(), twister.words(), twister.seed(), twister.permute(), *fractions, *normals]
+    permutations = (twister.permute(), twister.permute_wide())
+    inner = [twister.twist(), twister.words(), twister.seed(), *permutations, *fractions, *normals]
     entry = _entry()
     declarations: dict[str, None] = {}
     for b in (*inner, entry):

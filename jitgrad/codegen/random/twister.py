@@ -1,7 +1,7 @@
 """The Mersenne Twister as LLVM IR: its words, and the fractions made of them.
 
-Owns: ``twist``, ``words``, ``fractions32``, ``fractions64``, ``permute``, ``seed``: functions of a random state, Note
-[Random kernel].
+Owns: ``twist``, ``words``, ``fractions32``, ``fractions64``, ``permute``, ``permute_wide``, ``seed``: functions of a
+random state, Note [Random kernel].
 Must not know: distributions.
 
 Source: Matsumoto and Nishimura, "Mersenne Twister: a 623-dimensionally equidistributed uniform pseudo-random number
@@ -14,11 +14,25 @@ its own until it is whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from jitgrad.abi import RANDOM_FRESH, RANDOM_POSITION
 from jitgrad.codegen.llvm.text import FnBuilder, Isa
-from jitgrad.codegen.vmath.core import Lanes, select
+from jitgrad.codegen.vmath.core import Lanes
 
-__all__ = ["fractions32", "fractions64", "load", "permute", "pointer", "seed", "store", "twist", "words"]
+__all__ = [
+    "fractions32",
+    "fractions64",
+    "load",
+    "permute",
+    "permute_wide",
+    "pointer",
+    "seed",
+    "store",
+    "twist",
+    "words",
+]
 
 _BLOCK, _MIDDLE = 624, 397
 _MATRIX = -0x66F74F21  # 0x9908B0DF as a signed word
@@ -152,28 +166,44 @@ def fractions64(isa: Isa) -> FnBuilder:
 
 
 def permute() -> FnBuilder:
-    """``permute(state, out, count, is_wide)``: 0, 1, 2, .. in ``out``, shuffled (Fisher and Yates)."""
-    b = FnBuilder("permute", "ptr %state, ptr %out, i64 %count, i1 %is_wide")
-    b.do(f"%drawn = alloca [{2 * _DRAWS} x i32]")
+    """``permute(state, out, count)``: 0, 1, 2, .. in ``out``, shuffled from the front (Fisher and Yates)."""
+    b = FnBuilder("permute", "ptr %state, ptr %out, i64 %count")
+    b.do(f"%drawn = alloca [{_DRAWS} x i32]")
     with b.loop("0", "%count") as index:
         b.do(f"store i64 {index}, ptr {pointer(b, 'i64', '%out', index)}")
-    steps = b.op("sub i64 %count, 1")
-    width = b.op("select i1 %is_wide, i64 2, i64 1")
-    with b.loop("0", steps, _DRAWS) as begin:
-        rest = b.op(f"sub i64 {steps}, {begin}")
-        length = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {_DRAWS}")
+    with _drawn(b, b.op("sub i64 %count, 1"), 1) as (place, number):
+        draw = load(b, "i32", "%drawn", number).convert("i64", "zext")
+        left = Lanes(b, "i64", 1, b.op(f"sub i64 %count, {place}"))
+        other = b.op(f"add i64 {place}, {draw.binary('urem', left).reg}")
+        here, there = load(b, "i64", "%out", place), load(b, "i64", "%out", other)
+        store(there, "%out", place)
+        store(here, "%out", other)
+    return b
+
+
+def permute_wide() -> FnBuilder:
+    """``permute_wide(state, out, count)``: the same, each number put in at its turn, by draws of 64 bits."""
+    b = FnBuilder("permute_wide", "ptr %state, ptr %out, i64 %count")
+    b.do(f"%drawn = alloca [{_DRAWS} x i64]")
+    with _drawn(b, "%count", 2) as (place, number):
+        pair = load(b, "i64", "%drawn", number)
+        so_far = Lanes(b, "i64", 1, b.op(f"add i64 {place}, 1"))
+        other = pair.fshl(pair, pair.const(32)).binary("urem", so_far).reg
+        own = Lanes(b, "i64", 1, place)
+        store(own, "%out", place)  # ``other`` may be this place
+        store(load(b, "i64", "%out", other), "%out", place)
+        store(own, "%out", other)
+    return b
+
+
+@contextmanager
+def _drawn(b: FnBuilder, count: str, width: int) -> Iterator[tuple[str, str]]:
+    """For each of ``count`` draws of ``width`` words: (its number, its place in ``%drawn``)."""
+    with b.loop("0", count, _DRAWS) as begin:
+        length = b.call("i64", "llvm.smin.i64", f"i64 {b.op(f'sub i64 {count}, {begin}')}", f"i64 {_DRAWS}")
         b.do(f"call void @words(ptr %state, ptr %drawn, i64 {b.op(f'mul i64 {length}, {width}')})")
         with b.loop("0", length) as number:
-            place = b.op(f"add i64 {begin}, {number}")
-            first = load(b, "i32", "%drawn", b.op(f"mul i64 {number}, {width}")).convert("i64", "zext")
-            wide = load(b, "i64", "%drawn", number)  # garbage, and not used, unless draws are wide
-            draw = select(Lanes(b, "i1", 1, "%is_wide"), wide.fshl(wide, wide.const(32)), first)
-            left = b.op(f"sub i64 %count, {place}")
-            other = b.op(f"add i64 {place}, {draw.binary('urem', Lanes(b, 'i64', 1, left)).reg}")
-            here, there = load(b, "i64", "%out", place), load(b, "i64", "%out", other)
-            store(there, "%out", place)
-            store(here, "%out", other)
-    return b
+            yield b.op(f"add i64 {begin}, {number}"), number
 
 
 def seed() -> FnBuilder:

@@ -21,6 +21,7 @@ from jitgrad.abi import (
     RANDOM_NORMAL64,
     RANDOM_PAIRS,
     RANDOM_PERMUTE,
+    RANDOM_PERMUTE_WIDE,
     RANDOM_UNIFORM32,
     RANDOM_UNIFORM64,
 )
@@ -32,6 +33,7 @@ _BLOCK = 16
 WIDE_FROM = 1 << 28
 """Integers of a range from here on take 64-bit draws."""
 _WIDE_PERMUTATION = (2**32 - 1) // 20
+"""Permutations of so many numbers and more take 64-bit draws."""
 _NEW_RATE = 10.0
 
 
@@ -130,13 +132,12 @@ class RandomStream(Twister):
         _put(address, rest.astype(np.int64) + low if low else rest, dtype)
 
     def permutation(self, address: int, count: int, dtype: Any) -> None:
-        """0 .. count - 1 in some order; of the largest ones, PyTorch draws 64 bits each."""
-        is_wide = float(count >= _WIDE_PERMUTATION)
-        if dtype == np.int64:
-            if count:
-                self.fill(address, count, RANDOM_PERMUTE, is_wide)
-        else:
-            _put(address, self.array(count, RANDOM_PERMUTE, np.int64, is_wide), dtype)
+        """0 .. count - 1 in some order."""
+        kind = RANDOM_PERMUTE_WIDE if count >= _WIDE_PERMUTATION else RANDOM_PERMUTE
+        if dtype != np.int64:
+            _put(address, self.array(count, kind, np.int64), dtype)
+        elif count:
+            self.fill(address, count, kind)
 
     def poisson(self, address: int, count: int, dtype: Any, rates: Any) -> None:
         """A number of events for each of ``count`` rates, float64, in order."""

@@ -26,6 +26,7 @@ from jitgrad.abi import (
     RANDOM_NORMAL64,
     RANDOM_PAIRS,
     RANDOM_PERMUTE,
+    RANDOM_PERMUTE_WIDE,
     RANDOM_POSITION,
     RANDOM_SEED,
     RANDOM_UNIFORM32,
@@ -235,13 +236,21 @@ def _pairs(state: Any, out: Any, mean: float, std: float) -> None:
     out[:] = fma64(out, std, mean)
 
 
-def _permute(state: Any, count: int, is_wide: bool) -> Any:
-    drawn = _words(state, (count - 1) * (2 if is_wide else 1)).astype(np.uint64)
-    draws = (((drawn[::2] << np.uint64(32)) | drawn[1::2]) if is_wide else drawn).tolist()
+def _permute(state: Any, count: int) -> list[int]:
     order = list(range(count))
-    for place, draw in enumerate(draws):
+    for place, draw in enumerate(_words(state, count - 1).tolist()):
         other = place + draw % (count - place)
         order[place], order[other] = order[other], order[place]
+    return order
+
+
+def _permute_wide(state: Any, count: int) -> list[int]:
+    drawn = _words(state, 2 * count).astype(np.uint64)
+    order = list(range(count))
+    for place, draw in enumerate(((drawn[::2] << np.uint64(32)) | drawn[1::2]).tolist()):
+        other = draw % (place + 1)
+        order[place] = order[other]
+        order[other] = place
     return order
 
 
@@ -258,6 +267,7 @@ _ELEMENTS = {
     RANDOM_UNIFORM32: np.float32,
     RANDOM_NORMAL32: np.float32,
     RANDOM_PERMUTE: np.int64,
+    RANDOM_PERMUTE_WIDE: np.int64,
 }
 
 
@@ -281,6 +291,8 @@ def fill(state: Any, address: int, count: int, kind: int, a: float, b: float) ->
     elif kind == RANDOM_PAIRS:
         _pairs(state, out, a, b)
     elif kind == RANDOM_PERMUTE:
-        out[:] = _permute(state, count, a != 0.0)
+        out[:] = _permute(state, count)
+    elif kind == RANDOM_PERMUTE_WIDE:
+        out[:] = _permute_wide(state, count)
     else:
         out[:] = _each(_LIBM[kind - RANDOM_MAP], out)
