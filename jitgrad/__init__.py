@@ -28,6 +28,7 @@ from jitgrad.dtypes import (
     promote_types,
     set_default_dtype,
 )
+from jitgrad.dtypes import DType as dtype
 from jitgrad.dtypes import bool_ as bool
 from jitgrad.errors import CompileError, DeviceError, JitgradError, UnknownNameError
 from jitgrad.events import reset_stats, stats
@@ -56,12 +57,32 @@ from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
-    from jitgrad import distributions, func, linalg, profiler, utils
+    from jitgrad import accelerator, amp, backends, cuda, distributions, func, linalg, mps, profiler, utils, version, xpu
+    from jitgrad.amp import GradScaler, autocast
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
     from jitgrad.compiled.explain import Explanation, explain
+    from jitgrad.formatting import set_printoptions
     from jitgrad.func import vmap
+    from jitgrad.scripts.alias import as_torch
     from jitgrad.serialization import load, save
+    from jitgrad.settings import (
+        are_deterministic_algorithms_enabled,
+        channels_last,
+        channels_last_3d,
+        contiguous_format,
+        get_default_device,
+        get_float32_matmul_precision,
+        get_num_interop_threads,
+        is_autocast_enabled,
+        is_deterministic_algorithms_warn_only_enabled,
+        memory_format,
+        preserve_format,
+        set_default_device,
+        set_float32_matmul_precision,
+        set_num_interop_threads,
+        use_deterministic_algorithms,
+    )
 
 __version__ = "0.1.0"
 
@@ -83,18 +104,30 @@ __all__ = [
     "Explanation",
     "FloatTensor",
     "Generator",
+    "GradScaler",
     "IntTensor",
     "JitgradError",
     "LongTensor",
     "Tensor",
+    "accelerator",
+    "amp",
+    "are_deterministic_algorithms_enabled",
+    "as_torch",
+    "autocast",
     "autograd",
+    "backends",
     "bool",
+    "channels_last",
+    "channels_last_3d",
     "compile",
     "config",
+    "contiguous_format",
+    "cuda",
     "default_generator",
     "device",
     "distributions",
     "double",
+    "dtype",
     "e",
     "eager",
     "enable_grad",
@@ -105,7 +138,10 @@ __all__ = [
     "float64",
     "func",
     "functions",
+    "get_default_device",
     "get_default_dtype",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
     "get_num_threads",
     "get_rng_state",
     "iinfo",
@@ -117,6 +153,8 @@ __all__ = [
     "int64",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
+    "is_autocast_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
@@ -124,30 +162,40 @@ __all__ = [
     "load",
     "long",
     "manual_seed",
+    "memory_format",
+    "mps",
     "nan",
     "nn",
     "no_grad",
     "optim",
     "overrides",
     "pi",
+    "preserve_format",
     "profiler",
     "promote_types",
     "random",
     "reset_stats",
     "save",
     "seed",
+    "set_default_device",
     "set_default_dtype",
+    "set_float32_matmul_precision",
     "set_grad_enabled",
+    "set_num_interop_threads",
     "set_num_threads",
+    "set_printoptions",
     "set_rng_state",
     "sparse_coo",
     "sparse_coo_tensor",
     "stats",
     "to_dot",
+    "use_deterministic_algorithms",
     "utils",
     "vcpu",
+    "version",
     "vmap",
     "why_none",
+    "xpu",
     "strided",
     *functions.PUBLIC,
 ]
@@ -156,6 +204,24 @@ __all__ = [
 _LATE = {
     "Explanation": "jitgrad.compiled.explain",
     "distributions": "jitgrad.distributions",
+    "GradScaler": "jitgrad.amp",
+    "accelerator": "jitgrad.accelerator",
+    "amp": "jitgrad.amp",
+    "as_torch": "jitgrad.scripts.alias",
+    "autocast": "jitgrad.amp",
+    "backends": "jitgrad.backends",
+    "cuda": "jitgrad.cuda",
+    "mps": "jitgrad.mps",
+    "set_printoptions": "jitgrad.formatting",
+    "version": "jitgrad.version",
+    "xpu": "jitgrad.xpu",
+    **dict.fromkeys(
+        "are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format get_default_device "
+        "get_float32_matmul_precision get_num_interop_threads is_autocast_enabled memory_format preserve_format "
+        "is_deterministic_algorithms_warn_only_enabled set_default_device set_float32_matmul_precision "
+        "set_num_interop_threads use_deterministic_algorithms".split(),
+        "jitgrad.settings",
+    ),
     "explain": "jitgrad.compiled.explain",
     "func": "jitgrad.func",
     "linalg": "jitgrad.linalg",

@@ -27,6 +27,7 @@ __all__ = [
     "LinAlgError",
     "SparseOperandError",
     "UnknownNameError",
+    "closest",
 ]
 
 _difflib = LazyModule("difflib")
@@ -69,5 +70,16 @@ class UnknownNameError(AttributeError):
     def __str__(self) -> str:
         # here, and not before: ``hasattr`` fails often, and nobody reads what it would have said
         what, name = self.args
-        close = _difflib.get_close_matches(name, [n for n in dir(self._owner) if not n.startswith("_")], 1)
-        return f"{what} has no attribute '{name}'" + (f". Did you mean: '{close[0]}'?" if close else "")
+        close = closest(name, self._owner)
+        return f"{what} has no attribute '{name}'" + (f". Did you mean: '{close}'?" if close else "")
+
+
+_CLOSE = 0.8
+"""Of two names that share less than this, one is hardly a slip of the other: ``jit`` is no ``int``."""
+
+
+def closest(name: str, owner: object) -> str:
+    """The public attribute that ``name`` was probably meant to be; empty if none is close."""
+    names = [n for n in dir(owner) if not n.startswith("_")]
+    found: list[str] = _difflib.get_close_matches(name, names, 1, _CLOSE)
+    return found[0] if found else ""

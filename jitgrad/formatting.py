@@ -8,7 +8,7 @@ import numpy as np
 
 from jitgrad.devices import CPU
 
-__all__ = ["format_tensor", "type_name"]
+__all__ = ["format_tensor", "set_printoptions", "type_name"]
 
 _TYPE_NAMES = {
     "float32": "FloatTensor",
@@ -19,6 +19,41 @@ _TYPE_NAMES = {
 }
 
 _DEFAULT_DTYPES = ("float32", "int64", "bool")
+
+
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "max_line_width": 80},
+    "full": {"precision": 4, "threshold": 2**62, "edgeitems": 3, "max_line_width": 80},
+}
+_options = dict(_PROFILES["default"])
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """How tensors are printed, as ``torch.set_printoptions``; what is None stays as it is.
+
+    Args:
+        precision: digits after the point.
+        threshold: tensors with more elements are summarised.
+        edgeitems: elements shown at each end of a summarised dimension.
+        linewidth: characters per line.
+        profile: ``"default"``, ``"short"`` or ``"full"``, before the other arguments.
+        sci_mode: False prints no exponents; accepted otherwise.
+    """
+    if profile is not None:
+        _options.update(_PROFILES[profile.lower()])
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "max_line_width": linewidth,
+             "suppress_small": None if sci_mode is None else not sci_mode}  # fmt: skip
+    _options.update({name: value for name, value in given.items() if value is not None})
+    if _options["threshold"] == float("inf"):
+        _options["threshold"] = _PROFILES["full"]["threshold"]
 
 
 def type_name(aval: Any) -> str:
@@ -35,9 +70,7 @@ def format_tensor(tensor: Any, array: Any) -> str:
         body = "..."
     else:
         shape = shape if array.size == 0 and array.ndim != 1 else None
-        body = np.array2string(
-            array, max_line_width=80, precision=4, separator=", ", prefix="tensor(", threshold=1000, edgeitems=3
-        )
+        body = np.array2string(array, separator=", ", prefix="tensor(", **_options)
     if shape is not None:
         suffix += f", size={shape}"
     if tensor.dtype.name not in _DEFAULT_DTYPES:

@@ -110,31 +110,32 @@ _untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
 _get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']
 _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
 _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
-_new_tensor = _bare.METHODS['new_tensor']; _polygamma_method = _bare.METHODS['polygamma']
-_bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']; _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']
-_bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']; _add_ = _bare.INPLACE_METHODS['add_']
-_sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']; _pow_ = _bare.INPLACE_METHODS['pow_']
-_square_ = _bare.INPLACE_METHODS['square_']; _clamp_ = _bare.INPLACE_METHODS['clamp_']
-_clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']; _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']
-_lerp_ = _bare.INPLACE_METHODS['lerp_']; _round_ = _bare.INPLACE_METHODS['round_']
-_addcmul_ = _bare.INPLACE_METHODS['addcmul_']; _addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']
-_logit_ = _bare.INPLACE_METHODS['logit_']; _nan_to_num_ = _bare.INPLACE_METHODS['nan_to_num_']
-_polygamma_ = _bare.INPLACE_METHODS['polygamma_']; _copy_ = _bare.INPLACE_METHODS['copy_']
-_fill_ = _bare.INPLACE_METHODS['fill_']; _zero_ = _bare.INPLACE_METHODS['zero_']
-_uniform_ = _bare.INPLACE_METHODS['uniform_']; _normal_ = _bare.INPLACE_METHODS['normal_']
-_bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']; _random_ = _bare.INPLACE_METHODS['random_']
-_exponential_ = _bare.INPLACE_METHODS['exponential_']; _geometric_ = _bare.INPLACE_METHODS['geometric_']
-_cauchy_ = _bare.INPLACE_METHODS['cauchy_']; _log_normal_ = _bare.INPLACE_METHODS['log_normal_']
-_masked_fill_ = _bare.INPLACE_METHODS['masked_fill_']; _scatter_add_ = _bare.INPLACE_METHODS['scatter_add_']
-_index_add_ = _bare.INPLACE_METHODS['index_add_']; _index_put_ = _bare.INPLACE_METHODS['index_put_']
-_tril_ = _bare.INPLACE_METHODS['tril_']; _triu_ = _bare.INPLACE_METHODS['triu_']
-_scatter_ = _bare.INPLACE_METHODS['scatter_']; _scatter_reduce_ = _bare.INPLACE_METHODS['scatter_reduce_']
-_index_copy_ = _bare.INPLACE_METHODS['index_copy_']; _index_fill_ = _bare.INPLACE_METHODS['index_fill_']
-_masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']; _put_ = _bare.INPLACE_METHODS['put_']
-_transpose_ = _bare.INPLACE_METHODS['transpose_']; _t_ = _bare.INPLACE_METHODS['t_']
-_squeeze_ = _bare.INPLACE_METHODS['squeeze_']; _unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']
-_swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']; _elu_ = _bare.LAYERS['elu_']; _celu_ = _bare.LAYERS['celu_']
-_selu_ = _bare.LAYERS['selu_']; _hardtanh_ = _bare.LAYERS['hardtanh_']; _leaky_relu_ = _bare.LAYERS['leaky_relu_']
+_cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
+_polygamma_method = _bare.METHODS['polygamma']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
+_bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_add_ = _bare.INPLACE_METHODS['add_']; _sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']
+_pow_ = _bare.INPLACE_METHODS['pow_']; _square_ = _bare.INPLACE_METHODS['square_']
+_clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
+_clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']; _lerp_ = _bare.INPLACE_METHODS['lerp_']
+_round_ = _bare.INPLACE_METHODS['round_']; _addcmul_ = _bare.INPLACE_METHODS['addcmul_']
+_addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']; _logit_ = _bare.INPLACE_METHODS['logit_']
+_nan_to_num_ = _bare.INPLACE_METHODS['nan_to_num_']; _polygamma_ = _bare.INPLACE_METHODS['polygamma_']
+_copy_ = _bare.INPLACE_METHODS['copy_']; _fill_ = _bare.INPLACE_METHODS['fill_']
+_zero_ = _bare.INPLACE_METHODS['zero_']; _uniform_ = _bare.INPLACE_METHODS['uniform_']
+_normal_ = _bare.INPLACE_METHODS['normal_']; _bernoulli_ = _bare.INPLACE_METHODS['bernoulli_']
+_random_ = _bare.INPLACE_METHODS['random_']; _exponential_ = _bare.INPLACE_METHODS['exponential_']
+_geometric_ = _bare.INPLACE_METHODS['geometric_']; _cauchy_ = _bare.INPLACE_METHODS['cauchy_']
+_log_normal_ = _bare.INPLACE_METHODS['log_normal_']; _masked_fill_ = _bare.INPLACE_METHODS['masked_fill_']
+_scatter_add_ = _bare.INPLACE_METHODS['scatter_add_']; _index_add_ = _bare.INPLACE_METHODS['index_add_']
+_index_put_ = _bare.INPLACE_METHODS['index_put_']; _tril_ = _bare.INPLACE_METHODS['tril_']
+_triu_ = _bare.INPLACE_METHODS['triu_']; _scatter_ = _bare.INPLACE_METHODS['scatter_']
+_scatter_reduce_ = _bare.INPLACE_METHODS['scatter_reduce_']; _index_copy_ = _bare.INPLACE_METHODS['index_copy_']
+_index_fill_ = _bare.INPLACE_METHODS['index_fill_']; _masked_scatter_ = _bare.INPLACE_METHODS['masked_scatter_']
+_put_ = _bare.INPLACE_METHODS['put_']; _transpose_ = _bare.INPLACE_METHODS['transpose_']
+_t_ = _bare.INPLACE_METHODS['t_']; _squeeze_ = _bare.INPLACE_METHODS['squeeze_']
+_unsqueeze_ = _bare.INPLACE_METHODS['unsqueeze_']; _swapaxes_ = _bare.INPLACE_METHODS['swapaxes_']
+_elu_ = _bare.LAYERS['elu_']; _celu_ = _bare.LAYERS['celu_']; _selu_ = _bare.LAYERS['selu_']
+_hardtanh_ = _bare.LAYERS['hardtanh_']; _leaky_relu_ = _bare.LAYERS['leaky_relu_']
 _threshold_ = _bare.LAYERS['threshold_']; _rrelu_ = _bare.LAYERS['rrelu_']
 
 def celu(input, alpha=1.0, inplace=False):
@@ -2609,6 +2610,16 @@ def bool(input):
                 raise
     return _slow(bool, (input,), {})
 
+def cuda(input, device=None, non_blocking=False, memory_format=None):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (device is None or True) and _type(non_blocking) is _bool and (memory_format is None or True):
+                return _cuda(input, device, non_blocking, memory_format)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cuda, (input,), _given(('device', device, None), ('non_blocking', non_blocking, False), ('memory_format', memory_format, None)))
+
 def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -3776,8 +3787,8 @@ METHODS = {
     'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
     'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
     'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
-    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'new_tensor': new_tensor,
-    'polygamma': polygamma_method, 'where': where_method,
+    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
+    'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -3913,29 +3924,30 @@ MADE = (
     (get_device, _bare.METHODS['get_device']), (record_stream, _bare.METHODS['record_stream']),
     (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
     (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bool, _bare.METHODS['bool']),
-    (new_tensor, _bare.METHODS['new_tensor']), (polygamma_method, _bare.METHODS['polygamma']),
-    (where_method, _bare.METHODS['where']), (abs_, _bare.INPLACE_METHODS['abs_']),
-    (acos_, _bare.INPLACE_METHODS['acos_']), (asin_, _bare.INPLACE_METHODS['asin_']),
-    (atan_, _bare.INPLACE_METHODS['atan_']), (ceil_, _bare.INPLACE_METHODS['ceil_']),
-    (cos_, _bare.INPLACE_METHODS['cos_']), (cosh_, _bare.INPLACE_METHODS['cosh_']),
-    (exp_, _bare.INPLACE_METHODS['exp_']), (exp2_, _bare.INPLACE_METHODS['exp2_']),
-    (expm1_, _bare.INPLACE_METHODS['expm1_']), (erf_, _bare.INPLACE_METHODS['erf_']),
-    (floor_, _bare.INPLACE_METHODS['floor_']), (log_, _bare.INPLACE_METHODS['log_']),
-    (log10_, _bare.INPLACE_METHODS['log10_']), (log1p_, _bare.INPLACE_METHODS['log1p_']),
-    (log2_, _bare.INPLACE_METHODS['log2_']), (neg_, _bare.INPLACE_METHODS['neg_']),
-    (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']), (relu_, _bare.INPLACE_METHODS['relu_']),
-    (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']), (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']),
-    (sign_, _bare.INPLACE_METHODS['sign_']), (sin_, _bare.INPLACE_METHODS['sin_']),
-    (sinh_, _bare.INPLACE_METHODS['sinh_']), (sqrt_, _bare.INPLACE_METHODS['sqrt_']),
-    (tan_, _bare.INPLACE_METHODS['tan_']), (tanh_, _bare.INPLACE_METHODS['tanh_']),
-    (trunc_, _bare.INPLACE_METHODS['trunc_']), (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']),
-    (logical_not_, _bare.INPLACE_METHODS['logical_not_']), (lgamma_, _bare.INPLACE_METHODS['lgamma_']),
-    (digamma_, _bare.INPLACE_METHODS['digamma_']), (erfinv_, _bare.INPLACE_METHODS['erfinv_']),
-    (asinh_, _bare.INPLACE_METHODS['asinh_']), (acosh_, _bare.INPLACE_METHODS['acosh_']),
-    (atanh_, _bare.INPLACE_METHODS['atanh_']), (erfc_, _bare.INPLACE_METHODS['erfc_']),
-    (sinc_, _bare.INPLACE_METHODS['sinc_']), (rad2deg_, _bare.INPLACE_METHODS['rad2deg_']),
-    (deg2rad_, _bare.INPLACE_METHODS['deg2rad_']), (frac_, _bare.INPLACE_METHODS['frac_']),
-    (sgn_, _bare.INPLACE_METHODS['sgn_']), (i0_, _bare.INPLACE_METHODS['i0_']), (mul_, _bare.INPLACE_METHODS['mul_']),
+    (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
+    (polygamma_method, _bare.METHODS['polygamma']), (where_method, _bare.METHODS['where']),
+    (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
+    (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),
+    (ceil_, _bare.INPLACE_METHODS['ceil_']), (cos_, _bare.INPLACE_METHODS['cos_']),
+    (cosh_, _bare.INPLACE_METHODS['cosh_']), (exp_, _bare.INPLACE_METHODS['exp_']),
+    (exp2_, _bare.INPLACE_METHODS['exp2_']), (expm1_, _bare.INPLACE_METHODS['expm1_']),
+    (erf_, _bare.INPLACE_METHODS['erf_']), (floor_, _bare.INPLACE_METHODS['floor_']),
+    (log_, _bare.INPLACE_METHODS['log_']), (log10_, _bare.INPLACE_METHODS['log10_']),
+    (log1p_, _bare.INPLACE_METHODS['log1p_']), (log2_, _bare.INPLACE_METHODS['log2_']),
+    (neg_, _bare.INPLACE_METHODS['neg_']), (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']),
+    (relu_, _bare.INPLACE_METHODS['relu_']), (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']),
+    (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']), (sign_, _bare.INPLACE_METHODS['sign_']),
+    (sin_, _bare.INPLACE_METHODS['sin_']), (sinh_, _bare.INPLACE_METHODS['sinh_']),
+    (sqrt_, _bare.INPLACE_METHODS['sqrt_']), (tan_, _bare.INPLACE_METHODS['tan_']),
+    (tanh_, _bare.INPLACE_METHODS['tanh_']), (trunc_, _bare.INPLACE_METHODS['trunc_']),
+    (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']), (logical_not_, _bare.INPLACE_METHODS['logical_not_']),
+    (lgamma_, _bare.INPLACE_METHODS['lgamma_']), (digamma_, _bare.INPLACE_METHODS['digamma_']),
+    (erfinv_, _bare.INPLACE_METHODS['erfinv_']), (asinh_, _bare.INPLACE_METHODS['asinh_']),
+    (acosh_, _bare.INPLACE_METHODS['acosh_']), (atanh_, _bare.INPLACE_METHODS['atanh_']),
+    (erfc_, _bare.INPLACE_METHODS['erfc_']), (sinc_, _bare.INPLACE_METHODS['sinc_']),
+    (rad2deg_, _bare.INPLACE_METHODS['rad2deg_']), (deg2rad_, _bare.INPLACE_METHODS['deg2rad_']),
+    (frac_, _bare.INPLACE_METHODS['frac_']), (sgn_, _bare.INPLACE_METHODS['sgn_']),
+    (i0_, _bare.INPLACE_METHODS['i0_']), (mul_, _bare.INPLACE_METHODS['mul_']),
     (remainder_, _bare.INPLACE_METHODS['remainder_']), (fmod_, _bare.INPLACE_METHODS['fmod_']),
     (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']), (atan2_, _bare.INPLACE_METHODS['atan2_']),
     (logical_and_, _bare.INPLACE_METHODS['logical_and_']), (logical_or_, _bare.INPLACE_METHODS['logical_or_']),

@@ -23,10 +23,13 @@ from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
+    "NOWHERE",
     "cpu",
+    "cuda",
     "get_device",
     "index_beside",
     "is_cpu",
+    "is_elsewhere",
     "is_meta",
     "is_vcpu",
     "made_on",
@@ -40,6 +43,12 @@ __all__ = [
     "type_as",
     "vcpu",
 ]
+
+NOWHERE = (
+    "is_cuda", "is_ipu", "is_maia", "is_mkldnn", "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse_csr",
+    "is_vulkan", "is_xla", "is_xpu",
+)  # fmt: skip
+"""Attributes of Tensor that ask for what jitgrad does not have."""
 
 _CLONE, _CAST = OPS["clone"], OPS["_to_copy"]
 
@@ -148,6 +157,16 @@ def is_vcpu(input: Any) -> bool:
     """Whether the tensor is on a virtual device."""
     found: bool = input._aval.device.is_virtual
     return found
+
+
+def is_elsewhere(input: Any) -> bool:
+    """Whether the tensor is on a kind of device, or of a kind, that jitgrad does not have (``is_cuda``, ...): False."""
+    return False
+
+
+def cuda(input: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+    """AssertionError, as of a PyTorch without CUDA."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
 
 
 def to_bool(input: Any) -> Any:

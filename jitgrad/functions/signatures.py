@@ -202,6 +202,7 @@ SIGNATURES: dict[str, str] = _rows(
         "split": "Tensor input, any split_size, int dim=0",
         "record_stream": "Tensor input, any stream",
         "vcpu": "Tensor input, any device=None",
+        "cuda": "Tensor input, any device=None, bool non_blocking=False, any memory_format=None",
         "set_": "Tensor input, any source=None",
         "new_tensor": "Tensor input, any data, *, dtype? dtype=None, any device=None, bool requires_grad=False",
         "rand randn": f"int[] *size, *, {_DRAWING}",

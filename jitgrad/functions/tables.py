@@ -91,6 +91,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()},
     **{name: value for name, value in REPLACING_METHODS.items() if not isinstance(value, property)},
     "bool": devices.to_bool,
+    "cuda": devices.cuda,
     "new_tensor": creation.new_tensor_method,
     "polygamma": pointwise.polygamma_method,
     "where": pointwise.where_method,
@@ -98,6 +99,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 PROPERTIES: dict[str, property] = {
     **{name: property(getattr(devices, name)) for name in ("is_cpu", "is_meta", "is_vcpu")},
+    **{name: property(devices.is_elsewhere) for name in devices.NOWHERE},
     **{name: value for name, value in REPLACING_METHODS.items() if isinstance(value, property)},
     "T": property(views.reverse_dims, doc="All dimensions in reverse order."),
     "mT": property(views.matrix_transpose, doc="The last two dimensions swapped."),

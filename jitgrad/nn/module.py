@@ -294,6 +294,10 @@ class Module:
         """Move to the CPU."""
         return self.to("cpu")
 
+    def cuda(self: Self, device: Any = None) -> Self:
+        """AssertionError, as of a PyTorch without CUDA."""
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
     def vcpu(self: Self, device: Any = None) -> Self:
         """Move to a virtual device, by number or name (None = the current one)."""
         return self.to(virtual(device))

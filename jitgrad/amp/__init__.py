@@ -1,0 +1,12 @@
+"""``torch.amp``: autocast and gradient scaling, on a machine without a GPU.
+
+jitgrad computes in float32 and float64. ``autocast`` for a GPU is disabled with PyTorch's warning; for the CPU it is
+accepted and changes nothing, which is more exact than bfloat16 and never slower here.
+"""
+
+from __future__ import annotations
+
+from jitgrad.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from jitgrad.amp.grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -1,0 +1,110 @@
+"""``import torch`` means jitgrad.
+
+Owns: ``as_torch``, the module that stands for ``torch``.
+Must not know: which names jitgrad lacks (``advice.py``).
+
+# Note [Import of torch]
+# ~~~~~~~~~~~~~~~~~~~~~~
+# A finder in front of all others answers for ``torch`` and ``torch.*``. ``torch.nn.functional`` is the module
+# ``jitgrad.nn.functional`` itself, so classes and functions are the same objects by both names. Only ``torch`` is a
+# module of its own: it has jitgrad's names and PyTorch's version, which scripts compare. Names that jitgrad finds late
+# are asked for at the first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import jitgrad
+from jitgrad.scripts.advice import advice_on
+from jitgrad.version import TORCH_VERSION
+
+__all__ = ["as_torch", "our_name"]
+
+
+_MODULES = "torch.nn.modules"
+_OF_MODULES = {"batchnorm": "normalization", "container": "containers", "rnn": "recurrent", "sparse": "linear"}
+"""Files of ``torch.nn.modules`` -> those of ``jitgrad.nn`` where the names differ."""
+
+
+def our_name(name: str) -> str:
+    """``jitgrad.nn.functional`` for ``torch.nn.functional``, ``jitgrad.nn.linear`` for ``torch.nn.modules.linear``."""
+    if name == _MODULES:
+        return "jitgrad.nn"
+    if name.startswith(f"{_MODULES}."):
+        first, *rest = name.removeprefix(f"{_MODULES}.").split(".")
+        return ".".join(["jitgrad.nn", _OF_MODULES.get(first, first), *rest])
+    return "jitgrad" + name.removeprefix("torch")
+
+
+class _Torch(ModuleType):
+    """The module ``torch``."""
+
+    def __init__(self) -> None:
+        super().__init__("torch", jitgrad.__doc__)
+        public = {name: value for name, value in vars(jitgrad).items() if not name.startswith("__")}
+        self.__dict__.update(public)
+        self.__path__: list[str] = []
+        self.__version__ = TORCH_VERSION
+        self.__all__ = jitgrad.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(jitgrad, name)
+        setattr(self, name, found)
+        return found
+
+    def __dir__(self) -> list[str]:
+        return dir(jitgrad)
+
+
+class _Loader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return _Torch() if spec.name == "torch" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ != "torch":  # Python takes what it finds there afterwards
+            sys.modules[module.__name__] = importlib.import_module(our_name(module.__name__))
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        if fullname != "torch" and importlib.util.find_spec(our_name(fullname)) is None:
+            advice = advice_on(fullname)
+            raise ModuleNotFoundError(
+                f"No module named '{fullname}': jitgrad, which stands for torch here, has no such module"
+                + (f"; {advice}" if advice else ""),
+                name=fullname,
+            )
+        return ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+def as_torch() -> ModuleType:
+    """Let ``import torch`` (and ``torch.nn``, ``torch.utils.data``, ...) mean jitgrad in this process, from now on.
+
+    Call it before anything imports torch: libraries that import torch themselves, such as einops, then work with
+    jitgrad's tensors. Calling it again changes nothing.
+
+    Returns:
+        The module ``torch``: jitgrad's names, and PyTorch's version number with ``+jitgrad``.
+
+    Raises:
+        RuntimeError: PyTorch itself has been imported.
+    """
+    known = sys.modules.get("torch")
+    if isinstance(known, _Torch):
+        return known
+    if known is not None:
+        raise RuntimeError("as_torch() must come before the first import of torch; PyTorch itself is loaded already")
+    sys.meta_path.insert(0, _Finder())
+    return importlib.import_module("torch")

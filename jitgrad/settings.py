@@ -1,0 +1,104 @@
+"""Process-wide switches of ``torch`` that scripts set: what they mean here.
+
+Owns: precision of products, deterministic algorithms, the default device, memory formats.
+Must not know: operations.
+
+Results never depend on threads and products are computed in the operands' dtype, so most switches are kept and
+returned, and change nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from jitgrad.devices import Device
+from jitgrad.runtime.devices.device import canonical
+from jitgrad.state import state
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "channels_last", "channels_last_3d", "contiguous_format",
+    "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads", "is_autocast_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "memory_format", "preserve_format", "set_default_device",
+    "set_float32_matmul_precision", "set_num_interop_threads", "use_deterministic_algorithms",
+]  # fmt: skip
+
+
+class memory_format:
+    """How a tensor's elements lie in memory: a name, as PyTorch's. Results here are row-major."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+
+_PRECISIONS = ("highest", "high", "medium")
+_kept: dict[str, Any] = {"precision": "highest", "is_deterministic": False, "warns_only": False, "interop_threads": 1}
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """How exact products of float32 must be: ``"highest"``, ``"high"`` or ``"medium"``. They are always the first.
+
+    Another word is a warning, and changes nothing.
+    """
+    if precision in _PRECISIONS:
+        _kept["precision"] = precision
+        return
+    words = ", ".join(repr(word) for word in _PRECISIONS)
+    warnings.warn(f"{precision} is not one of {words}; the call has no effect", stacklevel=2)
+
+
+def get_float32_matmul_precision() -> str:
+    """What ``set_float32_matmul_precision`` set."""
+    return str(_kept["precision"])
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Whether results must be the same in every run; they always are."""
+    _kept.update(is_deterministic=bool(mode), warns_only=bool(warn_only))
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What ``use_deterministic_algorithms`` set."""
+    return bool(_kept["is_deterministic"])
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """What ``use_deterministic_algorithms`` set as ``warn_only``."""
+    return bool(_kept["warns_only"])
+
+
+def set_num_interop_threads(count: int) -> None:
+    """Threads between operations: operations run one after the other, so there is one."""
+    if count <= 0:
+        raise RuntimeError("Expected positive number of threads")
+    _kept["interop_threads"] = count
+
+
+def get_num_interop_threads() -> int:
+    """What ``set_num_interop_threads`` set."""
+    return int(_kept["interop_threads"])
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether operations compute in a shorter dtype: never."""
+    return False
+
+
+def set_default_device(device: Any) -> None:
+    """Where this thread makes new tensors from now on; None = the CPU.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    state.default_device = None if device is None else canonical(device)
+
+
+def get_default_device() -> Device:
+    """Where this thread makes new tensors."""
+    return Device("cpu") if state.default_device is None else state.default_device
