@@ -57,7 +57,20 @@ from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
 from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
-    from jitgrad import accelerator, amp, backends, cuda, distributions, func, linalg, mps, profiler, utils, version, xpu
+    from jitgrad import (
+        accelerator,
+        amp,
+        backends,
+        cuda,
+        distributions,
+        func,
+        linalg,
+        mps,
+        profiler,
+        utils,
+        version,
+        xpu,
+    )
     from jitgrad.amp import GradScaler, autocast
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
