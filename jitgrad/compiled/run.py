@@ -54,9 +54,7 @@ class LoadedProgram:
         self.launches = sum(len(stage) for s in native for stage in s.stages)
 
 
-def run_end(
-    recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False, is_watched: bool = False
-) -> None:
+def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False, is_watched: bool = False) -> None:
     """Run a segment's program and hand out the storages."""
     if probe.session is not None and not is_watched:
         probe.session.call("segment", "segment", run_end, recorder, event, alive, is_last, True)
@@ -165,8 +163,8 @@ def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars:
     arrays = [
         _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
     ]
-    for vid, result in zip(instr.outputs, compute(instr, arrays), strict=True):
-        _store(vid, result, _row_major(result, instr), buffers)
+    for vid, result, aval in zip(instr.outputs, compute(instr, arrays), instr.avals, strict=True):
+        _store(vid, result, aval if aval.is_contiguous and not aval.offset else type_aval(aval), buffers)
 
 
 def _store(vid: int, result: Any, aval: Aval, buffers: dict[int, Any]) -> None:
@@ -175,12 +173,6 @@ def _store(vid: int, result: Any, aval: Aval, buffers: dict[int, Any]) -> None:
     if storage is None:
         storage = buffers[vid] = Storage(max(result.nbytes, 1))
     np.copyto(storage.array(aval), result)
-
-
-def _row_major(result: Any, instr: Instr) -> Aval:
-    from_shape = {a.shape: a for a in instr.avals}
-    aval = from_shape[result.shape]
-    return aval if aval.is_contiguous and not aval.offset else type_aval(aval)
 
 
 def type_aval(aval: Aval) -> Aval:

@@ -19,6 +19,7 @@ from jitgrad.functions.joining import *  # noqa: F403
 from jitgrad.functions.layers import *  # noqa: F403
 from jitgrad.functions.linalg import *  # noqa: F403
 from jitgrad.functions.losses import *  # noqa: F403
+from jitgrad.functions.ordering import *  # noqa: F403
 from jitgrad.functions.pointwise import *  # noqa: F403
 from jitgrad.functions.reduction import *  # noqa: F403
 from jitgrad.functions.sampling import *  # noqa: F403

@@ -82,14 +82,21 @@ _binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
 _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
 _kl_div = _bare.PUBLIC['kl_div']; _l1_loss = _bare.PUBLIC['l1_loss']; _mse_loss = _bare.PUBLIC['mse_loss']
-_nll_loss = _bare.PUBLIC['nll_loss']; _smooth_l1_loss = _bare.PUBLIC['smooth_l1_loss']; _clamp = _bare.PUBLIC['clamp']
-_div = _bare.PUBLIC['div']; _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']
-_round = _bare.PUBLIC['round']; _rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']
-_all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']
-_amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']
-_cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']; _logsumexp = _bare.PUBLIC['logsumexp']
-_max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']
-_prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
+_nll_loss = _bare.PUBLIC['nll_loss']; _smooth_l1_loss = _bare.PUBLIC['smooth_l1_loss']
+_argsort = _bare.PUBLIC['argsort']; _bincount = _bare.PUBLIC['bincount']; _bucketize = _bare.PUBLIC['bucketize']
+_histc = _bare.PUBLIC['histc']; _histogram = _bare.PUBLIC['histogram']; _isin = _bare.PUBLIC['isin']
+_kthvalue = _bare.PUBLIC['kthvalue']; _median = _bare.PUBLIC['median']; _mode = _bare.PUBLIC['mode']
+_msort = _bare.PUBLIC['msort']; _nanmedian = _bare.PUBLIC['nanmedian']; _nanquantile = _bare.PUBLIC['nanquantile']
+_quantile = _bare.PUBLIC['quantile']; _searchsorted = _bare.PUBLIC['searchsorted']; _sort = _bare.PUBLIC['sort']
+_topk = _bare.PUBLIC['topk']; _unique = _bare.PUBLIC['unique']
+_unique_consecutive = _bare.PUBLIC['unique_consecutive']; _clamp = _bare.PUBLIC['clamp']; _div = _bare.PUBLIC['div']
+_positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']
+_rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _all = _bare.PUBLIC['all']
+_allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']
+_any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']; _cumsum = _bare.PUBLIC['cumsum']
+_equal = _bare.PUBLIC['equal']; _logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']
+_mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']
+_std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
 _vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
 _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _poisson = _bare.PUBLIC['poisson']
 _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
@@ -961,6 +968,183 @@ def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(smooth_l1_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
+
+def argsort(input, dim=_M, descending=False, *, stable=False, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and _type(descending) is _bool and _type(stable) is _bool and axis is _M:
+                return _argsort(input, -1 if dim is _M else dim, descending, stable=stable)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(argsort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, False), ('axis', axis, _M)))
+
+def bincount(input, weights=None, minlength=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (weights is None or _type(weights) in _tensors) and _type(minlength) is _int:
+                return _bincount(input, weights, minlength)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bincount, (input,), _given(('weights', weights, None), ('minlength', minlength, 0)))
+
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    if _type(input) in _operands and _type(boundaries) in _tensors and _type(out_int32) is _bool and _type(right) is _bool:
+        return _bucketize(input, boundaries, out_int32=out_int32, right=right)
+    return _slow(bucketize, (input, boundaries,), _given(('out_int32', out_int32, False), ('right', right, False)))
+
+def histc(input, bins=100, min=0, max=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(bins) is _int and _type(min) in _numbers and _type(max) in _numbers:
+                return _histc(input, bins, min, max)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(histc, (input,), _given(('bins', bins, 100), ('min', min, 0), ('max', max, 0)))
+
+def histogram(input, bins=100, *, weight=None, density=False, range=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(bins) in _tensors and (weight is None or _type(weight) in _tensors) and _type(density) is _bool and range is _M:
+                return _histogram(input, bins, weight=weight, density=density)
+            if _type(bins) is _int and (range is _M or (range is None or True)) and (weight is None or _type(weight) in _tensors) and _type(density) is _bool:
+                return _histogram(input, bins, range=None if range is _M else range, weight=weight, density=density)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(histogram, (input,), _given(('bins', bins, 100), ('weight', weight, None), ('density', density, False), ('range', range, _M)))
+
+_known_isin = _set()
+
+def isin(*args, **options):
+    if not options and (*_map(_type, args),) in _known_isin:
+        return _isin(*args)
+    return _slow(isin, args, options, _known_isin)
+
+def kthvalue(input, k, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(k) is _int and (dim is _M or _type(dim) is _int) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _kthvalue(input, k, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(kthvalue, (input, k,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def median(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _median(input)
+            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _median(input, dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(median, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def mode(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _mode(input, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(mode, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def msort(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _msort(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(msort, (input,), {})
+
+def nanmedian(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+                return _nanmedian(input)
+            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _nanmedian(input, dim, False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nanmedian, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def nanquantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(q) in _operands and (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and _type(interpolation) is _str and axis is _M and keepdims is _M:
+                return _nanquantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nanquantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def quantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(q) in _operands and (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and _type(interpolation) is _str and axis is _M and keepdims is _M:
+                return _quantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(quantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
+    if not _overrides or _type(sorted_sequence) in _tensors:
+        try:
+            if _type(input) in _operands and _type(out_int32) is _bool and _type(right) is _bool and (side is None or _type(side) is _str) and (sorter is None or _type(sorter) in _tensors):
+                return _searchsorted(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter)
+        except AttributeError:
+            if _isinstance(sorted_sequence, _TensorBase):
+                raise
+    return _slow(searchsorted, (sorted_sequence, input,), _given(('out_int32', out_int32, False), ('right', right, False), ('side', side, None), ('sorter', sorter, None)))
+
+def sort(input, dim=_M, descending=False, *, stable=None, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or _type(dim) is _int) and _type(descending) is _bool and (stable is None or _type(stable) is _bool) and axis is _M:
+                return _sort(input, -1 if dim is _M else dim, descending, stable=stable)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(sort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, None), ('axis', axis, _M)))
+
+def topk(input, k, dim=_M, largest=True, sorted=True, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(k) is _int and (dim is _M or _type(dim) is _int) and _type(largest) is _bool and _type(sorted) is _bool and axis is _M:
+                return _topk(input, k, -1 if dim is _M else dim, largest, sorted)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(topk, (input, k,), _given(('dim', dim, _M), ('largest', largest, True), ('sorted', sorted, True), ('axis', axis, _M)))
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(sorted) is _bool and _type(return_inverse) is _bool and _type(return_counts) is _bool and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _unique(input, sorted, return_inverse, return_counts, None if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unique, (input,), _given(('sorted', sorted, True), ('return_inverse', return_inverse, False), ('return_counts', return_counts, False), ('dim', dim, _M), ('axis', axis, _M)))
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(return_inverse) is _bool and _type(return_counts) is _bool and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+                return _unique_consecutive(input, return_inverse, return_counts, None if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(unique_consecutive, (input,), _given(('return_inverse', return_inverse, False), ('return_counts', return_counts, False), ('dim', dim, _M), ('axis', axis, _M)))
 
 def abs(input):
     if not _overrides or _type(input) in _tensors:
@@ -3711,8 +3895,12 @@ PUBLIC = {
     'dot': dot, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer, 'trace': trace,
     'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
     'cross_entropy': cross_entropy, 'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss,
-    'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'abs': abs, 'absolute': abs,
-    'acos': acos, 'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
+    'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'argsort': argsort,
+    'bincount': bincount, 'bucketize': bucketize, 'histc': histc, 'histogram': histogram, 'isin': isin,
+    'kthvalue': kthvalue, 'median': median, 'mode': mode, 'msort': msort, 'nanmedian': nanmedian,
+    'nanquantile': nanquantile, 'quantile': quantile, 'searchsorted': searchsorted, 'sort': sort, 'topk': topk,
+    'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs, 'absolute': abs, 'acos': acos,
+    'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
     'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh, 'asin': asin, 'asinh': asinh,
     'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not,
     'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max,
@@ -3783,8 +3971,11 @@ METHODS = {
     'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
     'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add, 'index_add': index_add,
     'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'bernoulli': bernoulli, 'multinomial': multinomial,
-    'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
+    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort, 'argsort': argsort, 'msort': msort, 'topk': topk,
+    'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian, 'mode': mode, 'quantile': quantile,
+    'nanquantile': nanquantile, 'unique': unique, 'unique_consecutive': unique_consecutive, 'bincount': bincount,
+    'histc': histc, 'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone,
+    'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
     'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
     'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
     'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
@@ -3859,23 +4050,30 @@ MADE = (
     (binary_cross_entropy_with_logits, _bare.PUBLIC['binary_cross_entropy_with_logits']),
     (cross_entropy, _bare.PUBLIC['cross_entropy']), (huber_loss, _bare.PUBLIC['huber_loss']),
     (kl_div, _bare.PUBLIC['kl_div']), (l1_loss, _bare.PUBLIC['l1_loss']), (mse_loss, _bare.PUBLIC['mse_loss']),
-    (nll_loss, _bare.PUBLIC['nll_loss']), (smooth_l1_loss, _bare.PUBLIC['smooth_l1_loss']), (abs, _bare.PUBLIC['abs']),
-    (acos, _bare.PUBLIC['acos']), (acosh, _bare.PUBLIC['acosh']), (add, _bare.PUBLIC['add']),
-    (addcdiv, _bare.PUBLIC['addcdiv']), (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']),
-    (asinh, _bare.PUBLIC['asinh']), (atan, _bare.PUBLIC['atan']), (atan2, _bare.PUBLIC['atan2']),
-    (atanh, _bare.PUBLIC['atanh']), (bitwise_and, _bare.PUBLIC['bitwise_and']),
-    (bitwise_not, _bare.PUBLIC['bitwise_not']), (bitwise_or, _bare.PUBLIC['bitwise_or']),
-    (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']), (clamp, _bare.PUBLIC['clamp']),
-    (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']), (cos, _bare.PUBLIC['cos']),
-    (cosh, _bare.PUBLIC['cosh']), (deg2rad, _bare.PUBLIC['deg2rad']), (digamma, _bare.PUBLIC['digamma']),
-    (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']), (erfc, _bare.PUBLIC['erfc']),
-    (erfinv, _bare.PUBLIC['erfinv']), (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']),
-    (expm1, _bare.PUBLIC['expm1']), (trunc, _bare.PUBLIC['trunc']), (floor, _bare.PUBLIC['floor']),
-    (floor_divide, _bare.PUBLIC['floor_divide']), (fmod, _bare.PUBLIC['fmod']), (frac, _bare.PUBLIC['frac']),
-    (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']), (i0, _bare.PUBLIC['i0']), (isclose, _bare.PUBLIC['isclose']),
-    (isfinite, _bare.PUBLIC['isfinite']), (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']),
-    (isneginf, _bare.PUBLIC['isneginf']), (isposinf, _bare.PUBLIC['isposinf']), (isreal, _bare.PUBLIC['isreal']),
-    (le, _bare.PUBLIC['le']), (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
+    (nll_loss, _bare.PUBLIC['nll_loss']), (smooth_l1_loss, _bare.PUBLIC['smooth_l1_loss']),
+    (argsort, _bare.PUBLIC['argsort']), (bincount, _bare.PUBLIC['bincount']), (bucketize, _bare.PUBLIC['bucketize']),
+    (histc, _bare.PUBLIC['histc']), (histogram, _bare.PUBLIC['histogram']), (isin, _bare.PUBLIC['isin']),
+    (kthvalue, _bare.PUBLIC['kthvalue']), (median, _bare.PUBLIC['median']), (mode, _bare.PUBLIC['mode']),
+    (msort, _bare.PUBLIC['msort']), (nanmedian, _bare.PUBLIC['nanmedian']), (nanquantile, _bare.PUBLIC['nanquantile']),
+    (quantile, _bare.PUBLIC['quantile']), (searchsorted, _bare.PUBLIC['searchsorted']), (sort, _bare.PUBLIC['sort']),
+    (topk, _bare.PUBLIC['topk']), (unique, _bare.PUBLIC['unique']),
+    (unique_consecutive, _bare.PUBLIC['unique_consecutive']), (abs, _bare.PUBLIC['abs']), (acos, _bare.PUBLIC['acos']),
+    (acosh, _bare.PUBLIC['acosh']), (add, _bare.PUBLIC['add']), (addcdiv, _bare.PUBLIC['addcdiv']),
+    (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']), (asinh, _bare.PUBLIC['asinh']),
+    (atan, _bare.PUBLIC['atan']), (atan2, _bare.PUBLIC['atan2']), (atanh, _bare.PUBLIC['atanh']),
+    (bitwise_and, _bare.PUBLIC['bitwise_and']), (bitwise_not, _bare.PUBLIC['bitwise_not']),
+    (bitwise_or, _bare.PUBLIC['bitwise_or']), (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']),
+    (clamp, _bare.PUBLIC['clamp']), (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']),
+    (cos, _bare.PUBLIC['cos']), (cosh, _bare.PUBLIC['cosh']), (deg2rad, _bare.PUBLIC['deg2rad']),
+    (digamma, _bare.PUBLIC['digamma']), (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']),
+    (erf, _bare.PUBLIC['erf']), (erfc, _bare.PUBLIC['erfc']), (erfinv, _bare.PUBLIC['erfinv']),
+    (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']),
+    (trunc, _bare.PUBLIC['trunc']), (floor, _bare.PUBLIC['floor']), (floor_divide, _bare.PUBLIC['floor_divide']),
+    (fmod, _bare.PUBLIC['fmod']), (frac, _bare.PUBLIC['frac']), (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']),
+    (i0, _bare.PUBLIC['i0']), (isclose, _bare.PUBLIC['isclose']), (isfinite, _bare.PUBLIC['isfinite']),
+    (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']), (isneginf, _bare.PUBLIC['isneginf']),
+    (isposinf, _bare.PUBLIC['isposinf']), (isreal, _bare.PUBLIC['isreal']), (le, _bare.PUBLIC['le']),
+    (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
     (log, _bare.PUBLIC['log']), (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']),
     (log10, _bare.PUBLIC['log10']), (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
     (logical_not, _bare.PUBLIC['logical_not']), (logical_or, _bare.PUBLIC['logical_or']),

@@ -77,6 +77,27 @@ SIGNATURES: dict[str, str] = _rows(
         "any all": "Tensor input | Tensor input, int[1]? dim=None, bool keepdim=False",
         "count_nonzero": "Tensor input, int? dim=None | Tensor input, int[1] dim",
         "cumsum": "Tensor input, int dim, *, dtype? dtype=None",
+        "sort": "Tensor input, int dim=-1, bool descending=False, *, bool? stable=None",
+        "argsort": "Tensor input, int dim=-1, bool descending=False, *, bool stable=False",
+        "msort": "Tensor input",
+        "topk": "Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True",
+        "kthvalue": "Tensor input, int k, int dim=-1, bool keepdim=False",
+        "median nanmedian": "Tensor input | Tensor input, int dim, bool keepdim=False",
+        "mode": "Tensor input, int dim=-1, bool keepdim=False",
+        "quantile nanquantile": "Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
+        "str interpolation='linear'",
+        "unique": "Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None",
+        "unique_consecutive": "Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None",
+        "searchsorted": "Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, bool right=False, "
+        "str? side=None, Tensor? sorter=None",
+        "bucketize": "Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False",
+        "isin": "Tensor elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool invert=False | "
+        "Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False | Scalar element, "
+        "Tensor test_elements, *, bool assume_unique=False, bool invert=False",
+        "bincount": "Tensor input, Tensor? weights=None, int minlength=0",
+        "histc": "Tensor input, int bins=100, Scalar min=0, Scalar max=0",
+        "histogram": "Tensor input, Tensor bins, *, Tensor? weight=None, bool density=False | Tensor input, "
+        "int bins=100, *, any range=None, Tensor? weight=None, bool density=False",
         "logsumexp": "Tensor input, int[1] dim, bool keepdim=False",
         "softmax log_softmax": "Tensor input, int dim, dtype? dtype=None",
         "flatten": "Tensor input, int start_dim=0, int end_dim=-1",

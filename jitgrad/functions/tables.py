@@ -21,6 +21,7 @@ from jitgrad.functions import (
     layers,
     linalg,
     losses,
+    ordering,
     pointwise,
     reduction,
     sampling,
@@ -45,6 +46,7 @@ _MODULES = (
     layers,
     linalg,
     losses,
+    ordering,
     pointwise,
     reduction,
     sampling,
@@ -80,6 +82,10 @@ _METHOD_NAMES = {
     indexing: (
         "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
         "triu argwhere"
+    ),
+    ordering: (
+        "sort argsort msort topk kthvalue median nanmedian mode quantile nanquantile unique unique_consecutive "
+        "bincount histc histogram"
     ),
     sampling: "bernoulli multinomial",
     creation: "clone contiguous new_zeros new_ones new_full new_empty",

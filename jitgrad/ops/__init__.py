@@ -28,6 +28,7 @@ from jitgrad.ops import (
     view_scatter,
     views,
 )
+from jitgrad.ops.table import OPS
 
 __all__ = [
     "activations",
@@ -57,3 +58,10 @@ __all__ = [
     "view_scatter",
     "views",
 ]
+
+_LATE = {
+    "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
+    "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
+}
+"""Modules that are imported when one of their operations is asked for."""
+OPS.late.update({name: f"jitgrad.ops.{module}" for module, names in _LATE.items() for name in names.split()})

@@ -1,4 +1,4 @@
-"""Largest and smallest elements, their positions, and sorting.
+"""Largest and smallest elements, their positions.
 
 Owns: amax, amin, max, min (values and indices), argmax, argmin.
 Must not know: Tensor, kernels.
@@ -17,7 +17,7 @@ from jitgrad.ops.reductions import Dim, restore
 from jitgrad.ops.shapes import reduced_shape, wrap_dim, wrap_dims
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["share_all_ties"]
 
 
 def _check_not_empty(name: str, x: Aval, dim: Dim, missing: type[Exception] = RuntimeError) -> None:
@@ -41,7 +41,7 @@ def _share_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return restore(g, aval, dim) * (hits / hits.sum(wrap_dims(dim, aval.ndim), True))
 
 
-def _share_all_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+def share_all_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     """As ``_share_ties``, over all elements. A NaN counts as its own extremum."""
     same_nan = call("logical_and", call("isnan", x), call("isnan", out))
     hits = call("logical_or", call("eq", x, out), same_nan)
@@ -59,7 +59,7 @@ def _define_full_or_dims(name: str, primitive: str, np_function: Any) -> None:
         aval=aval,
         numpy=lambda x, dim=None, keepdim=False: np_function(x, axis=wrap_dims(dim, x.ndim), keepdims=keepdim),
         lower=lambda b, x, dim=None, keepdim=False: b.reduce(primitive, x, wrap_dims(dim, len(x.shape)), keepdim),
-        vjps=[Vjp(_share_all_ties if name in ("max", "min") else _share_ties, (0, "out"))],
+        vjps=[Vjp(share_all_ties if name in ("max", "min") else _share_ties, (0, "out"))],
         node_name={"max": "MaxBackward1", "min": "MinBackward1"}.get(name),
     )
 

@@ -157,7 +157,7 @@ def _log_softmax(use: Use) -> tuple[Any, ...]:
 
 
 def _at_indices(use: Use) -> tuple[Any, ...]:
-    """``max(dim)``: the tangent of the element that was taken."""
+    """``max(dim)``, ``sort``: the tangents of the elements that were taken."""
     t, indices, dim = use.tangents[0], use.outs[1], use.params[0]
     if not t._aval.shape:
         return t, None
@@ -257,7 +257,7 @@ _FIRST_IS_LINEAR = (
 )
 _FIRST_TWO_ARE_LINEAR = " ".join(f"index_put{k} index_put_accumulate{k}" for k in range(1, MAX_INDICES + 1))
 _MULTILINEAR = "mm bmm mv dot linear_nobias conv2d conv2d_input conv2d_weight"
-_REDUCTIONS = "prod prod_dim var std amax amin max min logsumexp"
+_REDUCTIONS = "prod prod_dim var std amax amin max min median nanmedian logsumexp"
 _LOSSES = "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits"
 
 _KINDS: tuple[tuple[str, Jvp], ...] = (
@@ -271,7 +271,7 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     ("linalg_vector_norm", reduction(1)),
     (_LOSSES, _loss),
     ("_log_softmax", _log_softmax),
-    ("max_dim min_dim", _at_indices),
+    ("max_dim min_dim sort topk kthvalue median_dim nanmedian_dim mode", _at_indices),
     ("max_pool2d", _max_pool),
     ("nll_loss nll_loss_weighted", _nll),
     ("constant_pad", _pad),

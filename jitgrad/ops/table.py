@@ -1,6 +1,6 @@
 """The operation table: one ``Op`` per operation, with every rule it needs.
 
-Owns: ``Op``, ``Vjp``, ``RuleContext`` and the registry ``OPS``.
+Owns: ``Op``, ``Vjp``, ``RuleContext`` and the registry ``OPS``, which imports some of its entries late.
 Must not know: Tensor, the tracer, LLVM, devices. A rule computes with its arguments and knows no more of them.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.structs import field, struct
 
-__all__ = ["OPS", "Op", "RuleContext", "Vjp", "define"]
+__all__ = ["OPS", "Op", "OpTable", "RuleContext", "Vjp", "define"]
 
 
 @struct
@@ -107,7 +108,32 @@ class Op:
         return (OPS.__getitem__, (self.name,))
 
 
-OPS: dict[str, Op] = {}
+class OpTable(dict[str, Op]):
+    """Operations by name. Families that few scripts use are imported when one of them is asked for.
+
+    Attributes:
+        late: name of an operation -> the module that defines it, Note [Lazy modules].
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: dict[str, str] = {}
+
+    def __missing__(self, name: str) -> Op:
+        """KeyError for a name that nobody defines."""
+        _ = LazyModule(self.late[name]).__all__
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def load(self) -> None:
+        """Import all families."""
+        for name in self.late:
+            self[name]
+
+
+OPS = OpTable()
 
 
 def _camel(name: str) -> str:

@@ -183,6 +183,17 @@ def _along(use: BatchUse) -> Any:
     return use.apply((x,), (wrap_dim(use.params[0], use.rank()) + 1, *use.params[1:]))
 
 
+def _whole(use: BatchUse) -> Any:
+    """Of all elements of an example."""
+    count = numel(use.shapes[0])
+    return call(f"{use.op.name}_dim", use.values[0].reshape((use.size, count)), 1, False)[0] if count else None
+
+
+def _isin(use: BatchUse) -> Any:
+    """All examples look among the same elements, or each among its own."""
+    return None if use.batched[1] else use.apply(use.values)
+
+
 # --- products ---
 
 
@@ -337,10 +348,12 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("slice_backward unfold_backward", _zeros_around((1,))),
     ("diagonal_backward", _zeros_around((2, 3))),
     ("sum sum_dim mean mean_dim prod prod_dim amax amin max min logsumexp any all count_nonzero", _reduction(0)),
-    ("argmax argmin max_dim min_dim", _reduction(0)),
+    ("argmax argmin max_dim min_dim kthvalue median_dim nanmedian_dim mode", _reduction(0)),
+    ("median nanmedian", _whole),
+    ("isin", _isin),
     ("linalg_vector_norm", _reduction(1)),
     ("var std", _variance),
-    ("_softmax _log_softmax cumsum glu", _along),
+    ("_softmax _log_softmax cumsum glu sort topk", _along),
     ("mm", _mm),
     ("bmm", _bmm),
     ("mv", _mv),

@@ -24,11 +24,13 @@ class Sample(NamedTuple):
         params: static parameters.
         torch: ``torch(t, *inputs)``, the same result by PyTorch; None for operations that only derivatives use, which
             the second-order tests of what they are derived from cover.
+        is_smooth: whether the derivative says what small changes of the inputs do; not at ties, or with NaN.
     """
 
     inputs: tuple[Any, ...]
     params: tuple[Any, ...] = ()
     torch: Callable[..., Any] | None = None
+    is_smooth: bool = True
 
 
 # a tensor and a view of it: [1:, ::2]
@@ -245,6 +247,72 @@ def _reductions() -> dict[str, list[Sample]]:
         Sample((x,), ((0, 1), True), lambda t, x: x.logsumexp((0, 1), True)),
         Sample((x,), (-1, False), lambda t, x: x.logsumexp(-1)),
     ]
+    return specs
+
+
+def _ordering() -> dict[str, list[Sample]]:
+    x, ties = f(2, 5, 3), np.array([[3.0, 1.0, 2.0, 1.0, 3.0], [0.0, 2.0, 2.0, 1.0, 5.0]])
+    missing = np.array([[np.nan, 1.0, 2.0, np.nan, 3.0], [0.0, np.inf, -np.inf, 1.0, 5.0]])
+    empty = np.zeros((0, 3))
+    specs: dict[str, list[Sample]] = {
+        "sort": [
+            Sample((a,), (d, descending), lambda t, x, d=d, e=descending: tuple(x.sort(d, e)), a is x)
+            for a, d in ((x, 1), (ties, -1), (missing, -1), (ints(4, 5), 0), (mask(5), 0), (f(), 0), (empty, 0))
+            for descending in (False, True)
+        ],
+        "topk": [
+            Sample((a,), (d, k, largest), lambda t, x, k=k, d=d, u=largest: tuple(x.topk(k, d, u)), a is x)
+            for a, d, k in (
+                (x, 1, 2),
+                (missing, -1, 3),
+                (np.arange(20).reshape(4, 5) % 7, 0, 1),
+                (f(), 0, 1),
+                (empty, 1, 0),
+            )
+            for largest in (False, True)
+        ],
+        "kthvalue": [
+            Sample((a,), (d, keep, k), lambda t, x, k=k, d=d, keep=keep: tuple(x.kthvalue(k, d, keep)), a is x)
+            for a, d, k, keep in ((x, 1, 2, False), (missing, -1, 3, True), (f(), 0, 1, False), (f(0, 3), 1, 2, True))
+        ],
+        "mode": [
+            Sample((a,), (d, keep), lambda t, x, d=d, keep=keep: tuple(x.mode(d, keep)), a is x)
+            for a, d, keep in ((ties, 1, False), (ints(5, 4), 0, True), (f(), 0, False), (empty, 1, False))
+        ],
+    }
+    for name in ("median", "nanmedian"):
+        specs[name + "_dim"] = [
+            Sample((a,), (d, keep), lambda t, x, n=name, d=d, keep=keep: tuple(getattr(t, n)(x, d, keep)), a is x)
+            for a, d, keep in (
+                (x, 1, False),
+                (missing, -1, True),
+                (f(), 0, False),
+                (empty, 1, True),
+                (ints(4, 5), 0, False),
+            )
+        ]
+        specs[name] = [
+            Sample((a,), (), lambda t, x, n=name: getattr(t, n)(x), a is x)
+            for a in (x, ties, missing, ints(4, 5), f(), empty)
+        ]
+    edges, values = np.sort(f(2, 6)), np.append(f(2, 4), [[np.nan], [np.inf]], 1)
+    specs["searchsorted"] = [
+        Sample((e, v), (False, right), lambda t, e, v, r=right: t.searchsorted(e.detach(), v.detach(), right=r))
+        for e, v in ((edges, values), (edges[0], values), (np.arange(5), ints(3)), (edges[0], f()))
+        for right in (False, True)
+    ]
+    specs["isin"] = [
+        Sample((a, b), (inverts,), lambda t, a, b, v=inverts: t.isin(a, b, invert=v))
+        for a, b in ((ints(3, 4), ints(4)), (ints(4) * 1.0, 2), (2, ints(4)), (missing.copy(), missing[0]))
+        for inverts in (False, True)
+    ]
+    specs["histc"] = [
+        Sample((a,), (n, lo, hi), lambda t, x, n=n, lo=lo, hi=hi: t.histc(x.detach(), n, lo, hi))
+        for a, n, lo, hi in ((x, 5, 0.0, 0.0), (x, 4, -1.0, 1.0), (missing, 3, 0.0, 3.0), (np.ones(3), 4, 0.0, 0.0))
+    ]
+    distinct = np.array([-1.0, 0.5, 2.0])
+    for name in ("_unique2", "unique_dim", "unique_consecutive", "histogram"):
+        specs[name] = [Sample((distinct[[2, 0, 1, 0]], distinct))]
     return specs
 
 
@@ -603,9 +671,7 @@ def _layers() -> dict[str, list[Sample]]:
             for decoupled in (False, True)
         ],
         "_adam_amsgrad_update": [Sample((*state, 0.01, 0.19, 0.002), (*adam, False, True))],
-        "_adam_amsgrad_update_scheduled": [
-            Sample((*state, 0.01, 0.19, 0.002, *adam[:4]), (*adam[4:], False, True))
-        ],
+        "_adam_amsgrad_update_scheduled": [Sample((*state, 0.01, 0.19, 0.002, *adam[:4]), (*adam[4:], False, True))],
     }
 
 
@@ -622,4 +688,5 @@ SPECS: dict[str, list[Sample]] = {
     **_activations(),
     **_losses(),
     **_layers(),
+    **_ordering(),
 }

@@ -51,6 +51,11 @@ KNOWN: dict[str, tuple[int, str]] = {
         f"{name}_": (8, "the node has the number of the overload that writes into the result")
         for name in "asinh acosh atanh arcsinh arccosh arctanh".split()
     },
+    "quantile": (2, "PyTorch's last node is that of a squeeze in place"),
+    "nanquantile": (1, "as quantile"),
+    "sort": (1, "the node of a sort that names ``stable`` has another number in PyTorch"),
+    "unique": (3, "PyTorch's distinct slices lie in memory one by one"),
+    "unique_consecutive": (1, "as unique"),
     "to": (4, "None for a dtype, and an unknown keyword"),
 }
 """Where results may differ, in at most how many cases, and why."""

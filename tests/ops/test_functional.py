@@ -44,6 +44,21 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
             "tanhshrink",
         ]
     },
+    **{
+        f"{name}-{how}": (
+            lambda F, t, x, name=name, how=how: getattr(t, name)(x, 0.3, 1, interpolation=how),
+            (r(4, 5),),
+        )
+        for name in ("quantile", "nanquantile")
+        for how in ("linear", "lower", "higher", "midpoint", "nearest")
+    },
+    "quantile-several": (lambda F, t, x, q: t.quantile(x, q, -1, True), (r(3, 4), np.array([0.0, 0.35, 1.0]))),
+    "quantile-all": (lambda F, t, x: t.quantile(x, 0.7, keepdim=True), (r(3, 4),)),
+    "quantile-missing": (
+        lambda F, t, x: t.nanquantile(t.where(x > 0.3, float("nan"), x), 0.4, 0),
+        (r(6, 3) - 1,),
+    ),
+    "msort": (lambda F, t, x: t.msort(x), (r(4, 5),)),
     "glu": (lambda F, t, x: F.glu(x, 0), (r(4, 5),)),
     "softmin": (lambda F, t, x: F.softmin(x, 1), (r(4, 5),)),
     "layer_norm": (lambda F, t, x, w, b: F.layer_norm(x, (4, 5), w, b), (r(3, 4, 5), r(4, 5), r(4, 5))),

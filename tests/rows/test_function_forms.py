@@ -31,7 +31,8 @@ UNARY = (
     "mean min neg negative norm prod ravel reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square squeeze std "
     "sum t tan tanh trace tril triu trunc unbind var nonzero argwhere arcsinh arctanh asinh atanh "
     "deg2rad digamma erfc erfinv fix frac hardshrink i0 isneginf isposinf isreal lgamma logit nan_to_num "
-    "positive rad2deg sgn signbit sinc"
+    "positive rad2deg sgn signbit sinc "
+    "sort argsort msort median nanmedian mode histc unique unique_consecutive"
 ).split()
 BINARY = (
     "add arctan2 atan2 div divide eq equal allclose floor_divide fmod ge greater greater_equal gt isclose le less "
@@ -47,6 +48,12 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "addcdiv": (_A, _B, t(3, 4)),
     "addcmul": (_A, _B, t(3, 4)),
     "addmm": (t(3, 5), t(3, 4), t(4, 5)),
+    "bincount": (i(5),),
+    "histogram": (_A, 3),
+    "kthvalue": (_A, 2),
+    "nanquantile": (_A, 0.3, 1),
+    "quantile": (_A, 0.3, 1),
+    "topk": (_A, 2),
     "as_strided": (_A, (2, 2), (1, 2)),
     "as_strided_scatter": (_A, t(2, 2), (2, 2), (4, 1)),
     "bmm": (t(2, 3, 4), t(2, 4, 3)),

@@ -1,0 +1,113 @@
+"""Operations that count elements, or find places among sorted ones.
+
+Owns: searchsorted, isin, histc, and the graph nodes of what ``unique`` and ``histogram`` find. None has a lowering.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import FLOATING, bool_, int32, int64
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.shapes import dtype_of, shape_of, torch_dtype_name
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+# --- searchsorted(sorted, values | out_int32, right) ---
+
+
+def _search_aval(edges: Aval, values: Any, out_int32: bool, right: bool) -> Aval:
+    return make_aval(shape_of(values), int32 if out_int32 else int64)
+
+
+def _np_search(edges: Any, values: Any, out_int32: bool, right: bool) -> Any:
+    side: Any = "right" if right else "left"
+    if edges.ndim == 1:
+        return np.asarray(np.searchsorted(edges, values, side))
+    places = np.empty(values.shape, np.int64)
+    for row in np.ndindex(*edges.shape[:-1]):
+        places[row] = np.searchsorted(edges[row], values[row], side)
+    return places
+
+
+define("searchsorted", aval=_search_aval, numpy=_np_search, num_inputs=2)
+
+
+# --- isin(elements, test_elements | invert) ---
+
+
+def _isin_aval(x: Any, among: Any, invert: bool) -> Aval:
+    if bool_ in (dtype_of(x), dtype_of(among)):
+        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    return make_aval(shape_of(x), bool_)
+
+
+define(
+    "isin",
+    aval=_isin_aval,
+    numpy=lambda x, among, invert: np.isin(x, among, invert=invert),
+    num_inputs=2,
+)
+
+
+# --- histc(x | bins, min, max) ---
+
+
+def _range_of(x: Any, low: float, high: float) -> tuple[float, float]:
+    """The ends of the histogram: those of the data if none are given, and never equal."""
+    if low == high and x.size:
+        low, high = x.min().item(), x.max().item()
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"torch.histc: range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    return (low - 1, high + 1) if low == high else (low, high)
+
+
+def _histc_aval(x: Aval, bins: int, low: float, high: float) -> Aval:
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if x.dtype.category is not FLOATING:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
+    return make_aval((bins,), x.dtype)
+
+
+def _np_histc(x: Any, bins: int, low: float, high: float) -> Any:
+    low, high = _range_of(x, low, high)
+    number = x.dtype.type
+    inside = x[(x >= low) & (x <= high)]
+    places = ((inside - number(low)) * number(bins) / number(high - low)).astype(np.int64)
+    return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
+
+
+define("histc", aval=_histc_aval, numpy=_np_histc, checks_reals=True)
+
+
+# --- what was found by reading x(x, found): behind a node that has no derivative ---
+
+
+def _no_rule(name: str) -> Callable[..., Any]:
+    def rule(c: RuleContext, g: Any) -> Any:
+        if name == "histogram":
+            raise RuntimeError("derivative for aten::histogram is not implemented")
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return rule
+
+
+for _name in ("_unique2", "unique_dim", "unique_consecutive", "histogram"):
+    define(
+        _name,
+        aval=lambda x, found: make_aval(found.shape, dtype_of(found)),
+        numpy=lambda x, found: found.copy(),
+        lower=lambda b, x, found: found,
+        vjps=[Vjp(_no_rule(_name)), None],
+        num_inputs=2,
+        node_name="torch::autograd::NotImplemented" if _name == "histogram" else None,
+    )

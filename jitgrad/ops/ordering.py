@@ -1,0 +1,185 @@
+"""Operations that order elements along a dimension, and those that take one of them by its rank.
+
+Owns: sort, topk, kthvalue, median and nanmedian (of all, or of a dimension), mode. None has a lowering. NaN counts as
+larger than all numbers. Equal elements keep their order, so that of several equal ones the first is the smallest.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import BOOLEAN, int64
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call, filled
+from jitgrad.ops.extrema import share_all_ties
+from jitgrad.ops.reductions import restore
+from jitgrad.ops.shapes import reduced_shape, wrap_dim, wrap_dims
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+def _order(x: Any, axis: int, descending: bool = False) -> Any:
+    """Positions in the order of their values; equal ones in their own order."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    backwards = np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - backwards
+
+
+def _at(x: Any, positions: Any, axis: int) -> tuple[Any, Any]:
+    return np.take_along_axis(x, positions, axis), positions
+
+
+# --- sort(x | dim, descending), topk(x | dim, k, largest) ---
+
+
+def _back_to_places(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
+    """The gradient goes to where the elements were taken."""
+    aval = c.avals[0]
+    assert aval is not None
+    return call("scatter_add", filled(0.0, aval), indices, g[0], c.params[0]) if aval.ndim else g[0]
+
+
+def _sort_aval(x: Aval, dim: int, descending: bool) -> tuple[Aval, Aval]:
+    wrap_dim(dim, x.ndim)
+    return make_aval(x.shape, x.dtype), make_aval(x.shape, int64)
+
+
+def _np_sort(x: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+    return _at(x, _order(x, dim, descending), dim) if x.ndim else (x.copy(), np.int64(0))
+
+
+define("sort", aval=_sort_aval, numpy=_np_sort, vjps=[Vjp(_back_to_places, ("out1",))])
+
+
+def _topk_aval(x: Aval, dim: int, k: int, largest: bool) -> tuple[Aval, Aval]:
+    d = wrap_dim(dim, x.ndim)
+    if not 0 <= k <= (x.shape[d] if x.ndim else 1):
+        raise RuntimeError("selected index k out of range")
+    if x.dtype.category is BOOLEAN:
+        raise RuntimeError("topk does not support bool dtypes on CPU")
+    shape = (*x.shape[:d], k, *x.shape[d + 1 :]) if x.ndim else ()
+    return make_aval(shape, x.dtype), make_aval(shape, int64)
+
+
+def _np_topk(x: Any, dim: int, k: int, largest: bool) -> tuple[Any, Any]:
+    if not x.ndim:
+        return x.copy(), np.int64(0)
+    first = np.take(_order(x, dim, largest), np.arange(k), axis=dim)
+    return _at(x, first, dim)
+
+
+define("topk", aval=_topk_aval, numpy=_np_topk, vjps=[Vjp(_back_to_places, ("out1",))])
+
+
+# --- one element along a dimension: (x | dim, keepdim), kthvalue(x | dim, keepdim, k) ---
+
+
+def _back_to_place(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
+    aval, dim = c.avals[0], c.params[0]
+    assert aval is not None
+    if not aval.ndim:
+        return g[0]
+    return call("scatter_add", filled(0.0, aval), restore(indices, aval, dim), restore(g[0], aval, dim), dim)
+
+
+def _define_choice(
+    name: str, choose: Callable[..., Any], *, node_name: str | None = None, kernel: str | None = None
+) -> None:
+    """An operation that takes one element of each row.
+
+    Args:
+        choose: ``choose(rows, *params) -> positions``, of [..., n], without empty rows.
+        kernel: what PyTorch's message calls the operation that has no bools; None: it has them.
+    """
+
+    def aval(x: Aval, dim: int, keepdim: bool, *params: Any) -> tuple[Aval, Aval]:
+        dims = wrap_dims(dim, x.ndim)
+        if any(x.shape[d] == 0 for d in dims):
+            raise IndexError(f"{name}(): Expected reduction dim {dims[0]} to have non-zero size.")
+        if params and not 1 <= params[0] <= (x.shape[dims[0]] if dims else 1):
+            raise RuntimeError(f"{name}(): selected number k out of range for dimension {wrap_dim(dim, x.ndim)}")
+        if kernel is not None and x.dtype.category is BOOLEAN:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+        shape = reduced_shape(x.shape, dims, keepdim)
+        return make_aval(shape, x.dtype), make_aval(shape, int64)
+
+    def numpy(x: Any, dim: int, keepdim: bool, *params: Any) -> tuple[Any, Any]:
+        if not x.ndim:
+            return x.copy(), np.int64(0)
+        rows = np.moveaxis(x, dim, -1)
+        positions = np.expand_dims(choose(rows, *params), -1) if x.size else np.zeros((*rows.shape[:-1], 1), np.int64)
+        values = np.take_along_axis(rows, positions, -1) if x.size else np.zeros(positions.shape, x.dtype)
+        if keepdim:
+            return np.moveaxis(values, -1, dim), np.moveaxis(positions, -1, dim)
+        return values[..., 0], positions[..., 0]
+
+    define(
+        name if node_name is None else f"{name}_dim",
+        aval=aval,
+        numpy=numpy,
+        vjps=[Vjp(_back_to_place, ("out1",))],
+        node_name=node_name,
+    )
+
+
+def _kth(rows: Any, k: int) -> Any:
+    return _order(rows, -1)[..., k - 1]
+
+
+def _middle(rows: Any) -> Any:
+    """The lower one of two middles; a NaN, the first one, where there is any."""
+    middle = _order(rows, -1)[..., (rows.shape[-1] - 1) // 2]
+    missing = np.isnan(rows)
+    return np.where(missing.any(-1), missing.argmax(-1), middle)
+
+
+def _middle_number(rows: Any) -> Any:
+    """The middle of those that are no NaN."""
+    count = np.count_nonzero(~np.isnan(rows), axis=-1)
+    return np.take_along_axis(_order(rows, -1), np.maximum(count - 1, 0)[..., None] // 2, -1)[..., 0]
+
+
+def _most_frequent(rows: Any) -> Any:
+    """Of the values that are there most often the smallest one, at its last position."""
+    count = rows.shape[-1]
+    order = _order(rows, -1)
+    values = np.take_along_axis(rows, order, -1)
+    at = np.arange(count)
+    is_first = np.ones(rows.shape, bool)
+    is_first[..., 1:] = values[..., 1:] != values[..., :-1]
+    length = at - np.maximum.accumulate(np.where(is_first, at, 0), axis=-1)
+    return np.take_along_axis(order, length.argmax(-1)[..., None], -1)[..., 0]
+
+
+_define_choice("kthvalue", _kth, kernel="kthvalue_cpu")
+_define_choice("mode", _most_frequent)
+_define_choice("median", _middle, node_name="MedianBackward1", kernel="median_cpu")
+_define_choice("nanmedian", _middle_number, node_name="NanmedianBackward1", kernel="median_cpu")
+
+
+# --- of all elements: median(x), nanmedian(x) ---
+
+
+def _define_whole(name: str, choose: Callable[..., Any]) -> None:
+    def aval(x: Aval) -> Aval:
+        if x.dtype.category is BOOLEAN:
+            raise NotImplementedError("\"median_cpu\" not implemented for 'Bool'")
+        return make_aval((), x.dtype)
+
+    def numpy(x: Any) -> Any:
+        rows = x.reshape(-1)
+        if not x.size:
+            return x.dtype.type(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
+        return rows[choose(rows)]
+
+    define(name, aval=aval, numpy=numpy, vjps=[Vjp(share_all_ties, (0, "out"))])
+
+
+_define_whole("median", _middle)
+_define_whole("nanmedian", _middle_number)
