@@ -71,4 +71,14 @@ FOUND_LATER: dict[int, Program] = {
         "v2 = s.x1 * 1.5\nfor _ in range(s.n0):\n    v2 = v2 @ s.p0",
         "v2 = s.p0 ** 2",
     ), (Call(), Call(n0=0)), 9603514),
+    9608936: Program((
+        "v1 = s.p0 * s.p0",
+        "v2 = lib.stack([s.p0, s.p0])",
+        "v3 = v2 @ v2.transpose(-1, -2)",
+        "v4 = lib.maximum(v1, v1)",
+        "repr(v1)",
+        "v5 = v3 @ v4",
+        "v6 = lib.autograd.grad((v5 * s.p0.sum()).sum(), s.p0, create_graph=True)[0].contiguous()",
+        "v2[:, 1] = s.a0",
+    ), (Call(keep=('v6',)),), 9608936),
 }

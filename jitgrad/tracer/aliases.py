@@ -78,6 +78,19 @@ class Aliases:
         if slot is not None and handle._storage is not None:
             self._add(slot, handle)
 
+    def note_window(self, whole: Any) -> None:
+        """A window on a tensor's memory is known by a value id of its own from here on, though no handle looks at it.
+
+        A Node has saved it: what its backward reads must be read before the memory is written.
+        """
+        storage, slots = whole._storage, self._recorder.slots
+        slot = slots.get(id(storage))
+        if slot is None:
+            slot = slots[id(storage)] = Slot(storage, ref(whole), whole._vid)
+            storage.tid = self._recorder.tid
+        slot.older = slot.older or []  # no handle, but writes must ask
+        slot.is_shared = True
+
     def _add(self, slot: Slot, handle: Any) -> None:
         """One more handle looks at a storage."""
         if slot.others is None:

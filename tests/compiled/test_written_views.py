@@ -97,3 +97,25 @@ def test_a_tensor_written_again_and_again_with_its_own_view(mode: Mode, view: st
 
 def _about(numbers: Any) -> Any:
     return [_about(n) for n in numbers] if isinstance(numbers, list) else pytest.approx(numbers, rel=1e-5)
+
+
+@pytest.mark.parametrize("write", ["x.mul_(0)", "x[:, 1] = 0", "x.t().mul_(0)", "x.detach().mul_(0)"])
+def test_a_backward_reads_a_saved_view_before_its_memory_is_written(mode: Mode, write: str) -> None:
+    """The view was saved by a Node in an earlier segment, and no handle looks at it any more."""
+
+    def step(p: Any) -> Any:
+        x = p * 1
+        y = x @ (x.t() @ p)
+        assert y.sum().item() == y.sum().item()
+        (grad,) = jitgrad.autograd.grad((y * y).sum(), p, create_graph=True)
+        with jitgrad.no_grad():
+            exec(write, {"x": x})
+        return grad
+
+    def given() -> Any:
+        return jitgrad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+
+    want = step(given()).tolist()
+    function = mode.wrap(step)
+    for _ in range(3):
+        assert function(given()).tolist() == _about(want)

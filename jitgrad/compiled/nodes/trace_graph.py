@@ -89,8 +89,10 @@ class TraceGraph(CallGraph):
         self.note_versions([*self.recorder.inputs.values(), *alive])
         held = {h._vid: h for h in alive}
         for vid, root in windows:
-            counter = self._counters[vid] = held.get(root, self.recorder.inputs.get(root))._vc
+            whole = held.get(root, self.recorder.inputs.get(root))
+            counter = self._counters[vid] = whole._vc
             self._versions[vid] = counter[VERSION]
+            self.recorder.aliases.note_window(whole)
 
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
