@@ -21,7 +21,8 @@ from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
 from jitgrad.distributions.utils import broadcast_all, standard_normal, xlogy
 from jitgrad.dtypes import finfo, float64
-from jitgrad.functions import digamma, lgamma, log1p, one_hot, rand, stack, tensor, where
+from jitgrad.functions import digamma, lgamma, log1p, one_hot, stack, tensor, where
+from jitgrad.functions.drawing import draw_array
 from jitgrad.ops.table import OPS
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma", "StudentT", "standard_gamma"]
@@ -54,18 +55,10 @@ def standard_gamma(concentration: Any) -> Any:
 
 
 def _draw(concentration: Any) -> Any:
-    """Proposals for all numbers at once, again for those that are rejected: less than one in twenty."""
-    shape = concentration.shape
-    boost = where(concentration < 1, rand(shape, dtype=float64).pow(1 / concentration), 1.0)
-    d = where(concentration < 1, concentration + 1, concentration) - 1 / 3
-    c = (9 * d).rsqrt()
-    found = d * math.nan
-    while (is_open := found.isnan()).any():
-        x, u = standard_normal(shape, d), 1 - rand(shape, dtype=float64)
-        v = (1 + c * x) ** 3
-        is_taken = (v > 0) & (u.log() < 0.5 * x * x + d * (1 - v + v.clamp(min=1e-300).log()))
-        found = where(is_open & (is_taken | d.isnan()), where(d.isnan(), 0.0, d * v), found)
-    return where(concentration.isnan(), math.nan, found * boost)
+    """One after the other, by the host, as PyTorch draws them."""
+    values = concentration.detach().cpu().numpy()
+    drawn = draw_array(values.shape, float64, None, "gamma", values.ravel())
+    return tensor(drawn, device=concentration.device)
 
 
 def _slope(x: Any, a: Any) -> Any:

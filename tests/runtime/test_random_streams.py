@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jitgrad
-from jitgrad import nn
+from jitgrad import distributions, nn
 from jitgrad.abi import RANDOM_PERMUTE_WIDE
 from jitgrad.nn import functional as F
 from jitgrad.runtime.random import twister
@@ -321,3 +321,20 @@ def test_the_largest_permutations_draw_64_bits() -> None:
         order.append(i)
         order[i], order[j] = order[j], i
     assert own.tolist() == order
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gamma_distributed_numbers_are_torch_s(dtype: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    rates = np.array([0.0, 0.3, 0.9, 1.0, 2.5, 50.0, 1e6] * 20, dtype)
+
+    def draw(t: Any, distributions: Any) -> Any:
+        t.manual_seed(4)
+        t.randn(3)  # a number is kept
+        found = distributions.gamma.Gamma(t.tensor(rates + rates.dtype.type(1e-3)), t.ones(())).sample().numpy()
+        return found, t.randn(3).numpy(), t.rand(2).numpy()
+
+    own, theirs = draw(jitgrad, distributions), draw(torch, torch.distributions)
+    np.testing.assert_allclose(own[0], theirs[0], rtol=2e-6 if dtype == "float32" else 1e-14)
+    np.testing.assert_array_equal(own[1], theirs[1])
+    np.testing.assert_array_equal(own[2], theirs[2])

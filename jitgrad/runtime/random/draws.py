@@ -3,8 +3,10 @@
 Owns: ``RandomStream``, a method per distribution: it writes ``count`` elements of a NumPy dtype to an address.
 Must not know: tensors, layouts, checks of parameters.
 
-Floating dtypes other than float64 are drawn as float32 and cast. Sources: Hormann, "The transformed rejection method
-for generating Poisson random variables", 1993 (rates from 10 on); Knuth, TAOCP 2, 3.4.1 (below).
+Floating dtypes other than float64 are drawn as float32 and cast.
+
+Sources: Hormann, "The transformed rejection method for generating Poisson random variables", 1993 (rates from 10 on);
+Knuth, TAOCP 2, 3.4.1 (below); Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
 """
 
 from __future__ import annotations
@@ -149,6 +151,16 @@ class RandomStream(Twister):
         self._doubles(draws.used)
         _put(address, np.array(found, np.float64), dtype)
 
+    def gamma(self, address: int, count: int, dtype: Any, concentrations: Any) -> None:
+        """Of rate 1, one for each of ``count`` concentrations, float64, in order."""
+        before = self.state()
+        draws = _Draws(self, self.kept())
+        found = [_gamma(a, draws) for a in concentrations.tolist()]
+        self.set_state(before)
+        self._doubles(draws.used)
+        self.keep(draws.kept)
+        _put(address, np.array(found, np.float64), dtype)
+
     def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 / (1 - p) with probability 1 - p, else 0, divided in the dtype."""
         _put(address, (self._doubles(count) < 1.0 - p).astype(dtype) / dtype.type(1.0 - p), dtype)
@@ -159,12 +171,17 @@ class RandomStream(Twister):
 
 
 class _Draws:
-    """Uniform numbers one by one, which are drawn many at a time."""
+    """Uniform and normal numbers one by one, which are drawn many at a time.
+
+    Attributes:
+        used: how many uniform numbers were taken.
+        kept: the second of the last pair of normal numbers, if it was not taken.
+    """
 
     _AT_ONCE = 4096
 
-    def __init__(self, stream: RandomStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: RandomStream, kept: float | None = None) -> None:
+        self._stream, self.kept = stream, kept
         self.used = 0
         self._numbers: Iterator[float] = iter(())
 
@@ -174,6 +191,16 @@ class _Draws:
             return number
         self._numbers = iter(self._stream.fractions(self._AT_ONCE, True).tolist())
         return next(self._numbers)
+
+
+    def next_normal(self) -> float:
+        """As ``RandomStream.normal_pairs`` draws them."""
+        if self.kept is not None:
+            normal, self.kept = self.kept, None
+            return normal
+        angle, radius = 2 * math.pi * self.next(), math.sqrt(-2.0 * math.log1p(-self.next()))
+        self.kept = radius * math.sin(angle)
+        return radius * math.cos(angle)
 
 
 def _events(rate: float, draws: _Draws) -> float:
@@ -209,3 +236,27 @@ def _events_by_rejection(rate: float, draws: _Draws) -> float:
         height = math.log(v) + math.log(inverse_alpha) - math.log(a / (edge * edge) + b)
         if height <= -rate + events * log_rate - math.lgamma(events + 1):
             return events
+
+
+# --- gamma ---
+
+
+_THIRD, _SQUEEZE = float(np.float32(1.0) / np.float32(3.0)), float(np.float32(0.0331))  # PyTorch has floats there
+
+
+def _gamma(concentration: float, draws: _Draws) -> float:
+    if not concentration > 0.0:
+        return 0.0 if concentration == 0.0 else math.nan
+    scale = 1.0
+    if concentration < 1.0:
+        scale, concentration = math.pow(1.0 - draws.next(), 1.0 / concentration), concentration + 1.0
+    d = concentration - _THIRD
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = draws.next_normal()
+        root = 1.0 + c * x
+        if root <= 0.0:
+            continue
+        v, u, square = root * root * root, 1.0 - draws.next(), x * x
+        if u < 1.0 - _SQUEEZE * square * square or math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
+            return scale * d * v

@@ -186,6 +186,18 @@ class Twister:
         """``values * times + plus`` of an array of doubles, rounded once."""
         return numpy_form.fma64(values, times, plus)
 
+    def kept(self) -> float | None:
+        """The second number of the last pair of normal ones, if it was not drawn yet."""
+        return float(self._kept_words[:1].view(np.float64)[0]) if self._kept_words[1] else None
+
+    def keep(self, normal: float | None) -> None:
+        """Let ``normal`` be drawn next, or none."""
+        self._kept_words[:1].view(np.float64)[0], self._kept_words[1] = normal or 0.0, normal is not None
+
+    @property
+    def _kept_words(self) -> Any:
+        return self._state[RANDOM_CACHED : RANDOM_HAS_CACHED + 1]
+
     def state(self) -> Any:
         """PyTorch's 5056 bytes, a new uint8 array."""
         out = np.zeros(STATE_NBYTES // 8, np.uint64)
