@@ -16,8 +16,6 @@ _ADVICE = {
     "torch._dynamo": "use jitgrad.compile",
     "torch._inductor": "use jitgrad.compile",
     "torch.distributed": "jitgrad trains in one process",
-    "torch.nn.parallel": "jitgrad trains in one process, on all its cores",
-    "torch.nn.DataParallel": "jitgrad trains in one process, on all its cores",
     "torch.multiprocessing": "use Python's multiprocessing; DataLoader has workers of its own",
     "torch.quantization": "there is no quantisation",
     "torch.ao": "there is no quantisation",
