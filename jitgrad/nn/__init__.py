@@ -54,12 +54,36 @@ from jitgrad.nn.misc import (
     Unflatten,
 )
 from jitgrad.nn.module import Module
-from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
+from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, LayerNorm, RMSNorm, SyncBatchNorm
 from jitgrad.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from jitgrad.nn.attention import MultiheadAttention
+    from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
+    from jitgrad.nn.group_norm import (
+        CrossMapLRN2d,
+        GroupNorm,
+        InstanceNorm1d,
+        InstanceNorm2d,
+        InstanceNorm3d,
+        LocalResponseNorm,
+    )
+    from jitgrad.nn.margin_loss import (
+        CosineEmbeddingLoss,
+        GaussianNLLLoss,
+        HingeEmbeddingLoss,
+        MarginRankingLoss,
+        MultiLabelMarginLoss,
+        MultiLabelSoftMarginLoss,
+        MultiMarginLoss,
+        NLLLoss2d,
+        PoissonNLLLoss,
+        SoftMarginLoss,
+        TripletMarginLoss,
+        TripletMarginWithDistanceLoss,
+    )
     from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+    from jitgrad.nn.shrinking import Hardshrink, PReLU, Softmax2d, Softshrink, Threshold
 
 __all__ = [
     "CELU",
@@ -76,8 +100,13 @@ __all__ = [
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
+    "Bilinear",
     "Conv2d",
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -86,29 +115,45 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "GRUCell",
+    "GaussianNLLLoss",
+    "GroupNorm",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
     "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
     "MaxPool2d",
     "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
+    "PReLU",
+    "PairwiseDistance",
     "Parameter",
     "ParameterList",
+    "PoissonNLLLoss",
     "RMSNorm",
     "RNNCell",
     "RReLU",
@@ -118,20 +163,36 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "SmoothL1Loss",
+    "SoftMarginLoss",
     "Softmax",
+    "Softmax2d",
     "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
+    "Threshold",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     "Unflatten",
     "functional",
     "init",
     "utils",
 ]
 
-_RECURRENT = ("GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell")
-_LATE = {"MultiheadAttention": "jitgrad.nn.attention", **dict.fromkeys(_RECURRENT, "jitgrad.nn.recurrent")}
+_LATE_BY_PLACE = {
+    "attention": "MultiheadAttention",
+    "distance": "Bilinear CosineSimilarity PairwiseDistance",
+    "group_norm": "CrossMapLRN2d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm",
+    "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss "
+    "MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss SoftMarginLoss TripletMarginLoss "
+    "TripletMarginWithDistanceLoss",
+    "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
+    "recurrent": "GRU LSTM RNN GRUCell LSTMCell RNNCell",
+}
+_LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _find_late = late_names(globals(), _LATE)
 
 

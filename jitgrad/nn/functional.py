@@ -3,6 +3,8 @@
 Owns: the list. What each computes is in ``jitgrad.functions``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from jitgrad.functions import (
     INPLACE_METHODS,
     LAYERS,
@@ -61,20 +63,51 @@ from jitgrad.functions import (
     tanhshrink,
     threshold,
 )
+from jitgrad.lazy import late_names
+
+if TYPE_CHECKING:
+    from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance
+    from jitgrad.functions.margin_losses import (
+        cosine_embedding_loss,
+        gaussian_nll_loss,
+        hinge_embedding_loss,
+        margin_ranking_loss,
+        multi_margin_loss,
+        multilabel_margin_loss,
+        multilabel_soft_margin_loss,
+        poisson_nll_loss,
+        soft_margin_loss,
+        triplet_margin_loss,
+        triplet_margin_with_distance_loss,
+    )
+    from jitgrad.functions.normalizations import group_norm, instance_norm, local_response_norm
 
 relu = LAYERS["relu"]
 relu_ = INPLACE_METHODS["relu_"]
 celu_, elu_, selu_, hardtanh_ = (LAYERS[name] for name in ("celu_", "elu_", "selu_", "hardtanh_"))
 leaky_relu_, rrelu_, threshold_ = (LAYERS[name] for name in ("leaky_relu_", "rrelu_", "threshold_"))
 
+_LATE_BY_PLACE = {
+    "distances": "bilinear cosine_similarity pairwise_distance",
+    "margin_losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss "
+    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss soft_margin_loss "
+    "triplet_margin_loss triplet_margin_with_distance_loss",
+    "normalizations": "group_norm instance_norm local_response_norm",
+}
+_LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
+_find_late = late_names(globals(), _LATE)
+
 __all__ = [
     "alpha_dropout",
     "avg_pool2d",
     "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
     "conv2d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
     "dropout",
     "dropout1d",
@@ -83,28 +116,39 @@ __all__ = [
     "elu",
     "embedding",
     "feature_alpha_dropout",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
+    "group_norm",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "margin_ranking_loss",
     "max_pool2d",
     "mish",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
+    "pairwise_distance",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -115,6 +159,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -123,4 +168,17 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are imported at their first use, Note [Lazy modules]."""
+    if name in _LATE:
+        return _find_late(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

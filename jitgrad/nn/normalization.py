@@ -1,4 +1,4 @@
-"""``LayerNorm``, ``RMSNorm``, ``BatchNorm1d`` and ``BatchNorm2d``.
+"""``LayerNorm``, ``RMSNorm`` and the batch normalisations.
 
 Sources: Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 """
@@ -16,7 +16,16 @@ from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
 
-__all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "LayerNorm", "RMSNorm"]
+__all__ = [
+    "BatchNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "LayerNorm",
+    "NormBase",
+    "RMSNorm",
+    "SyncBatchNorm",
+]
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -60,7 +69,8 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        text = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class RMSNorm(Module):
@@ -97,8 +107,12 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class BatchNorm(Module):
-    """Normalises each channel over the batch: the base of ``BatchNorm1d`` and the like."""
+class NormBase(Module):
+    """Parameters and running statistics of normalisations of channels.
+
+    Attributes:
+        ndims: the ranks that an input may have.
+    """
 
     ndims: tuple[int, ...] = ()
 
@@ -111,6 +125,8 @@ class BatchNorm(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps = num_features, eps
@@ -121,28 +137,17 @@ class BatchNorm(Module):
         self.running_mean: Tensor | None
         self.running_var: Tensor | None
         self.num_batches_tracked: Tensor
-        for name, make in (("weight", ones), ("bias", zeros)):
-            parameter = Parameter(make(num_features, device=device, dtype=dtype)) if affine else None
-            self.register_parameter(name, parameter)
+        for name, make, there in (("weight", ones, affine), ("bias", zeros, affine and bias)):
+            self.register_parameter(name, Parameter(make(num_features, device=device, dtype=dtype)) if there else None)
         tracked = track_running_stats
         for name, make in (("running_mean", zeros), ("running_var", ones)):
             self.register_buffer(name, make(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("num_batches_tracked", zeros((), device=device, dtype=int64) if tracked else None)
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape. ValueError for another rank, or one element per channel while training."""
+    def _check_rank(self, input: Tensor) -> None:
         if input.ndim not in self.ndims:
             expected = " or ".join(f"{n}D" for n in self.ndims)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
-        by_batch = self.training or self.running_mean is None
-        momentum = self.momentum or 0.0
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                momentum = 1.0 / float(self.num_batches_tracked)
-        moved = not self.training or self.track_running_stats
-        mean, variance = (self.running_mean, self.running_var) if moved else (None, None)
-        return F.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
 
     def reset_running_stats(self) -> None:
         """Forget every batch."""
@@ -154,16 +159,34 @@ class BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Forget every batch; weight 1 and bias 0 again."""
         self.reset_running_stats()
-        if self.weight is not None and self.bias is not None:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class BatchNorm(NormBase):
+    """Normalises each channel over the batch: the base of ``BatchNorm1d`` and the like."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape. ValueError for another rank, or one element per channel while training."""
+        self._check_rank(input)
+        by_batch = self.training or self.running_mean is None
+        momentum = self.momentum or 0.0
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        moved = not self.training or self.track_running_stats
+        mean, variance = (self.running_mean, self.running_var) if moved else (None, None)
+        return F.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
 class BatchNorm1d(BatchNorm):
@@ -176,6 +199,7 @@ class BatchNorm1d(BatchNorm):
         affine: whether there are weight (ones) and bias (zeros).
         track_running_stats: keep running statistics and use them in evaluation mode.
         device, dtype: of parameters and buffers.
+        bias: whether there is a bias.
 
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
     """
@@ -187,3 +211,60 @@ class BatchNorm2d(BatchNorm):
     """Batch normalisation of (N, C, H, W); arguments as ``BatchNorm1d``."""
 
     ndims = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """Batch normalisation of (N, C, D, H, W); arguments as ``BatchNorm1d``."""
+
+    ndims = (5,)
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch normalisation of (N, C, *): there is one process, so its batch is the whole batch.
+
+    Args:
+        num_features, eps, momentum, affine, track_running_stats, device, dtype, bias: as ``BatchNorm1d``.
+        process_group: accepted for PyTorch's sake.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_rank(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module, with every batch normalisation in it replaced by one of this class that shares its state."""
+        if isinstance(module, BatchNorm) and not isinstance(module, cls):
+            made = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
+            made.weight, made.bias = module.weight, module.bias
+            if module.track_running_stats:
+                made.running_mean, made.running_var = module.running_mean, module.running_var
+                made.num_batches_tracked = module.num_batches_tracked
+            made.training = module.training
+            return made
+        for name, child in list(module.named_children()):
+            setattr(module, name, cls.convert_sync_batchnorm(child, process_group))
+        return module

@@ -1,0 +1,133 @@
+"""Normalisation over groups of channels, single examples, and neighbouring channels.
+
+Owns: ``group_norm``, ``instance_norm``, ``local_response_norm``.
+Must not know: modules. Imported late, by ``nn.functional``; ``layer_norm`` and ``batch_norm`` are in ``layers``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.door import door
+from jitgrad.functions.joining import pad
+from jitgrad.functions.layers import batch_norm
+from jitgrad.ops.shapes import numel
+from jitgrad.ops.table import OPS
+
+__all__ = ["group_norm", "instance_norm", "local_response_norm"]
+
+_LAYER_NORM = OPS["native_layer_norm_plain"]
+
+
+def _affine(out: Any, weight: Any, bias: Any) -> Any:
+    per_channel = (1, -1, *[1] * (out.ndim - 2))
+    if weight is not None:
+        out = out * weight.reshape(per_channel)
+    return out if bias is None else out + bias.reshape(per_channel)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance of each example's groups of channels, then an affine map per channel.
+
+    Args:
+        input: (N, C, *).
+        num_groups: C is divided into so many.
+        weight, bias: (C).
+        eps: added to the variance.
+
+    Raises:
+        RuntimeError: for shapes that do not fit.
+        ValueError: for one element per group.
+
+    Source: Wu and He, "Group Normalization", 2018.
+    """
+    if input.ndim < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    shape = tuple(input.shape)
+    batch, channels = shape[:2]
+    if batch * channels // num_groups * numel(shape[2:]) == 1:
+        sizes = [batch * channels // num_groups, num_groups, *shape[2:]]
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {sizes}")
+    if channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={num_groups}"
+        )
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and tuple(given.shape) != (channels,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(given.shape)} and input of shape {list(shape)}"
+            )
+    per_group = numel(shape[1:]) // num_groups
+    groups = input.reshape(batch, num_groups, per_group)
+    return _affine(door.apply(_LAYER_NORM, groups, (per_group,), eps)[0].reshape(shape), weight, bias)
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Zero mean and unit variance of each channel of each example, then an affine map per channel.
+
+    Args:
+        input: (N, C, *).
+        running_mean, running_var: (C), moved in place towards the batch's mean statistics, or used.
+        weight, bias: (C).
+        use_input_stats: normalise by the input's statistics, not by the running ones.
+        momentum: how far the running ones move.
+        eps: added to the variance.
+
+    Raises:
+        ValueError: for one element per channel.
+
+    Source: Ulyanov et al., "Instance Normalization: The Missing Ingredient for Fast Stylization", 2016.
+    """
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    shape = tuple(input.shape)
+    count = numel(shape[2:])
+    if count == 1 and len(shape) > 2:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
+    dims = tuple(range(2, len(shape)))
+    mean = input.mean(dims, True)
+    centred = input - mean
+    variance = (centred * centred).mean(dims, True)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(mean.detach().mean((0, *dims)), alpha=momentum)
+    if running_var is not None:
+        unbiased = variance.detach().mean((0, *dims)) * (count / (count - 1))
+        running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+    return _affine(centred * (variance + eps).rsqrt(), weight, bias)
+
+
+def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """Divide by (k + alpha * mean of the squares of ``size`` neighbouring channels)^beta.
+
+    Args:
+        input: (N, C, *), with at least three dimensions.
+        size: how many channels, zeros outside; of an even number one more lies before than after.
+        alpha, beta, k: see above.
+
+    Raises:
+        ValueError: for fewer dimensions.
+
+    Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
+    """
+    if input.ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    if not input.numel():
+        return input
+    around = [0, 0] * (input.ndim - 2) + [size // 2, (size - 1) // 2]
+    squares = pad(input * input, around)
+    channels = input.shape[1]
+    total = squares.narrow(1, 0, channels)
+    for first in range(1, size):
+        total = total + squares.narrow(1, first, channels)
+    return input / (total * (alpha / size) + k) ** beta
