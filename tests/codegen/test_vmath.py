@@ -344,7 +344,7 @@ NOT_FOR_BOOL = ("div", "floordiv", "mod", "fmod", "pow", "neg")
 def _applies(op: str, dtype) -> bool:
     if dtype.is_floating_point:
         return op not in ("not", "and", "or", "xor")
-    return op not in UNARY and op != "atan2" and not (dtype is bool_ and op in NOT_FOR_BOOL)
+    return op not in (*UNARY, "atan2", "copysign") and not (dtype is bool_ and op in NOT_FOR_BOOL)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
