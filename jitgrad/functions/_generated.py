@@ -93,10 +93,11 @@ _unique_consecutive = _bare.PUBLIC['unique_consecutive']; _clamp = _bare.PUBLIC[
 _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']
 _rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _all = _bare.PUBLIC['all']
 _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']
-_any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']; _cumsum = _bare.PUBLIC['cumsum']
-_equal = _bare.PUBLIC['equal']; _logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']
-_mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']
-_std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
+_any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']; _cummax = _bare.PUBLIC['cummax']
+_cummin = _bare.PUBLIC['cummin']; _cumprod = _bare.PUBLIC['cumprod']; _cumsum = _bare.PUBLIC['cumsum']
+_equal = _bare.PUBLIC['equal']; _logcumsumexp = _bare.PUBLIC['logcumsumexp']; _logsumexp = _bare.PUBLIC['logsumexp']
+_max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']
+_prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
 _vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
 _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _poisson = _bare.PUBLIC['poisson']
 _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
@@ -120,6 +121,7 @@ _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bar
 _cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
 _polygamma_method = _bare.METHODS['polygamma']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
 _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_cumsum_ = _bare.INPLACE_METHODS['cumsum_']; _cumprod_ = _bare.INPLACE_METHODS['cumprod_']
 _add_ = _bare.INPLACE_METHODS['add_']; _sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']
 _pow_ = _bare.INPLACE_METHODS['pow_']; _square_ = _bare.INPLACE_METHODS['square_']
 _clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
@@ -1992,6 +1994,36 @@ def count_nonzero(input, dim=_M, *, axis=_M):
                 raise
     return _slow(count_nonzero, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
+def cummax(input, dim, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _cummax(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cummax, (input, dim,), _given(('axis', axis, _M)))
+
+def cummin(input, dim, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _cummin(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cummin, (input, dim,), _given(('axis', axis, _M)))
+
+def cumprod(input, dim, *, dtype=None, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _cumprod(input, dim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cumprod, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
 def cumsum(input, dim, *, dtype=None, axis=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -2021,6 +2053,16 @@ def log_softmax(input, dim, dtype=None, *, axis=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(log_softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def logcumsumexp(input, dim, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and axis is _M:
+                return _logcumsumexp(input, dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logcumsumexp, (input, dim,), _given(('axis', axis, _M)))
 
 def logsumexp(input, dim, keepdim=_M, *, axis=_M, keepdims=_M):
     if not _overrides or _type(input) in _tensors:
@@ -3383,6 +3425,26 @@ def ge_(input, other, *, x2=_M):
         return input
     return _slow(ge_, (input, other,), _given(('x2', x2, _M)))
 
+def cumsum_(input, dim, *, dtype=None, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _cumsum_(input, dim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cumsum_, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def cumprod_(input, dim, *, dtype=None, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+                return _cumprod_(input, dim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cumprod_, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
 def add_(input, other, *, alpha=1, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
         return _add_(input, other, alpha=alpha)
@@ -3918,22 +3980,22 @@ PUBLIC = {
     'sign': sign, 'signbit': signbit, 'sin': sin, 'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square,
     'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc, 'where': where,
     'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin,
-    'count_nonzero': count_nonzero, 'cumsum': cumsum, 'equal': equal, 'log_softmax': log_softmax,
-    'logsumexp': logsumexp, 'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax,
-    'std': std, 'sum': sum, 'var': var, 'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial,
-    'normal': normal, 'poisson': poisson, 'rand': rand, 'rand_like': rand_like, 'randint': randint,
-    'randint_like': randint_like, 'randn': randn, 'randn_like': randn_like, 'randperm': randperm,
-    'as_strided_scatter': as_strided_scatter, 'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy,
-    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter,
-    'scatter_reduce': scatter_reduce, 'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take,
-    'as_strided': as_strided, 'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal,
-    'expand': expand, 'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim,
-    'movedim': movedim, 'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat,
-    'repeat_interleave': repeat_interleave, 'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll,
-    'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
-    'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
-    'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
-    'view_as': view_as,
+    'count_nonzero': count_nonzero, 'cummax': cummax, 'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum,
+    'equal': equal, 'log_softmax': log_softmax, 'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp, 'max': max,
+    'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum, 'var': var,
+    'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial, 'normal': normal,
+    'poisson': poisson, 'rand': rand, 'rand_like': rand_like, 'randint': randint, 'randint_like': randint_like,
+    'randn': randn, 'randn_like': randn_like, 'randperm': randperm, 'as_strided_scatter': as_strided_scatter,
+    'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
+    'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter, 'scatter_reduce': scatter_reduce,
+    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take, 'as_strided': as_strided,
+    'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal, 'expand': expand,
+    'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim, 'movedim': movedim,
+    'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
+    'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll, 'select': select, 'split': split, 'squeeze': squeeze,
+    'swapaxes': swapaxes, 'swapdims': transpose, 't': t, 'tensor_split': tensor_split, 'tile': tile,
+    'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten, 'unfold': unfold, 'unsafe_chunk': unsafe_chunk,
+    'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view, 'view_as': view_as,
 }
 
 METHODS = {
@@ -3956,16 +4018,17 @@ METHODS = {
     'signbit': signbit, 'nan_to_num': nan_to_num, 'isposinf': isposinf, 'isneginf': isneginf, 'isreal': isreal,
     'i0': i0, 'hardshrink': hardshrink, 'prelu': prelu, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var, 'std': std,
     'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all,
-    'count_nonzero': count_nonzero, 'cumsum': cumsum, 'logsumexp': logsumexp, 'softmax': softmax,
-    'log_softmax': log_softmax, 'norm': norm, 'allclose': allclose, 'equal': equal, 'reshape': reshape, 'view': view,
-    'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel,
-    'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
-    'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select,
-    'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
-    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat,
-    'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
-    'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
-    'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
+    'count_nonzero': count_nonzero, 'cumsum': cumsum, 'cumprod': cumprod, 'cummax': cummax, 'cummin': cummin,
+    'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp, 'softmax': softmax, 'log_softmax': log_softmax, 'norm': norm,
+    'allclose': allclose, 'equal': equal, 'reshape': reshape, 'view': view, 'view_as': view_as,
+    'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose,
+    't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as,
+    'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow,
+    'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided,
+    'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
+    'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose, 'tensor_split': tensor_split,
+    'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter, 'index_copy': index_copy,
+    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
     'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'diagonal_scatter': diagonal_scatter,
     'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce, 'matmul': matmul, 'mm': mm, 'bmm': bmm,
     'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
@@ -3993,20 +4056,20 @@ INPLACE_METHODS = {
     'remainder_': remainder_, 'fmod_': fmod_, 'floor_divide_': floor_divide_, 'atan2_': atan2_,
     'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_,
     'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_,
-    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_,
-    'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_,
-    'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'logit_': logit_, 'nan_to_num_': nan_to_num_,
-    'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_,
-    'bernoulli_': bernoulli_, 'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_,
-    'cauchy_': cauchy_, 'log_normal_': log_normal_, 'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_,
-    'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_, 'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_,
-    'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_, 'multiply_': mul_, 'divide_': div_, 'true_divide_': div_,
-    'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_, 'less_equal_': le_, 'not_equal_': ne_,
-    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
-    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
-    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
-    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
-    'swapdims_': transpose_,
+    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'cumsum_': cumsum_, 'cumprod_': cumprod_, 'add_': add_,
+    'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_,
+    'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_,
+    'logit_': logit_, 'nan_to_num_': nan_to_num_, 'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_,
+    'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_, 'random_': random_,
+    'exponential_': exponential_, 'geometric_': geometric_, 'cauchy_': cauchy_, 'log_normal_': log_normal_,
+    'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_, 'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_,
+    'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_, 'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_,
+    'multiply_': mul_, 'divide_': div_, 'true_divide_': div_, 'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_,
+    'less_equal_': le_, 'not_equal_': ne_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
+    'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
+    'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
+    'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
+    'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_, 'swapdims_': transpose_,
 }
 
 LAYERS = {
@@ -4090,13 +4153,15 @@ MADE = (
     (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']), (allclose, _bare.PUBLIC['allclose']),
     (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']), (any, _bare.PUBLIC['any']),
     (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']), (count_nonzero, _bare.PUBLIC['count_nonzero']),
+    (cummax, _bare.PUBLIC['cummax']), (cummin, _bare.PUBLIC['cummin']), (cumprod, _bare.PUBLIC['cumprod']),
     (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']), (log_softmax, _bare.PUBLIC['log_softmax']),
-    (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']), (mean, _bare.PUBLIC['mean']),
-    (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']), (prod, _bare.PUBLIC['prod']),
-    (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']), (sum, _bare.PUBLIC['sum']),
-    (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']), (bernoulli, _bare.PUBLIC['bernoulli']),
-    (multinomial, _bare.PUBLIC['multinomial']), (normal, _bare.PUBLIC['normal']), (poisson, _bare.PUBLIC['poisson']),
-    (rand, _bare.PUBLIC['rand']), (rand_like, _bare.PUBLIC['rand_like']), (randint, _bare.PUBLIC['randint']),
+    (logcumsumexp, _bare.PUBLIC['logcumsumexp']), (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']),
+    (mean, _bare.PUBLIC['mean']), (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']),
+    (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']),
+    (sum, _bare.PUBLIC['sum']), (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
+    (bernoulli, _bare.PUBLIC['bernoulli']), (multinomial, _bare.PUBLIC['multinomial']),
+    (normal, _bare.PUBLIC['normal']), (poisson, _bare.PUBLIC['poisson']), (rand, _bare.PUBLIC['rand']),
+    (rand_like, _bare.PUBLIC['rand_like']), (randint, _bare.PUBLIC['randint']),
     (randint_like, _bare.PUBLIC['randint_like']), (randn, _bare.PUBLIC['randn']),
     (randn_like, _bare.PUBLIC['randn_like']), (randperm, _bare.PUBLIC['randperm']),
     (as_strided_scatter, _bare.PUBLIC['as_strided_scatter']), (diagonal_scatter, _bare.PUBLIC['diagonal_scatter']),
@@ -4153,6 +4218,7 @@ MADE = (
     (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']), (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']),
     (eq_, _bare.INPLACE_METHODS['eq_']), (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']),
     (le_, _bare.INPLACE_METHODS['le_']), (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
+    (cumsum_, _bare.INPLACE_METHODS['cumsum_']), (cumprod_, _bare.INPLACE_METHODS['cumprod_']),
     (add_, _bare.INPLACE_METHODS['add_']), (sub_, _bare.INPLACE_METHODS['sub_']),
     (div_, _bare.INPLACE_METHODS['div_']), (pow_, _bare.INPLACE_METHODS['pow_']),
     (square_, _bare.INPLACE_METHODS['square_']), (clamp_, _bare.INPLACE_METHODS['clamp_']),

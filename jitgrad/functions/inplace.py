@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import bool_
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.functions.random_filling import RANDOM_METHODS
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.shapes import broadcast, result_dtype, shape_of
+from jitgrad.ops.shapes import broadcast, result_dtype, shape_of, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.eager import check_inplace
 from jitgrad.state import state
@@ -165,6 +166,25 @@ def polygamma_(self: Any, n: int) -> Any:
     return _write(OPS["polygamma"], self, n)
 
 
+_C_NAMES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long int"}
+
+
+def _running(name: str) -> Callable[..., Any]:
+    def method(self: Any, dim: int, *, dtype: Any = None) -> Any:
+        wrap_dim(dim, self.ndim)
+        own = self.dtype
+        if dtype not in (None, own):
+            found, wanted = (_C_NAMES.get(x.name, x.name) for x in (own, dtype))
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {found} and output tensor dtype {wanted} should match"
+            )
+        if own is bool_:
+            raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
+        return _write(OPS[name], self, dim)
+
+    return _named(method, name)
+
+
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Overwrite with ``src``, broadcast and cast to this tensor."""
     if isinstance(src, TensorBase) and src._aval.device is not self._aval.device:
@@ -229,6 +249,7 @@ INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _binary(name) for name in _BINARY},
     **{name + "_": _bitwise(name) for name in _BITWISE},
     **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
+    **{name + "_": _running(name) for name in ("cumsum", "cumprod")},
     **{function.__name__: function for function in (*_SPECIAL, *RANDOM_METHODS)},
 }
 _ALIASES = (

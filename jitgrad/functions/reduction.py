@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.dtypes import bool_
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import state
@@ -24,9 +25,13 @@ __all__ = [
     "argmax",
     "argmin",
     "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
     "cumsum",
     "equal",
     "log_softmax",
+    "logcumsumexp",
     "logsumexp",
     "max",
     "mean",
@@ -170,6 +175,29 @@ def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
         wrap_dim(dim, input.ndim)
         raise NotImplementedError("\"cumsum_out_cpu\" not implemented for 'Bool'")
     return door.apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
+
+
+def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Products of all elements up to each, along ``dim``. NotImplementedError for products of bools as bools."""
+    if dtype is bool_:
+        wrap_dim(dim, input.ndim)
+        raise NotImplementedError("\"cumprod_out_cpu\" not implemented for 'Bool'")
+    return call("cumprod", input if dtype is None else input.to(dtype), dim)
+
+
+def cummax(input: Any, dim: int) -> Any:
+    """(values, indices) of the largest elements up to each, along ``dim``; of equal ones the last, or a NaN."""
+    return ValuesIndices(*call("cummax", input, dim))
+
+
+def cummin(input: Any, dim: int) -> Any:
+    """(values, indices) of the smallest elements up to each, along ``dim``; of equal ones the last, or a NaN."""
+    return ValuesIndices(*call("cummin", input, dim))
+
+
+def logcumsumexp(input: Any, dim: int) -> Any:
+    """log of the sums of exp(x) up to each element, along ``dim``. NotImplementedError for integers."""
+    return call("logcumsumexp", input, dim)
 
 
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:

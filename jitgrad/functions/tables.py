@@ -66,8 +66,8 @@ _METHOD_NAMES = {
     ),
     activation: "hardshrink prelu",
     reduction: (
-        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum logsumexp softmax "
-        "log_softmax norm allclose equal"
+        "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin "
+        "logcumsumexp logsumexp softmax log_softmax norm allclose equal"
     ),
     views: (
         "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "

@@ -62,6 +62,7 @@ __all__ = [
 _LATE = {
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
+    "scans": "cummax cummin cumprod logcumsumexp",
 }
 """Modules that are imported when one of their operations is asked for."""
 OPS.late.update({name: f"jitgrad.ops.{module}" for module, names in _LATE.items() for name in names.split()})

@@ -271,7 +271,7 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     ("linalg_vector_norm", reduction(1)),
     (_LOSSES, _loss),
     ("_log_softmax", _log_softmax),
-    ("max_dim min_dim sort topk kthvalue median_dim nanmedian_dim mode", _at_indices),
+    ("max_dim min_dim sort topk kthvalue median_dim nanmedian_dim mode cummax cummin", _at_indices),
     ("max_pool2d", _max_pool),
     ("nll_loss nll_loss_weighted", _nll),
     ("constant_pad", _pad),

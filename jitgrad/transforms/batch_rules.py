@@ -353,7 +353,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("isin", _isin),
     ("linalg_vector_norm", _reduction(1)),
     ("var std", _variance),
-    ("_softmax _log_softmax cumsum glu sort topk", _along),
+    ("_softmax _log_softmax cumsum glu sort topk cumprod cummax cummin logcumsumexp", _along),
     ("mm", _mm),
     ("bmm", _bmm),
     ("mv", _mv),

@@ -129,6 +129,10 @@ _SHARED: dict[str, str] = {
     **dict.fromkeys("any all".split(), "t | t d | t ds | t d flag | t dim=ds keepdim=flag"),
     "count_nonzero": "t | t ds | t dim=ds",
     "cumsum": f"{_CUM} | t d dtype=dt",
+    "cumprod": f"{_CUM} | t d dtype=dt",
+    "cummax": _CUM,
+    "cummin": _CUM,
+    "logcumsumexp": _CUM,
     "sort": "t | t d | t d flag | t dim=d descending=flag | t stable=flag | t stable=flag dim=d",
     "argsort": "t | t d | t d flag | t dim=d descending=flag | t stable=flag",
     "msort": "t",
@@ -266,6 +270,7 @@ METHODS: dict[str, str] = {
     **{
         f"{name}_": _SHARED[name]
         for name in (
+            "cumsum cumprod "
             "abs acos add addcdiv addcmul asin atan2 atan bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp "
             "clamp_max clamp_min clip cos cosh div eq erf exp2 exp expm1 floor_divide floor fmod ge gt index_add "
             "index_copy index_fill index_put le lerp log10 log1p log2 log logical_and logical_not logical_or "

@@ -316,6 +316,30 @@ def _ordering() -> dict[str, list[Sample]]:
     return specs
 
 
+def _scans() -> dict[str, list[Sample]]:
+    x, zeros = f(2, 4, 3), np.array([[2.0, 0.0, 3.0, 0.0, -1.0], [1.5, 2.0, 0.0, 4.0, 0.5]])
+    ties = np.array([[1.0, 3.0, 3.0, 2.0, 4.0], [np.nan, 0.0, 5.0, np.nan, 1.0], [2.0, 2.0, -1.0, -1.0, 2.0]])
+    lost = np.array([[-np.inf, -np.inf, 1.0], [0.5, np.inf, 2.0]])
+    small: list[tuple[Any, int]] = [(f(), 0), (np.zeros((0, 3)), 0), (f(3, 1), 1)]
+    return {
+        "cumprod": [
+            Sample((a,), (d,), lambda t, x, d=d: x.cumprod(d))
+            for a, d in ((x, 1), (zeros, -1), (zeros, 0), (f(17), 0), (ints(4, 3), 1), (mask(4), 0), *small)
+        ],
+        "logcumsumexp": [
+            Sample((a,), (d,), lambda t, x, d=d: x.logcumsumexp(d), a is not lost)
+            for a, d in ((x, 1), (300 * x, 1), (lost, -1), (f(17), 0), *small[:2])
+        ],
+        **{
+            name: [
+                Sample((a,), (d,), lambda t, x, d=d, n=name: tuple(getattr(t, n)(x, d)), a is not ties)
+                for a, d in ((x, 1), (ties, -1), (ints(4, 5), 0), (mask(5), 0), *small)
+            ]
+            for name in ("cummax", "cummin")
+        },
+    }
+
+
 def _views() -> dict[str, list[Sample]]:
     x = f(2, 3, 4)
     return {
@@ -689,4 +713,5 @@ SPECS: dict[str, list[Sample]] = {
     **_losses(),
     **_layers(),
     **_ordering(),
+    **_scans(),
 }

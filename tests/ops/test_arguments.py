@@ -56,6 +56,8 @@ KNOWN: dict[str, tuple[int, str]] = {
     "sort": (1, "the node of a sort that names ``stable`` has another number in PyTorch"),
     "unique": (3, "PyTorch's distinct slices lie in memory one by one"),
     "unique_consecutive": (1, "as unique"),
+    "cummax": (1, "a wrong dimension of a tensor without elements"),
+    "cummin": (4, "as cummax"),
     "to": (4, "None for a dtype, and an unknown keyword"),
 }
 """Where results may differ, in at most how many cases, and why."""

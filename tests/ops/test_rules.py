@@ -28,7 +28,7 @@ EAGER_ONLY = {
         name: "no primitive: a sum of many terms"
         for name in ("digamma", "erfinv", "lgamma", "polygamma", "erfc", "i0", "special_i1")
     },
-    "cumsum": "no primitive for scans",
+    **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"), "no primitive for scans"),
     "isclose": "a test helper",
     "linspace": "made once, from both ends: not worth a kernel",
     **{f"index_put{k}": "the last write to an element must win" for k in range(1, 7)},

@@ -63,7 +63,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "clamp_max": (_A, 0.6),
     "clamp_min": (_A, 0.3),
     "clip": (_A, 0.3, 0.6),
-    "cumsum": (_A, 1),
+    **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"), (_A, 1)),
     "diagonal": (_A,),
     "diagonal_scatter": (_A, t(3)),
     "dot": (t(3), t(3)),

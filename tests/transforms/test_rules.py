@@ -47,7 +47,7 @@ def _directions(inputs: tuple[Any, ...]) -> list[Any]:
     def one(x: Any) -> Any:
         if isinstance(x, list):
             return [one(y) for y in x]
-        return rng.standard_normal(x.shape) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else None
+        return np.asarray(rng.standard_normal(x.shape)) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else None
 
     return [one(x) for x in inputs]
 
@@ -55,7 +55,7 @@ def _directions(inputs: tuple[Any, ...]) -> list[Any]:
 def _moved(x: Any, t: Any, eps: float) -> Any:
     if isinstance(x, list):
         return [_moved(y, s, eps) for y, s in zip(x, t, strict=True)]
-    return x if t is None else x + eps * t
+    return x if t is None else np.asarray(x + eps * t)
 
 
 def _is_constant(name: str, position: int) -> bool:

@@ -1,0 +1,127 @@
+"""Running products, extremes and sums of exponentials along a dimension.
+
+Owns: cumprod, cummax, cummin, logcumsumexp. None has a lowering. Their derivatives divide by nothing, so they are right
+at zeros, and so are all higher ones.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import FLOATING, int64
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call, filled
+from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+def _recurrence(b: Any, a: Any, dim: int, n: int) -> Any:
+    """The y with ``y[i] = b[i] + a[i] * y[i + 1]`` along ``dim``, in log2(n) steps. ``a[n - 1]`` has no effect.
+
+    After each step an element has the terms of twice as many others, and ``a`` the product of as many factors.
+    """
+    step = 1
+    while step < n:
+        rest = n - step
+        near, far = a.narrow(dim, 0, rest), a.narrow(dim, step, rest)
+        b = call("cat", [b.narrow(dim, 0, rest) + near * b.narrow(dim, step, rest), b.narrow(dim, rest, step)], dim)
+        a = call("cat", [near * far, a.narrow(dim, rest, step)], dim)
+        step *= 2
+    return b
+
+
+def _along(c: RuleContext) -> tuple[int, int]:
+    """(dimension, extent)."""
+    aval = c.avals[0]
+    assert aval is not None
+    dim = wrap_dim(c.params[0], aval.ndim)
+    return dim, aval.shape[dim] if aval.ndim else 1
+
+
+# --- cumprod(x | dim) ---
+
+
+def _prod_aval(x: Aval, dim: int) -> Aval:
+    wrap_dim(dim, x.ndim)
+    return make_aval(x.shape, x.dtype if x.dtype.category is FLOATING else int64)
+
+
+def _np_prod(x: Any, dim: int) -> Any:
+    return np.cumprod(x, axis=dim, dtype=x.dtype if x.dtype.kind == "f" else np.int64) if x.ndim else x.copy()
+
+
+def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+    """An element's gradient is the product before it, times what the products after it say, each without it."""
+    dim, n = _along(c)
+    if n < 2 or not x.ndim:
+        return g
+    before = call("cat", [call("ones_like", x.narrow(dim, 0, 1)), out.narrow(dim, 0, n - 1)], dim)
+    following = call("cat", [x.narrow(dim, 1, n - 1), x.narrow(dim, 0, 1)], dim)
+    return before * _recurrence(g, following, dim, n)
+
+
+define("cumprod", aval=_prod_aval, numpy=_np_prod, vjps=[Vjp(_prod_rule, (0, "out"))])
+
+
+# --- cummax(x | dim), cummin(x | dim) ---
+
+
+def _extreme_aval(x: Aval, dim: int) -> tuple[Aval, Aval]:
+    wrap_dim(dim, x.ndim)
+    return make_aval(x.shape, x.dtype), make_aval(x.shape, int64)
+
+
+def _back_to_places(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
+    aval = c.avals[0]
+    assert aval is not None
+    return call("scatter_add", filled(0.0, aval), indices, g[0], c.params[0]) if aval.ndim else g[0]
+
+
+def _define_extreme(name: str, running: Any) -> None:
+    def numpy(x: Any, dim: int) -> tuple[Any, Any]:
+        if not x.ndim:
+            return x.copy(), np.int64(0)
+        values = running(x, axis=dim)
+        grid = [1] * x.ndim
+        grid[dim] = x.shape[dim]
+        positions = np.arange(x.shape[dim]).reshape(grid)
+        is_taken = (x == values) | np.isnan(x)  # of equal ones the last; a NaN ends the comparisons
+        return values, np.maximum.accumulate(np.where(is_taken, positions, 0), axis=dim)
+
+    define(name, aval=_extreme_aval, numpy=numpy, vjps=[Vjp(_back_to_places, ("out1",))])
+
+
+_define_extreme("cummax", np.maximum.accumulate)
+_define_extreme("cummin", np.minimum.accumulate)
+
+
+# --- logcumsumexp(x | dim) ---
+
+
+def _log_aval(x: Aval, dim: int) -> Aval:
+    wrap_dim(dim, x.ndim)
+    if x.dtype.category is not FLOATING:
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
+    return make_aval(x.shape, x.dtype)
+
+
+def _log_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
+    """The sum of ``g[j] exp(x[i] - out[j])`` over j >= i; no exponent is positive."""
+    dim, n = _along(c)
+    if n < 2 or not x.ndim:
+        return g
+    following = call("cat", [out.narrow(dim, 1, n - 1), out.narrow(dim, n - 1, 1)], dim)
+    return (x - out).exp() * _recurrence(g, (out - following).exp(), dim, n)
+
+
+define(
+    "logcumsumexp",
+    aval=_log_aval,
+    numpy=lambda x, dim: np.logaddexp.accumulate(x, axis=dim) if x.ndim else x.copy(),
+    vjps=[Vjp(_log_rule, (0, "out"))],
+)
