@@ -58,6 +58,7 @@ from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Laye
 from jitgrad.nn.parameter import Parameter
 
 if TYPE_CHECKING:
+    from jitgrad.nn import parallel
     from jitgrad.nn.attention import MultiheadAttention
     from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
     from jitgrad.nn.group_norm import (
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         TripletMarginLoss,
         TripletMarginWithDistanceLoss,
     )
+    from jitgrad.nn.parallel import DataParallel
     from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
     from jitgrad.nn.shrinking import Hardshrink, PReLU, Softmax2d, Softshrink, Threshold
 
@@ -107,6 +109,7 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CrossMapLRN2d",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -179,6 +182,7 @@ __all__ = [
     "Unflatten",
     "functional",
     "init",
+    "parallel",
     "utils",
 ]
 
@@ -190,6 +194,7 @@ _LATE_BY_PLACE = {
     "MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss SoftMarginLoss TripletMarginLoss "
     "TripletMarginWithDistanceLoss",
     "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
+    "parallel": "DataParallel parallel",
     "recurrent": "GRU LSTM RNN GRUCell LSTMCell RNNCell",
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
