@@ -19,6 +19,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import DType, float32, float64, int32, int64
 from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
+from jitgrad.functions._bind import operator
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.torch_function import asks
 from jitgrad.ops.table import OPS
@@ -163,6 +164,10 @@ class Tensor(TensorBase):
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
+    __lshift__, __rshift__ = map(operator, (functions.bitwise_left_shift, functions.bitwise_right_shift))
+    __rlshift__ = operator(functions.bitwise_left_shift, True)
+    __rrshift__ = operator(functions.bitwise_right_shift, True)
+
     # in-place arithmetic keeps the object, as PyTorch does
     def __iadd__(self, other: Any) -> Any:
         return self._inplace_binary(_ADD, other)
@@ -281,10 +286,6 @@ class Tensor(TensorBase):
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order, without gaps."""
         return self._aval.is_contiguous
-
-    def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating one."""
-        return self._aval.dtype.is_floating_point
 
     def data_ptr(self) -> int:
         """Address of the first element."""

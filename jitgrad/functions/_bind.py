@@ -11,7 +11,7 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
 
-__all__ = ["binary", "ints", "unary"]
+__all__ = ["binary", "ints", "operator", "unary"]
 
 
 def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
@@ -38,6 +38,18 @@ def binary(name: str, text: str, op_name: str | None = None) -> Callable[[Any, A
         return door.apply(op, input, other)
 
     return _named(function, name, text)
+
+
+def operator(function: Callable[[Any, Any], Any], is_reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """A binary function as an operator, which leaves to the other operand what it does not take."""
+
+    def method(self: Any, other: Any) -> Any:
+        try:
+            return function(other, self) if is_reflected else function(self, other)
+        except TypeError:
+            return NotImplemented
+
+    return method
 
 
 def ints(args: tuple[Any, ...]) -> tuple[int, ...]:

@@ -89,15 +89,23 @@ _kthvalue = _bare.PUBLIC['kthvalue']; _median = _bare.PUBLIC['median']; _mode = 
 _msort = _bare.PUBLIC['msort']; _nanmedian = _bare.PUBLIC['nanmedian']; _nanquantile = _bare.PUBLIC['nanquantile']
 _quantile = _bare.PUBLIC['quantile']; _searchsorted = _bare.PUBLIC['searchsorted']; _sort = _bare.PUBLIC['sort']
 _topk = _bare.PUBLIC['topk']; _unique = _bare.PUBLIC['unique']
-_unique_consecutive = _bare.PUBLIC['unique_consecutive']; _clamp = _bare.PUBLIC['clamp']; _div = _bare.PUBLIC['div']
+_unique_consecutive = _bare.PUBLIC['unique_consecutive']; _bitwise_left_shift = _bare.PUBLIC['bitwise_left_shift']
+_bitwise_right_shift = _bare.PUBLIC['bitwise_right_shift']; _clamp = _bare.PUBLIC['clamp']
+_copysign = _bare.PUBLIC['copysign']; _div = _bare.PUBLIC['div']; _float_power = _bare.PUBLIC['float_power']
+_fmax = _bare.PUBLIC['fmax']; _fmin = _bare.PUBLIC['fmin']; _gcd = _bare.PUBLIC['gcd']
+_heaviside = _bare.PUBLIC['heaviside']; _hypot = _bare.PUBLIC['hypot']; _lcm = _bare.PUBLIC['lcm']
+_ldexp = _bare.PUBLIC['ldexp']; _logaddexp2 = _bare.PUBLIC['logaddexp2']; _nextafter = _bare.PUBLIC['nextafter']
 _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']
-_rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _all = _bare.PUBLIC['all']
-_allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']
-_any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']; _cummax = _bare.PUBLIC['cummax']
-_cummin = _bare.PUBLIC['cummin']; _cumprod = _bare.PUBLIC['cumprod']; _cumsum = _bare.PUBLIC['cumsum']
-_equal = _bare.PUBLIC['equal']; _logcumsumexp = _bare.PUBLIC['logcumsumexp']; _logsumexp = _bare.PUBLIC['logsumexp']
-_max = _bare.PUBLIC['max']; _mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']
-_prod = _bare.PUBLIC['prod']; _std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
+_rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _xlogy = _bare.PUBLIC['xlogy']
+_all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']
+_amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']
+_cummax = _bare.PUBLIC['cummax']; _cummin = _bare.PUBLIC['cummin']; _cumprod = _bare.PUBLIC['cumprod']
+_cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']; _is_complex = _bare.PUBLIC['is_complex']
+_is_floating_point = _bare.PUBLIC['is_floating_point']; _is_nonzero = _bare.PUBLIC['is_nonzero']
+_is_same_size = _bare.PUBLIC['is_same_size']; _is_signed = _bare.PUBLIC['is_signed']
+_logcumsumexp = _bare.PUBLIC['logcumsumexp']; _logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']
+_mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']
+_std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
 _vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
 _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _poisson = _bare.PUBLIC['poisson']
 _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
@@ -119,11 +127,17 @@ _get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['recor
 _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
 _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
 _cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
-_polygamma_method = _bare.METHODS['polygamma']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
+_polygamma_method = _bare.METHODS['polygamma']; _copysign_ = _bare.INPLACE_METHODS['copysign_']
+_hypot_ = _bare.INPLACE_METHODS['hypot_']; _heaviside_ = _bare.INPLACE_METHODS['heaviside_']
+_nextafter_ = _bare.INPLACE_METHODS['nextafter_']; _ldexp_ = _bare.INPLACE_METHODS['ldexp_']
+_xlogy_ = _bare.INPLACE_METHODS['xlogy_']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
 _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
-_cumsum_ = _bare.INPLACE_METHODS['cumsum_']; _cumprod_ = _bare.INPLACE_METHODS['cumprod_']
-_add_ = _bare.INPLACE_METHODS['add_']; _sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']
-_pow_ = _bare.INPLACE_METHODS['pow_']; _square_ = _bare.INPLACE_METHODS['square_']
+_bitwise_left_shift_ = _bare.INPLACE_METHODS['bitwise_left_shift_']
+_bitwise_right_shift_ = _bare.INPLACE_METHODS['bitwise_right_shift_']; _gcd_ = _bare.INPLACE_METHODS['gcd_']
+_lcm_ = _bare.INPLACE_METHODS['lcm_']; _cumsum_ = _bare.INPLACE_METHODS['cumsum_']
+_cumprod_ = _bare.INPLACE_METHODS['cumprod_']; _add_ = _bare.INPLACE_METHODS['add_']
+_sub_ = _bare.INPLACE_METHODS['sub_']; _div_ = _bare.INPLACE_METHODS['div_']; _pow_ = _bare.INPLACE_METHODS['pow_']
+_float_power_ = _bare.INPLACE_METHODS['float_power_']; _square_ = _bare.INPLACE_METHODS['square_']
 _clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
 _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']; _lerp_ = _bare.INPLACE_METHODS['lerp_']
 _round_ = _bare.INPLACE_METHODS['round_']; _addcmul_ = _bare.INPLACE_METHODS['addcmul_']
@@ -1251,6 +1265,13 @@ def bitwise_and(input, other, *, x2=_M):
         return _door.apply(_op_bitwise_and, input, other)
     return _slow(bitwise_and, (input, other,), _given(('x2', x2, _M)))
 
+def bitwise_left_shift(input, other, *, x2=_M):
+    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+        return _bitwise_left_shift(input, other)
+    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+        return _bitwise_left_shift(input, other)
+    return _slow(bitwise_left_shift, (input, other,), _given(('x2', x2, _M)))
+
 def bitwise_not(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1264,6 +1285,13 @@ def bitwise_or(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_or, input, other)
     return _slow(bitwise_or, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_right_shift(input, other, *, x2=_M):
+    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+        return _bitwise_right_shift(input, other)
+    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+        return _bitwise_right_shift(input, other)
+    return _slow(bitwise_right_shift, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_xor(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -1310,6 +1338,16 @@ def clamp_min(input, min):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_min, (input, min,), {})
+
+def copysign(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and x2 is _M:
+                return _copysign(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(copysign, (input, other,), _given(('x2', x2, _M)))
 
 def cos(input):
     if not _overrides or _type(input) in _tensors:
@@ -1422,6 +1460,13 @@ def trunc(input):
                 raise
     return _slow(trunc, (input,), {})
 
+def float_power(input, exponent):
+    if _type(input) in _tensors and _type(exponent) in _operands:
+        return _float_power(input, exponent)
+    if _type(input) in _numbers and _type(exponent) in _tensors:
+        return _float_power(input, exponent)
+    return _slow(float_power, (input, exponent,), {})
+
 def floor(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1435,6 +1480,26 @@ def floor_divide(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_floor_divide, input, other)
     return _slow(floor_divide, (input, other,), _given(('x2', x2, _M)))
+
+def fmax(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _fmax(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(fmax, (input, other,), _given(('x2', x2, _M)))
+
+def fmin(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _fmin(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(fmin, (input, other,), _given(('x2', x2, _M)))
 
 def fmod(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -1450,6 +1515,16 @@ def frac(input):
                 raise
     return _slow(frac, (input,), {})
 
+def gcd(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _gcd(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(gcd, (input, other,), _given(('x2', x2, _M)))
+
 def ge(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_ge, input, other)
@@ -1459,6 +1534,26 @@ def gt(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _door.apply(_op_gt, input, other)
     return _slow(gt, (input, other,), _given(('x2', x2, _M)))
+
+def heaviside(input, values):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(values) in _tensors:
+                return _heaviside(input, values)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(heaviside, (input, values,), {})
+
+def hypot(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _hypot(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hypot, (input, other,), _given(('x2', x2, _M)))
 
 def i0(input):
     if not _overrides or _type(input) in _tensors:
@@ -1532,6 +1627,26 @@ def isreal(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(isreal, (input,), {})
+
+def lcm(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _lcm(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lcm, (input, other,), _given(('x2', x2, _M)))
+
+def ldexp(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _ldexp(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ldexp, (input, other,), _given(('x2', x2, _M)))
 
 def le(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -1607,6 +1722,16 @@ def logaddexp(input, other, *, x2=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(logaddexp, (input, other,), _given(('x2', x2, _M)))
+
+def logaddexp2(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _logaddexp2(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logaddexp2, (input, other,), _given(('x2', x2, _M)))
 
 def logical_and(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
@@ -1705,6 +1830,16 @@ def neg(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(neg, (input,), {})
+
+def nextafter(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _nextafter(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nextafter, (input, other,), _given(('x2', x2, _M)))
 
 def polygamma(n, input):
     if _type(n) is _int and _type(input) in _tensors:
@@ -1908,6 +2043,13 @@ def where(condition, input=_M, other=_M, *, x2=_M):
                 raise
     return _slow(where, (condition,), _given(('input', input, _M), ('other', other, _M), ('x2', x2, _M)))
 
+def xlogy(input, other, *, x2=_M):
+    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+        return _xlogy(input, other)
+    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+        return _xlogy(input, other)
+    return _slow(xlogy, (input, other,), _given(('x2', x2, _M)))
+
 def all(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -2043,6 +2185,52 @@ def equal(input, other, *, x2=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(equal, (input, other,), _given(('x2', x2, _M)))
+
+def is_complex(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _is_complex(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(is_complex, (input,), {})
+
+def is_floating_point(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _is_floating_point(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(is_floating_point, (input,), {})
+
+def is_nonzero(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _is_nonzero(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(is_nonzero, (input,), {})
+
+def is_same_size(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _is_same_size(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(is_same_size, (input, other,), _given(('x2', x2, _M)))
+
+def is_signed(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _is_signed(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(is_signed, (input,), {})
 
 def log_softmax(input, dim, dtype=None, *, axis=_M):
     if not _overrides or _type(input) in _tensors:
@@ -3374,6 +3562,66 @@ def logical_xor_(input, other, *, x2=_M):
                 raise
     return _slow(logical_xor_, (input, other,), _given(('x2', x2, _M)))
 
+def copysign_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and x2 is _M:
+                return _copysign_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(copysign_, (input, other,), _given(('x2', x2, _M)))
+
+def hypot_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _hypot_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(hypot_, (input, other,), _given(('x2', x2, _M)))
+
+def heaviside_(input, values):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(values) in _tensors:
+                return _heaviside_(input, values)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(heaviside_, (input, values,), {})
+
+def nextafter_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _nextafter_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nextafter_, (input, other,), _given(('x2', x2, _M)))
+
+def ldexp_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _ldexp_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(ldexp_, (input, other,), _given(('x2', x2, _M)))
+
+def xlogy_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and x2 is _M:
+                return _xlogy_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(xlogy_, (input, other,), _given(('x2', x2, _M)))
+
 def bitwise_and_(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _bitwise_and_(input, other)
@@ -3388,6 +3636,46 @@ def bitwise_xor_(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
         return _bitwise_xor_(input, other)
     return _slow(bitwise_xor_, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_left_shift_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and x2 is _M:
+                return _bitwise_left_shift_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bitwise_left_shift_, (input, other,), _given(('x2', x2, _M)))
+
+def bitwise_right_shift_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _operands and x2 is _M:
+                return _bitwise_right_shift_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(bitwise_right_shift_, (input, other,), _given(('x2', x2, _M)))
+
+def gcd_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _gcd_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(gcd_, (input, other,), _given(('x2', x2, _M)))
+
+def lcm_(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _lcm_(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lcm_, (input, other,), _given(('x2', x2, _M)))
 
 def eq_(input, other, *, x2=_M):
     if _type(input) in _operands and _type(other) in _operands and x2 is _M:
@@ -3471,6 +3759,16 @@ def pow_(input, exponent):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(pow_, (input, exponent,), {})
+
+def float_power_(input, exponent):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(exponent) in _operands:
+                return _float_power_(input, exponent)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(float_power_, (input, exponent,), {})
 
 def square_(input):
     if not _overrides or _type(input) in _tensors:
@@ -3964,26 +4262,30 @@ PUBLIC = {
     'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs, 'absolute': abs, 'acos': acos,
     'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
     'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh, 'asin': asin, 'asinh': asinh,
-    'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_not': bitwise_not,
-    'bitwise_or': bitwise_or, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max,
-    'clamp_min': clamp_min, 'clip': clamp, 'cos': cos, 'cosh': cosh, 'deg2rad': deg2rad, 'digamma': digamma,
-    'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2,
-    'expm1': expm1, 'fix': trunc, 'floor': floor, 'floor_divide': floor_divide, 'fmod': fmod, 'frac': frac, 'ge': ge,
-    'greater': gt, 'greater_equal': ge, 'gt': gt, 'i0': i0, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf,
-    'isnan': isnan, 'isneginf': isneginf, 'isposinf': isposinf, 'isreal': isreal, 'le': le, 'lerp': lerp, 'less': lt,
-    'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
-    'logaddexp': logaddexp, 'logical_and': logical_and, 'logical_not': logical_not, 'logical_or': logical_or,
-    'logical_xor': logical_xor, 'logit': logit, 'lt': lt, 'maximum': maximum, 'minimum': minimum, 'mul': mul,
-    'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne, 'neg': neg, 'negative': neg, 'not_equal': ne,
-    'polygamma': polygamma, 'positive': positive, 'pow': pow, 'rad2deg': rad2deg, 'reciprocal': reciprocal,
-    'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt, 'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid,
-    'sign': sign, 'signbit': signbit, 'sin': sin, 'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square,
-    'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh, 'true_divide': div, 'trunc': trunc, 'where': where,
-    'all': all, 'allclose': allclose, 'amax': amax, 'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin,
-    'count_nonzero': count_nonzero, 'cummax': cummax, 'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum,
-    'equal': equal, 'log_softmax': log_softmax, 'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp, 'max': max,
-    'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum, 'var': var,
-    'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial, 'normal': normal,
+    'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_left_shift': bitwise_left_shift,
+    'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or, 'bitwise_right_shift': bitwise_right_shift,
+    'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
+    'clip': clamp, 'copysign': copysign, 'cos': cos, 'cosh': cosh, 'deg2rad': deg2rad, 'digamma': digamma, 'div': div,
+    'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1,
+    'fix': trunc, 'float_power': float_power, 'floor': floor, 'floor_divide': floor_divide, 'fmax': fmax, 'fmin': fmin,
+    'fmod': fmod, 'frac': frac, 'gcd': gcd, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt,
+    'heaviside': heaviside, 'hypot': hypot, 'i0': i0, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf,
+    'isnan': isnan, 'isneginf': isneginf, 'isposinf': isposinf, 'isreal': isreal, 'lcm': lcm, 'ldexp': ldexp, 'le': le,
+    'lerp': lerp, 'less': lt, 'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2,
+    'log10': log10, 'logaddexp': logaddexp, 'logaddexp2': logaddexp2, 'logical_and': logical_and,
+    'logical_not': logical_not, 'logical_or': logical_or, 'logical_xor': logical_xor, 'logit': logit, 'lt': lt,
+    'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne,
+    'neg': neg, 'negative': neg, 'nextafter': nextafter, 'not_equal': ne, 'polygamma': polygamma, 'positive': positive,
+    'pow': pow, 'rad2deg': rad2deg, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round,
+    'rsqrt': rsqrt, 'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid, 'sign': sign, 'signbit': signbit, 'sin': sin,
+    'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
+    'true_divide': div, 'trunc': trunc, 'where': where, 'xlogy': xlogy, 'all': all, 'allclose': allclose, 'amax': amax,
+    'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero, 'cummax': cummax,
+    'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum, 'equal': equal, 'is_complex': is_complex,
+    'is_floating_point': is_floating_point, 'is_nonzero': is_nonzero, 'is_same_size': is_same_size,
+    'is_signed': is_signed, 'log_softmax': log_softmax, 'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp,
+    'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum,
+    'var': var, 'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial, 'normal': normal,
     'poisson': poisson, 'rand': rand, 'rand_like': rand_like, 'randint': randint, 'randint_like': randint_like,
     'randn': randn, 'randn_like': randn_like, 'randperm': randperm, 'as_strided_scatter': as_strided_scatter,
     'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
@@ -4016,19 +4318,23 @@ METHODS = {
     'arccosh': acosh, 'arcsinh': asinh, 'arctanh': atanh, 'erfc': erfc, 'sinc': sinc, 'logit': logit,
     'rad2deg': rad2deg, 'deg2rad': deg2rad, 'frac': frac, 'fix': trunc, 'positive': positive, 'sgn': sgn,
     'signbit': signbit, 'nan_to_num': nan_to_num, 'isposinf': isposinf, 'isneginf': isneginf, 'isreal': isreal,
-    'i0': i0, 'hardshrink': hardshrink, 'prelu': prelu, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var, 'std': std,
+    'i0': i0, 'copysign': copysign, 'hypot': hypot, 'fmax': fmax, 'fmin': fmin, 'heaviside': heaviside,
+    'nextafter': nextafter, 'ldexp': ldexp, 'logaddexp2': logaddexp2, 'xlogy': xlogy, 'float_power': float_power,
+    'gcd': gcd, 'lcm': lcm, 'bitwise_left_shift': bitwise_left_shift, 'bitwise_right_shift': bitwise_right_shift,
+    'hardshrink': hardshrink, 'prelu': prelu, 'sum': sum, 'mean': mean, 'prod': prod, 'var': var, 'std': std,
     'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all,
     'count_nonzero': count_nonzero, 'cumsum': cumsum, 'cumprod': cumprod, 'cummax': cummax, 'cummin': cummin,
     'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp, 'softmax': softmax, 'log_softmax': log_softmax, 'norm': norm,
-    'allclose': allclose, 'equal': equal, 'reshape': reshape, 'view': view, 'view_as': view_as,
-    'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose,
-    't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as,
-    'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow,
-    'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided,
-    'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
-    'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose, 'tensor_split': tensor_split,
-    'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter, 'index_copy': index_copy,
-    'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
+    'allclose': allclose, 'equal': equal, 'is_complex': is_complex, 'is_floating_point': is_floating_point,
+    'is_nonzero': is_nonzero, 'is_same_size': is_same_size, 'is_signed': is_signed, 'reshape': reshape, 'view': view,
+    'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel,
+    'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
+    'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select,
+    'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
+    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat,
+    'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
+    'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
+    'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
     'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'diagonal_scatter': diagonal_scatter,
     'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce, 'matmul': matmul, 'mm': mm, 'bmm': bmm,
     'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
@@ -4054,22 +4360,25 @@ INPLACE_METHODS = {
     'digamma_': digamma_, 'erfinv_': erfinv_, 'asinh_': asinh_, 'acosh_': acosh_, 'atanh_': atanh_, 'erfc_': erfc_,
     'sinc_': sinc_, 'rad2deg_': rad2deg_, 'deg2rad_': deg2rad_, 'frac_': frac_, 'sgn_': sgn_, 'i0_': i0_, 'mul_': mul_,
     'remainder_': remainder_, 'fmod_': fmod_, 'floor_divide_': floor_divide_, 'atan2_': atan2_,
-    'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_,
-    'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_, 'eq_': eq_, 'ne_': ne_,
-    'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'cumsum_': cumsum_, 'cumprod_': cumprod_, 'add_': add_,
-    'sub_': sub_, 'div_': div_, 'pow_': pow_, 'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_,
-    'clamp_max_': clamp_max_, 'lerp_': lerp_, 'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_,
-    'logit_': logit_, 'nan_to_num_': nan_to_num_, 'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_,
-    'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_, 'random_': random_,
-    'exponential_': exponential_, 'geometric_': geometric_, 'cauchy_': cauchy_, 'log_normal_': log_normal_,
-    'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_, 'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_,
-    'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_, 'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_,
-    'multiply_': mul_, 'divide_': div_, 'true_divide_': div_, 'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_,
-    'less_equal_': le_, 'not_equal_': ne_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
-    'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
-    'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
-    'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
-    'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_, 'swapdims_': transpose_,
+    'logical_and_': logical_and_, 'logical_or_': logical_or_, 'logical_xor_': logical_xor_, 'copysign_': copysign_,
+    'hypot_': hypot_, 'heaviside_': heaviside_, 'nextafter_': nextafter_, 'ldexp_': ldexp_, 'xlogy_': xlogy_,
+    'bitwise_and_': bitwise_and_, 'bitwise_or_': bitwise_or_, 'bitwise_xor_': bitwise_xor_,
+    'bitwise_left_shift_': bitwise_left_shift_, 'bitwise_right_shift_': bitwise_right_shift_, 'gcd_': gcd_,
+    'lcm_': lcm_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'cumsum_': cumsum_,
+    'cumprod_': cumprod_, 'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_, 'float_power_': float_power_,
+    'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_,
+    'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'logit_': logit_, 'nan_to_num_': nan_to_num_,
+    'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_,
+    'bernoulli_': bernoulli_, 'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_,
+    'cauchy_': cauchy_, 'log_normal_': log_normal_, 'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_,
+    'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_, 'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_,
+    'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_, 'multiply_': mul_, 'divide_': div_, 'true_divide_': div_,
+    'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_, 'less_equal_': le_, 'not_equal_': ne_,
+    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
+    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
+    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
+    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
+    'swapdims_': transpose_,
 }
 
 LAYERS = {
@@ -4124,25 +4433,30 @@ MADE = (
     (acosh, _bare.PUBLIC['acosh']), (add, _bare.PUBLIC['add']), (addcdiv, _bare.PUBLIC['addcdiv']),
     (addcmul, _bare.PUBLIC['addcmul']), (asin, _bare.PUBLIC['asin']), (asinh, _bare.PUBLIC['asinh']),
     (atan, _bare.PUBLIC['atan']), (atan2, _bare.PUBLIC['atan2']), (atanh, _bare.PUBLIC['atanh']),
-    (bitwise_and, _bare.PUBLIC['bitwise_and']), (bitwise_not, _bare.PUBLIC['bitwise_not']),
-    (bitwise_or, _bare.PUBLIC['bitwise_or']), (bitwise_xor, _bare.PUBLIC['bitwise_xor']), (ceil, _bare.PUBLIC['ceil']),
-    (clamp, _bare.PUBLIC['clamp']), (clamp_max, _bare.PUBLIC['clamp_max']), (clamp_min, _bare.PUBLIC['clamp_min']),
-    (cos, _bare.PUBLIC['cos']), (cosh, _bare.PUBLIC['cosh']), (deg2rad, _bare.PUBLIC['deg2rad']),
-    (digamma, _bare.PUBLIC['digamma']), (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']),
-    (erf, _bare.PUBLIC['erf']), (erfc, _bare.PUBLIC['erfc']), (erfinv, _bare.PUBLIC['erfinv']),
-    (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']), (expm1, _bare.PUBLIC['expm1']),
-    (trunc, _bare.PUBLIC['trunc']), (floor, _bare.PUBLIC['floor']), (floor_divide, _bare.PUBLIC['floor_divide']),
-    (fmod, _bare.PUBLIC['fmod']), (frac, _bare.PUBLIC['frac']), (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']),
-    (i0, _bare.PUBLIC['i0']), (isclose, _bare.PUBLIC['isclose']), (isfinite, _bare.PUBLIC['isfinite']),
-    (isinf, _bare.PUBLIC['isinf']), (isnan, _bare.PUBLIC['isnan']), (isneginf, _bare.PUBLIC['isneginf']),
-    (isposinf, _bare.PUBLIC['isposinf']), (isreal, _bare.PUBLIC['isreal']), (le, _bare.PUBLIC['le']),
-    (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
+    (bitwise_and, _bare.PUBLIC['bitwise_and']), (bitwise_left_shift, _bare.PUBLIC['bitwise_left_shift']),
+    (bitwise_not, _bare.PUBLIC['bitwise_not']), (bitwise_or, _bare.PUBLIC['bitwise_or']),
+    (bitwise_right_shift, _bare.PUBLIC['bitwise_right_shift']), (bitwise_xor, _bare.PUBLIC['bitwise_xor']),
+    (ceil, _bare.PUBLIC['ceil']), (clamp, _bare.PUBLIC['clamp']), (clamp_max, _bare.PUBLIC['clamp_max']),
+    (clamp_min, _bare.PUBLIC['clamp_min']), (copysign, _bare.PUBLIC['copysign']), (cos, _bare.PUBLIC['cos']),
+    (cosh, _bare.PUBLIC['cosh']), (deg2rad, _bare.PUBLIC['deg2rad']), (digamma, _bare.PUBLIC['digamma']),
+    (div, _bare.PUBLIC['div']), (eq, _bare.PUBLIC['eq']), (erf, _bare.PUBLIC['erf']), (erfc, _bare.PUBLIC['erfc']),
+    (erfinv, _bare.PUBLIC['erfinv']), (exp, _bare.PUBLIC['exp']), (exp2, _bare.PUBLIC['exp2']),
+    (expm1, _bare.PUBLIC['expm1']), (trunc, _bare.PUBLIC['trunc']), (float_power, _bare.PUBLIC['float_power']),
+    (floor, _bare.PUBLIC['floor']), (floor_divide, _bare.PUBLIC['floor_divide']), (fmax, _bare.PUBLIC['fmax']),
+    (fmin, _bare.PUBLIC['fmin']), (fmod, _bare.PUBLIC['fmod']), (frac, _bare.PUBLIC['frac']),
+    (gcd, _bare.PUBLIC['gcd']), (ge, _bare.PUBLIC['ge']), (gt, _bare.PUBLIC['gt']),
+    (heaviside, _bare.PUBLIC['heaviside']), (hypot, _bare.PUBLIC['hypot']), (i0, _bare.PUBLIC['i0']),
+    (isclose, _bare.PUBLIC['isclose']), (isfinite, _bare.PUBLIC['isfinite']), (isinf, _bare.PUBLIC['isinf']),
+    (isnan, _bare.PUBLIC['isnan']), (isneginf, _bare.PUBLIC['isneginf']), (isposinf, _bare.PUBLIC['isposinf']),
+    (isreal, _bare.PUBLIC['isreal']), (lcm, _bare.PUBLIC['lcm']), (ldexp, _bare.PUBLIC['ldexp']),
+    (le, _bare.PUBLIC['le']), (lerp, _bare.PUBLIC['lerp']), (lt, _bare.PUBLIC['lt']), (lgamma, _bare.PUBLIC['lgamma']),
     (log, _bare.PUBLIC['log']), (log1p, _bare.PUBLIC['log1p']), (log2, _bare.PUBLIC['log2']),
-    (log10, _bare.PUBLIC['log10']), (logaddexp, _bare.PUBLIC['logaddexp']), (logical_and, _bare.PUBLIC['logical_and']),
-    (logical_not, _bare.PUBLIC['logical_not']), (logical_or, _bare.PUBLIC['logical_or']),
-    (logical_xor, _bare.PUBLIC['logical_xor']), (logit, _bare.PUBLIC['logit']), (maximum, _bare.PUBLIC['maximum']),
-    (minimum, _bare.PUBLIC['minimum']), (mul, _bare.PUBLIC['mul']), (nan_to_num, _bare.PUBLIC['nan_to_num']),
-    (ne, _bare.PUBLIC['ne']), (neg, _bare.PUBLIC['neg']), (polygamma, _bare.PUBLIC['polygamma']),
+    (log10, _bare.PUBLIC['log10']), (logaddexp, _bare.PUBLIC['logaddexp']), (logaddexp2, _bare.PUBLIC['logaddexp2']),
+    (logical_and, _bare.PUBLIC['logical_and']), (logical_not, _bare.PUBLIC['logical_not']),
+    (logical_or, _bare.PUBLIC['logical_or']), (logical_xor, _bare.PUBLIC['logical_xor']),
+    (logit, _bare.PUBLIC['logit']), (maximum, _bare.PUBLIC['maximum']), (minimum, _bare.PUBLIC['minimum']),
+    (mul, _bare.PUBLIC['mul']), (nan_to_num, _bare.PUBLIC['nan_to_num']), (ne, _bare.PUBLIC['ne']),
+    (neg, _bare.PUBLIC['neg']), (nextafter, _bare.PUBLIC['nextafter']), (polygamma, _bare.PUBLIC['polygamma']),
     (positive, _bare.PUBLIC['positive']), (pow, _bare.PUBLIC['pow']), (rad2deg, _bare.PUBLIC['rad2deg']),
     (reciprocal, _bare.PUBLIC['reciprocal']), (relu, _bare.PUBLIC['relu']), (remainder, _bare.PUBLIC['remainder']),
     (round, _bare.PUBLIC['round']), (rsqrt, _bare.PUBLIC['rsqrt']), (rsub, _bare.PUBLIC['rsub']),
@@ -4150,11 +4464,14 @@ MADE = (
     (signbit, _bare.PUBLIC['signbit']), (sin, _bare.PUBLIC['sin']), (sinc, _bare.PUBLIC['sinc']),
     (sinh, _bare.PUBLIC['sinh']), (sqrt, _bare.PUBLIC['sqrt']), (square, _bare.PUBLIC['square']),
     (sub, _bare.PUBLIC['sub']), (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']),
-    (where, _bare.PUBLIC['where']), (all, _bare.PUBLIC['all']), (allclose, _bare.PUBLIC['allclose']),
-    (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']), (any, _bare.PUBLIC['any']),
-    (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']), (count_nonzero, _bare.PUBLIC['count_nonzero']),
-    (cummax, _bare.PUBLIC['cummax']), (cummin, _bare.PUBLIC['cummin']), (cumprod, _bare.PUBLIC['cumprod']),
-    (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']), (log_softmax, _bare.PUBLIC['log_softmax']),
+    (where, _bare.PUBLIC['where']), (xlogy, _bare.PUBLIC['xlogy']), (all, _bare.PUBLIC['all']),
+    (allclose, _bare.PUBLIC['allclose']), (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']),
+    (any, _bare.PUBLIC['any']), (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']),
+    (count_nonzero, _bare.PUBLIC['count_nonzero']), (cummax, _bare.PUBLIC['cummax']), (cummin, _bare.PUBLIC['cummin']),
+    (cumprod, _bare.PUBLIC['cumprod']), (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']),
+    (is_complex, _bare.PUBLIC['is_complex']), (is_floating_point, _bare.PUBLIC['is_floating_point']),
+    (is_nonzero, _bare.PUBLIC['is_nonzero']), (is_same_size, _bare.PUBLIC['is_same_size']),
+    (is_signed, _bare.PUBLIC['is_signed']), (log_softmax, _bare.PUBLIC['log_softmax']),
     (logcumsumexp, _bare.PUBLIC['logcumsumexp']), (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']),
     (mean, _bare.PUBLIC['mean']), (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']),
     (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']),
@@ -4214,13 +4531,19 @@ MADE = (
     (remainder_, _bare.INPLACE_METHODS['remainder_']), (fmod_, _bare.INPLACE_METHODS['fmod_']),
     (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']), (atan2_, _bare.INPLACE_METHODS['atan2_']),
     (logical_and_, _bare.INPLACE_METHODS['logical_and_']), (logical_or_, _bare.INPLACE_METHODS['logical_or_']),
-    (logical_xor_, _bare.INPLACE_METHODS['logical_xor_']), (bitwise_and_, _bare.INPLACE_METHODS['bitwise_and_']),
+    (logical_xor_, _bare.INPLACE_METHODS['logical_xor_']), (copysign_, _bare.INPLACE_METHODS['copysign_']),
+    (hypot_, _bare.INPLACE_METHODS['hypot_']), (heaviside_, _bare.INPLACE_METHODS['heaviside_']),
+    (nextafter_, _bare.INPLACE_METHODS['nextafter_']), (ldexp_, _bare.INPLACE_METHODS['ldexp_']),
+    (xlogy_, _bare.INPLACE_METHODS['xlogy_']), (bitwise_and_, _bare.INPLACE_METHODS['bitwise_and_']),
     (bitwise_or_, _bare.INPLACE_METHODS['bitwise_or_']), (bitwise_xor_, _bare.INPLACE_METHODS['bitwise_xor_']),
-    (eq_, _bare.INPLACE_METHODS['eq_']), (ne_, _bare.INPLACE_METHODS['ne_']), (lt_, _bare.INPLACE_METHODS['lt_']),
-    (le_, _bare.INPLACE_METHODS['le_']), (gt_, _bare.INPLACE_METHODS['gt_']), (ge_, _bare.INPLACE_METHODS['ge_']),
-    (cumsum_, _bare.INPLACE_METHODS['cumsum_']), (cumprod_, _bare.INPLACE_METHODS['cumprod_']),
-    (add_, _bare.INPLACE_METHODS['add_']), (sub_, _bare.INPLACE_METHODS['sub_']),
-    (div_, _bare.INPLACE_METHODS['div_']), (pow_, _bare.INPLACE_METHODS['pow_']),
+    (bitwise_left_shift_, _bare.INPLACE_METHODS['bitwise_left_shift_']),
+    (bitwise_right_shift_, _bare.INPLACE_METHODS['bitwise_right_shift_']), (gcd_, _bare.INPLACE_METHODS['gcd_']),
+    (lcm_, _bare.INPLACE_METHODS['lcm_']), (eq_, _bare.INPLACE_METHODS['eq_']), (ne_, _bare.INPLACE_METHODS['ne_']),
+    (lt_, _bare.INPLACE_METHODS['lt_']), (le_, _bare.INPLACE_METHODS['le_']), (gt_, _bare.INPLACE_METHODS['gt_']),
+    (ge_, _bare.INPLACE_METHODS['ge_']), (cumsum_, _bare.INPLACE_METHODS['cumsum_']),
+    (cumprod_, _bare.INPLACE_METHODS['cumprod_']), (add_, _bare.INPLACE_METHODS['add_']),
+    (sub_, _bare.INPLACE_METHODS['sub_']), (div_, _bare.INPLACE_METHODS['div_']),
+    (pow_, _bare.INPLACE_METHODS['pow_']), (float_power_, _bare.INPLACE_METHODS['float_power_']),
     (square_, _bare.INPLACE_METHODS['square_']), (clamp_, _bare.INPLACE_METHODS['clamp_']),
     (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']), (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']),
     (lerp_, _bare.INPLACE_METHODS['lerp_']), (round_, _bare.INPLACE_METHODS['round_']),

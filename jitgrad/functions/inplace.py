@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import bool_, float64
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.functions.random_filling import RANDOM_METHODS
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.shapes import broadcast, result_dtype, shape_of, wrap_dim
+from jitgrad.ops.shapes import broadcast, result_dtype, shape_of, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.eager import check_inplace
 from jitgrad.state import state
@@ -34,7 +34,8 @@ _UNARY = (
 _BINARY = (
     "mul remainder fmod floor_divide atan2 logical_and logical_or logical_xor"
 ).split()
-_BITWISE = "bitwise_and bitwise_or bitwise_xor".split()
+_LATE_BINARY = "copysign hypot heaviside nextafter ldexp xlogy".split()
+_INTEGER = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
 
 
@@ -58,10 +59,19 @@ def _binary(name: str, op_name: str | None = None) -> Callable[..., Any]:
     return _named(method, name)
 
 
-def _bitwise(name: str) -> Callable[..., Any]:
-    op = OPS[name]
+def _late_binary(name: str) -> Callable[..., Any]:
+    """Of an operation that is imported at its first use."""
 
     def method(self: Any, other: Any) -> Any:
+        door.apply_inplace(OPS[name], (self,), self, other)
+        return self
+
+    return _named(method, name)
+
+
+def _integer(name: str) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        op = OPS[name]
         # what the target refuses comes before what the operation refuses
         shape = broadcast(name, self.shape, shape_of(other))
         check_inplace(op, self, make_aval(shape, result_dtype(self._aval, getattr(other, "_aval", other))))
@@ -100,6 +110,18 @@ def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 def pow_(self: Any, exponent: Any) -> Any:
     """``self **= exponent``."""
     return _write(OPS["pow"] if isinstance(exponent, TensorBase) else OPS["pow_scalar"], self, exponent)
+
+
+def float_power_(self: Any, exponent: Any) -> Any:
+    """In-place ``float_power``, of float64 only."""
+    if self.dtype is not float64:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {torch_dtype_name(self.dtype)} but the operation's result "
+            f"requires dtype Double"
+        )
+    if isinstance(exponent, TensorBase):
+        return _write(OPS["pow"], self, exponent.to(float64))
+    return _write(OPS["pow_scalar"], self, float(exponent))
 
 
 def square_(self: Any) -> Any:
@@ -228,6 +250,7 @@ _SPECIAL: tuple[Callable[..., Any], ...] = (
     sub_,
     div_,
     pow_,
+    float_power_,
     square_,
     clamp_,
     clamp_min_,
@@ -247,7 +270,8 @@ _SPECIAL: tuple[Callable[..., Any], ...] = (
 INPLACE_METHODS: dict[str, Callable[..., Any]] = {
     **{name + "_": _unary(name) for name in _UNARY},
     **{name + "_": _binary(name) for name in _BINARY},
-    **{name + "_": _bitwise(name) for name in _BITWISE},
+    **{name + "_": _late_binary(name) for name in _LATE_BINARY},
+    **{name + "_": _integer(name) for name in _INTEGER},
     **{name + "_": _binary(name, f"{name}_as_self") for name in _COMPARISONS},
     **{name + "_": _running(name) for name in ("cumsum", "cumprod")},
     **{function.__name__: function for function in (*_SPECIAL, *RANDOM_METHODS)},

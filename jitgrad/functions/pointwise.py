@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN
+from jitgrad.dtypes import BOOLEAN, float64
 from jitgrad.functions._bind import binary, unary
 from jitgrad.functions.indexing import nonzero
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -35,14 +36,17 @@ __all__ = [
     "atan2",
     "atanh",
     "bitwise_and",
+    "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
     "ceil",
     "clamp",
     "clamp_max",
     "clamp_min",
     "clip",
+    "copysign",
     "cos",
     "cosh",
     "deg2rad",
@@ -57,14 +61,20 @@ __all__ = [
     "exp2",
     "expm1",
     "fix",
+    "float_power",
     "floor",
     "floor_divide",
+    "fmax",
+    "fmin",
     "fmod",
     "frac",
+    "gcd",
     "ge",
     "greater",
     "greater_equal",
     "gt",
+    "heaviside",
+    "hypot",
     "i0",
     "isclose",
     "isfinite",
@@ -73,6 +83,8 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "lcm",
+    "ldexp",
     "le",
     "lerp",
     "less",
@@ -83,6 +95,7 @@ __all__ = [
     "log2",
     "log10",
     "logaddexp",
+    "logaddexp2",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -97,6 +110,7 @@ __all__ = [
     "ne",
     "neg",
     "negative",
+    "nextafter",
     "not_equal",
     "polygamma",
     "polygamma_method",
@@ -127,6 +141,7 @@ __all__ = [
     "trunc",
     "where",
     "where_method",
+    "xlogy",
 ]
 
 
@@ -254,6 +269,83 @@ def pow(input: Any, exponent: Any) -> Any:
 def polygamma_method(self: Any, n: int) -> Any:
     """``x.polygamma(n)``."""
     return polygamma(n, self)
+
+
+# --- of two tensors, imported at their first use ---
+
+
+def copysign(input: Any, other: Any) -> Any:
+    """|x| with the sign of y."""
+    return call("copysign", input, other)
+
+
+def hypot(input: Any, other: Any) -> Any:
+    """sqrt(x^2 + y^2), without early overflow."""
+    return call("hypot", input, other)
+
+
+def fmax(input: Any, other: Any) -> Any:
+    """The larger; a NaN loses against a number."""
+    return call("fmax", input, other)
+
+
+def fmin(input: Any, other: Any) -> Any:
+    """The smaller; a NaN loses against a number."""
+    return call("fmin", input, other)
+
+
+def nextafter(input: Any, other: Any) -> Any:
+    """The floating number next to x towards y."""
+    return call("nextafter", input, other)
+
+
+def ldexp(input: Any, other: Any) -> Any:
+    """x * 2^y."""
+    return call("ldexp", input, other)
+
+
+def logaddexp2(input: Any, other: Any) -> Any:
+    """log2(2^x + 2^y)."""
+    return call("logaddexp2", input, other)
+
+
+def xlogy(input: Any, other: Any) -> Any:
+    """x * log(y), and 0 where x is 0 unless y is NaN."""
+    return call("xlogy", input, other)
+
+
+def gcd(input: Any, other: Any) -> Any:
+    """The greatest common divisor of integers."""
+    return call("gcd", input, other)
+
+
+def lcm(input: Any, other: Any) -> Any:
+    """The least common multiple of integers."""
+    return call("lcm", input, other)
+
+
+def bitwise_left_shift(input: Any, other: Any) -> Any:
+    """x << y; 0 beyond the last bit."""
+    return call("bitwise_left_shift", input, other)
+
+
+def bitwise_right_shift(input: Any, other: Any) -> Any:
+    """x >> y, which keeps the sign."""
+    return call("bitwise_right_shift", input, other)
+
+
+def heaviside(input: Any, values: Any) -> Any:
+    """0 below 0, 1 above, ``values`` at 0. RuntimeError if the dtypes differ."""
+    return call("heaviside", input, values)
+
+
+def float_power(input: Any, exponent: Any) -> Any:
+    """``input ** exponent``, computed in float64."""
+    if not isinstance(input, TensorBase):
+        return door.apply(_POW, float(input), exponent.to(float64))
+    if isinstance(exponent, TensorBase):
+        return door.apply(_POW, input.to(float64), exponent.to(float64))
+    return door.apply(_POW_SCALAR, input.to(float64), float(exponent))
 
 
 def square(input: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import BOOLEAN, bool_
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
@@ -30,6 +30,11 @@ __all__ = [
     "cumprod",
     "cumsum",
     "equal",
+    "is_complex",
+    "is_floating_point",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
     "log_softmax",
     "logcumsumexp",
     "logsumexp",
@@ -241,3 +246,28 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
 def equal(input: Any, other: Any) -> bool:
     """Whether shapes and all values agree: reads the values."""
     return input.shape == other.shape and bool(door.apply(OPS["eq"], input, other).all())
+
+
+def is_floating_point(input: Any) -> bool:
+    """Whether the dtype is a floating one."""
+    return bool(input._aval.dtype.is_floating_point)
+
+
+def is_complex(input: Any) -> bool:
+    """False: there are no complex dtypes."""
+    return bool(input._aval.dtype.is_complex)
+
+
+def is_signed(input: Any) -> bool:
+    """Whether the dtype has negative numbers: all but bool."""
+    return input._aval.dtype.category is not BOOLEAN
+
+
+def is_nonzero(input: Any) -> bool:
+    """Whether the only element is not 0. RuntimeError for another number of elements."""
+    return bool(input)
+
+
+def is_same_size(input: Any, other: Any) -> bool:
+    """Whether the shapes are the same."""
+    return bool(input._aval.shape == other._aval.shape)

@@ -36,6 +36,15 @@ SIGNATURES: dict[str, str] = _rows(
         "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
         "arctanh_ erfc_ sinc_ rad2deg_ deg2rad_ frac_ fix_ sgn_ i0_ absolute_ negative_ arccos_ arcsin_ "
         "arctan_": "Tensor input",
+        "hypot fmax fmin logaddexp2 ldexp gcd lcm nextafter hypot_ ldexp_ gcd_ lcm_ nextafter_ "
+        "is_same_size": "Tensor input, Tensor other",
+        "copysign copysign_ xlogy_ bitwise_left_shift_ bitwise_right_shift_": "Tensor input, Tensor|Scalar other",
+        "xlogy bitwise_left_shift bitwise_right_shift": "Tensor input, Tensor|Scalar other | Scalar input, "
+        "Tensor other",
+        "heaviside heaviside_": "Tensor input, Tensor values",
+        "float_power": "Tensor input, Tensor|Scalar exponent | Scalar input, Tensor exponent",
+        "float_power_": "Tensor input, Tensor|Scalar exponent",
+        "is_complex is_floating_point is_nonzero is_signed": "Tensor input",
         "logit logit_": "Tensor input, float? eps=None",
         "nan_to_num nan_to_num_": "Tensor input, float? nan=None, float? posinf=None, float? neginf=None",
         "polygamma_": "Tensor input, int n",

@@ -62,12 +62,14 @@ _METHOD_NAMES = {
         "bitwise_or bitwise_xor add sub div pow square clamp clamp_min clamp_max clip lerp addcmul addcdiv isclose "
         "absolute negative subtract multiply divide true_divide greater greater_equal less less_equal not_equal arccos "
         "arcsin arctan arctan2 lgamma digamma erfinv acosh asinh atanh arccosh arcsinh arctanh erfc sinc logit rad2deg "
-        "deg2rad frac fix positive sgn signbit nan_to_num isposinf isneginf isreal i0"
+        "deg2rad frac fix positive sgn signbit nan_to_num isposinf isneginf isreal i0 copysign hypot fmax fmin "
+        "heaviside nextafter ldexp logaddexp2 xlogy float_power gcd lcm bitwise_left_shift bitwise_right_shift"
     ),
     activation: "hardshrink prelu",
     reduction: (
         "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin "
-        "logcumsumexp logsumexp softmax log_softmax norm allclose equal"
+        "logcumsumexp logsumexp softmax log_softmax norm allclose equal is_complex is_floating_point is_nonzero "
+        "is_same_size is_signed"
     ),
     views: (
         "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "

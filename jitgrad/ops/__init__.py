@@ -60,6 +60,8 @@ __all__ = [
 ]
 
 _LATE = {
+    "binary": "bitwise_left_shift bitwise_right_shift copysign fmax fmin gcd heaviside hypot lcm ldexp logaddexp2 "
+    "nextafter xlogy",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "scans": "cummax cummin cumprod logcumsumexp",

@@ -469,8 +469,8 @@ _define_binary(
         b.add(b.max(x, y), b.log1p(b.exp(b.neg(b.abs(b.sub(x, y)))))),
     ),
     [
-        Vjp(lambda c, g, x, out: g * (x - out).exp(), (0, "out")),
-        Vjp(lambda c, g, y, out: g * (y - out).exp(), (1, "out")),
+        Vjp(lambda c, g, x, y: g / (1 + (y - x).exp()), (0, 1)),
+        Vjp(lambda c, g, x, y: g / (1 + (x - y).exp()), (0, 1)),
     ],
     aval=_logaddexp_aval,
 )

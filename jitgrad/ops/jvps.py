@@ -237,6 +237,7 @@ def _as_strided(use: Use) -> tuple[Any, ...]:
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
 lgamma digamma polygamma erfinv asinh acosh atanh sinc rad2deg deg2rad logit sgn frac nan_to_num erfc i0 special_i1
+copysign hypot fmax fmin heaviside nextafter ldexp logaddexp2 xlogy
 hardshrink hardshrink_backward softshrink threshold threshold_at_backward _prelu_kernel
 floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
 gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div

@@ -318,6 +318,7 @@ def _layer_norm(use: BatchUse) -> Any:
 _POINTWISE = """
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
 lgamma digamma polygamma erfinv asinh acosh atanh sinc rad2deg deg2rad logit sgn frac nan_to_num erfc i0 special_i1
+copysign hypot fmax fmin heaviside nextafter ldexp logaddexp2 xlogy
 hardshrink hardshrink_backward softshrink threshold threshold_at_backward _prelu_kernel
 floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
 gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div
@@ -325,7 +326,8 @@ add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum mi
 clamp_max clamp_low clamp_high where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
 eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
-isinf isfinite isposinf isneginf isreal signbit clone zero _to_copy zeros_like ones_like alias detach
+isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift
+bitwise_right_shift clone zero _to_copy zeros_like ones_like alias detach
 """
 
 _KINDS: tuple[tuple[str, Rule], ...] = (

@@ -154,6 +154,15 @@ _SHARED: dict[str, str] = {
     "allclose": "t t | f f rtol=num atol=num",
     "isclose": "t t | f f rtol=num atol=num",
     "equal": "t t",
+    **dict.fromkeys(
+        "copysign hypot fmax fmin nextafter ldexp logaddexp2 xlogy gcd lcm bitwise_left_shift "
+        "bitwise_right_shift".split(),
+        _BINARY,
+    ),
+    "heaviside": "t t | f f | t values=n",
+    "float_power": "t n | t t | t exponent=n",
+    "is_same_size": "t t",
+    **dict.fromkeys("is_complex is_floating_point is_nonzero is_signed".split(), _UNARY),
     "logit": "t | t p01 | f eps=p01",
     "nan_to_num": "t | t num | t nan=num posinf=num neginf=num | t num num num",
     "hardshrink": "t | t num | f lambd=num",
@@ -277,7 +286,9 @@ METHODS: dict[str, str] = {
             "logical_xor lt masked_fill masked_scatter mul ne neg pow put reciprocal relu remainder round rsqrt "
             "scatter_add scatter scatter_reduce sigmoid sign sin sinh sqrt square squeeze sub swapaxes swapdims t "
             "tan tanh transpose tril triu trunc unsqueeze lgamma digamma erfinv acosh asinh atanh arccosh arcsinh "
-            "arctanh erfc sinc rad2deg deg2rad frac fix sgn i0 logit nan_to_num absolute negative arccos arcsin arctan "
+            "copysign hypot nextafter ldexp xlogy gcd lcm bitwise_left_shift bitwise_right_shift heaviside "
+            "float_power arctanh "
+            "erfc sinc rad2deg deg2rad frac fix sgn i0 logit nan_to_num absolute negative arccos arcsin arctan "
             "arctan2 subtract multiply divide true_divide greater greater_equal less less_equal not_equal"
         ).split()
     },
@@ -313,6 +324,7 @@ METHODS: dict[str, str] = {
     "__matmul__": "m m | t n",
     "__iadd__": "t n",
     "__and__": "t n",
+    **dict.fromkeys("__lshift__ __rshift__ __rlshift__ __rrshift__".split(), "t n"),
     "__len__": "t",
     "__bool__": "t",
     "__float__": "t",

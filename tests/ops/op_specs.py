@@ -103,7 +103,18 @@ def _binary() -> dict[str, list[Sample]]:
             name: (name, ints(3, 4, low=0, high=2) * 1.0, ints(4))
             for name in ("logical_and", "logical_or", "logical_xor")
         },
-        **{name: (name, ints(3, 4), ints(4)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+        **{
+            name: (name, ints(3, 4), ints(4))
+            for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm")
+        },
+        **{
+            f"bitwise_{side}_shift": (f"bitwise_{side}_shift", ints(3, 6), np.array([0, 1, 5, 63, 64, -1]))
+            for side in ("left", "right")
+        },
+        **{name: (name, f(3, 4), f(4)) for name in ("copysign", "hypot", "fmax", "fmin", "ldexp", "logaddexp2")},
+        "xlogy": ("xlogy", f(3, 4), pos(4)),
+        "nextafter": ("nextafter", f(3, 4), f(4)),
+        "heaviside": ("heaviside", np.array([-1.5, 0.0, 0.7]), f(2, 3)),
     }
     specs = {
         op: [Sample((x, y), (), lambda t, x, y, name=name: getattr(t, name)(x, y))] for op, (name, x, y) in rows.items()
@@ -111,6 +122,11 @@ def _binary() -> dict[str, list[Sample]]:
     for op in ("add", "sub", "mul", "div", "remainder", "fmod", "floor_divide"):
         specs[op].append(Sample((ints(3, 4), nonzero_ints(4)), (), specs[op][0].torch))
         specs[op].append(Sample((f(3), 2.5), (), specs[op][0].torch))
+    specs["copysign"] += [Sample((f(3), y), (), specs["copysign"][0].torch) for y in (-2, ints(3))]
+    specs["xlogy"] += [Sample((f(3), y), (), specs["xlogy"][0].torch) for y in (2.5, np.arange(1, 4))]
+    specs["xlogy"].append(Sample((2.5, pos(3)), (), specs["xlogy"][0].torch))
+    for op in ("fmax", "fmin", "heaviside", "ldexp"):
+        specs[op].append(Sample((ints(3, 4), ints(4)), (), specs[op][0].torch))
     for mode in ("trunc", "floor"):
         specs[f"div_{mode}"] = [
             Sample((x, y), (), lambda t, x, y, mode=mode: t.div(x, y, rounding_mode=mode))

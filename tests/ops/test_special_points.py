@@ -15,6 +15,13 @@ from tests.conftest import Mode
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
 INF, NAN = float("inf"), float("nan")
+
+
+def _others(t: Any) -> Any:
+    """A second operand for seven special points."""
+    return t.tensor([value for value in (-INF, -0.0, 1.5, INF, NAN) for _ in range(7)])
+
+
 DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "relu": (lambda t, x: x.relu(), [-1, 0, 1, NAN]),
     "abs": (lambda t, x: x.abs(), [-1, 0, 1]),
@@ -56,6 +63,14 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
             [-INF, -3, -1, -1e-8, -0.0, 0, 1e-8, 0.5, 1, 3, 1e20, INF, NAN],
         )
         for name in "asinh acosh atanh erfc sinc rad2deg deg2rad frac nan_to_num hardshrink".split()
+    },
+    **{
+        f"{name}-{side}": (
+            lambda t, x, n=name, s=side: getattr(t, n)(*((x, _others(t)) if s == "first" else (_others(t), x))),
+            [-INF, -2, -0.0, 0, 1, INF, NAN] * 5,
+        )
+        for name in "copysign hypot fmax fmin xlogy logaddexp logaddexp2 ldexp".split()
+        for side in ("first", "second")
     },
     "i0": (lambda t, x: t.i0(x), [-80, -30, -20, -1, -0.0, 0, 0.5, 8, 19.9, 20.1, 60, NAN]),
     "logit": (lambda t, x: t.logit(x), [-INF, -1, 0, 0.05, 0.5, 0.95, 1, 2, INF, NAN]),

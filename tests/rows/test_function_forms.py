@@ -37,13 +37,16 @@ UNARY = (
 BINARY = (
     "add arctan2 atan2 div divide eq equal allclose floor_divide fmod ge greater greater_equal gt isclose le less "
     "less_equal logaddexp logical_and logical_or logical_xor lt maximum minimum mul multiply ne not_equal pow "
-    "remainder sub subtract true_divide expand_as reshape_as view_as"
+    "remainder sub subtract true_divide expand_as reshape_as view_as copysign float_power fmax fmin heaviside hypot "
+    "is_same_size ldexp logaddexp2 nextafter xlogy"
 ).split()
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **{name: (_A,) for name in UNARY},
     **{name: (_A, _B) for name in BINARY},
     **{f"bitwise_{name}": (_BITS, _BITS[::-1].copy()) for name in ("and", "or", "xor")},
+    **{name: (_BITS, _BITS[::-1].copy()) for name in ("gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift")},
     "bitwise_not": (_BITS,),
+    **{f"is_{kind}": (t(1),) for kind in ("complex", "floating_point", "nonzero", "signed")},
     **dict.fromkeys(["acosh", "arccosh"], (1 + _A,)),
     "addcdiv": (_A, _B, t(3, 4)),
     "addcmul": (_A, _B, t(3, 4)),
