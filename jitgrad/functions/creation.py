@@ -5,12 +5,13 @@ Owns: their public signatures, and the checks on what is asked for.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import DType, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64
+from jitgrad.dtypes import DType, bool_, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64, promote_types
 from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import cpu, made_on, placed, to
 from jitgrad.ops.aval import make_aval
@@ -100,11 +101,42 @@ def from_numpy(ndarray: Any) -> Any:
     return tensor
 
 
-def _infer_dtype(array: Any) -> DType:
-    """Python data: floats get the default dtype, integers int64."""
-    if array.dtype.kind == "f":
-        return get_default_dtype()
-    return int64 if array.dtype.kind in "iu" else from_numpy_dtype(array.dtype)
+def _infer_dtype(data: Any, array: Any) -> DType:
+    """What nested sequences become: the smallest dtype that every number in them converts to.
+
+    A Python float counts as the default dtype, a tensor or a NumPy scalar as its own.
+    """
+    found: set[DType] = set()
+    _gather_dtypes(data if isinstance(data, list | tuple) else [data], array, found)
+    return functools.reduce(promote_types, found)
+
+
+def _gather_dtypes(data: Any, array: Any, found: set[DType]) -> None:
+    for kind in set(map(type, data)):
+        if kind in (float, int, bool):
+            found.add(get_default_dtype() if kind is float else int64 if kind is int else bool_)
+        elif issubclass(kind, list | tuple):
+            for x in data:
+                if type(x) is kind:
+                    _gather_dtypes(x, array, found)
+        elif issubclass(kind, TensorBase):
+            found.update(x.dtype for x in data if type(x) is kind)
+        elif issubclass(kind, np.generic | np.ndarray):
+            found.update(_dtype_like(x.dtype) for x in data if type(x) is kind)
+        else:
+            found.add(_python_dtype(array.dtype))
+
+
+def _dtype_like(dtype: Any) -> DType:
+    """The dtype of a NumPy scalar; of one that jitgrad has no dtype for, that of the Python number."""
+    return from_numpy_dtype(dtype) if dtype in _KNOWN else _python_dtype(dtype)
+
+
+def _python_dtype(dtype: Any) -> DType:
+    return get_default_dtype() if dtype.kind == "f" else bool_ if dtype.kind == "b" else int64
+
+
+_KNOWN = frozenset(np.dtype(name) for name in ("bool", "int32", "int64", "float32", "float64"))
 
 
 def _has_tensor(data: Any) -> bool:
@@ -149,7 +181,7 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
         wanted = dtype or from_numpy_dtype(source.dtype)
     else:
         source = _as_array(data)
-        wanted = dtype or (_infer_dtype(source) if source.size else get_default_dtype())
+        wanted = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
     return _finish(placed(from_array_copy(source.astype(wanted.np, copy=False)), device), requires_grad)
 
 

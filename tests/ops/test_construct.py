@@ -74,3 +74,22 @@ def test_refusals(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exceptio
     with pytest.raises(type(error)) as ours:
         mode.run(lambda: Tensor(*args, **kwargs))
     assert str(ours.value).startswith(str(error))
+
+
+NESTED = [
+    "[np.float64(1.0)]", "[np.float32(1.0)]", "[np.float64(1.0), 2.0]", "[2, np.float64(1.0)]", "[np.int32(3)]",
+    "[np.int32(3), 2]", "[np.float32(1.0), np.float64(2.0)]",
+    "[[np.float64(1.0)], [2.0]]", "(np.float64(1.0),)", "[True, np.float64(2.0)]", "[np.bool_(True)]", "[True, 2]",
+    "[True, 2.5]", "[[1, 2], [3, 4.5]]", "[m.tensor(1.0, dtype=m.float64)]", "[m.tensor(1.0, dtype=m.float64), 2.0]",
+    "[1.0, m.tensor(1.0, dtype=m.float64)]", "[m.tensor(1)]", "[m.tensor(1), 2.5]", "[m.tensor(1, dtype=m.int32)]",
+    "[[m.tensor(1, dtype=m.int32)], [True]]", "[np.float32(1.0), 2]", "[m.tensor(True)]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NESTED)
+def test_nested_data_has_pytorchs_dtype(data: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = jitgrad.tensor(eval(data, {"np": np, "m": jitgrad}))
+    theirs = torch.tensor(eval(data, {"np": np, "m": torch}))
+    assert str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
+    assert ours.tolist() == theirs.tolist()
