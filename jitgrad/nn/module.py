@@ -224,9 +224,13 @@ class Module:
 
     # what is done to the whole tree
     def apply(self: Self, fn: Callable[[Module], None]) -> Self:
-        """Call ``fn`` on every module, children first."""
-        for module in reversed(list(self.modules())):
-            fn(module)
+        """Call ``fn`` on every module: on the children in their order, each after its own, then on this one.
+
+        Functions that draw starting values draw them in this order, PyTorch's.
+        """
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
         return self
 
     def train(self: Self, mode: bool = True) -> Self:

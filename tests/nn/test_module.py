@@ -207,3 +207,26 @@ def test_parameter_shares_the_storage_of_its_data() -> None:
 
 def test_a_parameter_of_a_frozen_tensor() -> None:
     assert not nn.Parameter(jitgrad.ones(1), requires_grad=False).requires_grad
+
+
+def test_apply_visits_modules_in_pytorchs_order() -> None:
+    torch = pytest.importorskip("torch")
+
+    def drawn(module: Any) -> Any:
+        m, visited = module.nn, []
+        module.manual_seed(1)
+        net = m.Sequential(m.Linear(2, 2), m.Sequential(m.Embedding(3, 2), m.ModuleList([m.Linear(2, 1)])), m.ReLU())
+        net.append(net[0])  # a module that is there twice is visited once
+
+        def visit(one: Any) -> None:
+            visited.append(type(one).__name__)
+            if hasattr(one, "weight"):
+                m.init.normal_(one.weight)
+
+        assert net.apply(visit) is net
+        return visited, [p.tolist() for p in net.parameters()]
+
+    (ours, values), (theirs, wanted) = drawn(jitgrad), drawn(torch)
+    assert ours == theirs
+    for got, want in zip(values, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
