@@ -19,8 +19,11 @@ IMPORT_LIMIT_MODULES = 222
 LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy", "numpy.random"}}
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
-_NN = "attention distance group_norm margin_loss recurrent shrinking"
-_FUNCTIONS = "distances margin_losses normalizations"
+_NN = "attention conv_other distance group_norm margin_loss padding pooling recurrent shrinking vision"
+_FUNCTIONS = (
+    "adaptive best_of convolutions distances grids margin_losses normalizations padding_modes "
+    "pools resampling sliding windows"
+)
 LATE["what few models need"] = {"jitgrad.optim.lr_scheduler"} | {f"jitgrad.nn.{name}" for name in _NN.split()}
 LATE["what few models need"] |= {f"jitgrad.functions.{name}" for name in _FUNCTIONS.split()}
 _OPTIM = "adadelta adafactor adagrad adamax asgd dense lbfgs nadam radam rmsprop rprop sparse_adam swa_utils"

@@ -704,15 +704,15 @@ def vstack(tensors):
         return _vstack(tensors)
     return _slow(vstack, (tensors,), {})
 
-def avg_pool2d(input, kernel_size, stride=None, padding=0):
+def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     if not _overrides or _type(input) in _tensors:
         try:
-            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes):
-                return _avg_pool2d(input, kernel_size, stride, padding)
+            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and _type(ceil_mode) is _bool and _type(count_include_pad) is _bool and (divisor_override is None or _type(divisor_override) is _int):
+                return _avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         except AttributeError:
             if _isinstance(input, _TensorBase):
                 raise
-    return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0)))
+    return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('ceil_mode', ceil_mode, False), ('count_include_pad', count_include_pad, True), ('divisor_override', divisor_override, None)))
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
     if not _overrides or _type(input) in _tensors:
@@ -756,15 +756,15 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
                 raise
     return _slow(layer_norm, (input, normalized_shape,), _given(('weight', weight, None), ('bias', bias, None), ('eps', eps, 1e-05)))
 
-def max_pool2d(input, kernel_size, stride=None, padding=0):
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     if not _overrides or _type(input) in _tensors:
         try:
-            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes):
-                return _max_pool2d(input, kernel_size, stride, padding)
+            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(ceil_mode) is _bool and _type(return_indices) is _bool:
+                return _max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError:
             if _isinstance(input, _TensorBase):
                 raise
-    return _slow(max_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0)))
+    return _slow(max_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('dilation', dilation, 1), ('ceil_mode', ceil_mode, False), ('return_indices', return_indices, False)))
 
 def normalize(input, p=2.0, dim=_M, eps=1e-12, *, axis=_M):
     if not _overrides or _type(input) in _tensors:

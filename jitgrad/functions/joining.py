@@ -10,6 +10,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions.views import reshape, unsqueeze
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+_padding_modes = LazyModule("jitgrad.functions.padding_modes")
 _CAT, _STACK, _PAD = OPS["cat"], OPS["stack"], OPS["constant_pad"]
 
 
@@ -95,14 +97,17 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """Constants around a tensor: (before, after) pairs from the last dimension backwards; negative widths crop.
 
+    Mode "reflect" puts the reflection there, "replicate" the border, "circular" the other end: of the last one to
+    three dimensions of a tensor with one or two more.
+
     Raises:
-        NotImplementedError: for a mode other than ``"constant"``.
+        NotImplementedError: for another mode, or a rank that the mode does not take.
         RuntimeError: for an odd number of widths, or more than two per dimension.
     """
-    if mode != "constant":
-        raise NotImplementedError(f"pad: mode {mode!r} is not supported; use 'constant'")
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
+    if mode != "constant":
+        return _padding_modes.pad_by_content(input, pad, mode, value)
     if len(pad) > 2 * input.ndim:
         raise RuntimeError("Padding length should be less than or equal to two times the input dimension")
     lo, hi = [0] * input.ndim, [0] * input.ndim

@@ -12,9 +12,11 @@ from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.dropouts import dropout
+from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 
@@ -31,6 +33,7 @@ __all__ = [
     "scaled_dot_product_attention",
 ]
 
+_pools = LazyModule("jitgrad.functions.pools")
 _LAYER_NORM, _LAYER_NORM_PLAIN = OPS["native_layer_norm"], OPS["native_layer_norm_plain"]
 _EMBEDDING, _CONV, _MAX_POOL, _AVG_POOL = OPS["embedding"], OPS["conv2d"], OPS["max_pool2d"], OPS["avg_pool2d"]
 
@@ -245,12 +248,11 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
-def _same_padding(weight: Any, dilation: tuple[int, int]) -> tuple[int, int]:
+def _same_padding(weight: Any, dilation: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Zeros before and after, per dimension: of an odd number one more comes after."""
     kernel = weight.shape[-2:]
     total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-    if any(n % 2 for n in total):
-        raise NotImplementedError("conv2d: padding='same' needs odd kernels")
-    return (total[0] // 2, total[1] // 2)
+    return (total[0] // 2, total[0] - total[0] // 2), (total[1] // 2, total[1] - total[1] // 2)
 
 
 def conv2d(
@@ -261,24 +263,71 @@ def conv2d(
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     spread = _pair(dilation)
     if isinstance(padding, str):
-        padding = _same_padding(weight, spread) if padding == "same" else 0
+        if padding == "same":
+            if _pair(stride) != (1, 1):
+                raise RuntimeError("padding='same' is not supported for strided convolutions")
+            (top, bottom), (left, right) = _same_padding(weight, spread)
+            padding = (top, left)
+            if top != bottom or left != right:
+                input, padding = pad(input, (left, right, top, bottom)), 0
+        else:
+            padding = 0
     out = door.apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
     return out if bias is None else out + reshape(bias, (1, -1, 1, 1))
 
 
-def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
-    """The largest element of each window; the first one gets the gradient."""
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window; the first one gets the gradient.
+
+    Args:
+        input: (N, C, H, W) or (C, H, W).
+        kernel_size, stride, padding, dilation: of the windows; the stride is the kernel's size if None.
+        ceil_mode: windows that begin inside count, though they end outside.
+        return_indices: return positions in H * W too.
+    """
+    if ceil_mode or not (dilation == 1 or _pair(dilation) == (1, 1)):
+        found = _pools.max_pool_over("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+        return found if return_indices else found[0]
     if input.ndim == 3:
-        found = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding)
-        return reshape_result(found, found.shape[1:])
-    return door.apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))[0]
+        found = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, 1, False, True)
+        values, places = (reshape_result(x, x.shape[1:]) for x in found)
+        return (values, places) if return_indices else values
+    found = door.apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))
+    return (found[0], found[1]) if return_indices else found[0]
 
 
-def avg_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Any:
-    """The mean of each window, padding counted as zeros."""
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window, padding counted as zeros.
+
+    Args:
+        input: (N, C, H, W) or (C, H, W).
+        kernel_size, stride, padding: of the windows; the stride is the kernel's size if None.
+        ceil_mode: windows that begin inside count, though they end outside.
+        count_include_pad: the zeros of the padding count as elements.
+        divisor_override: divides the sum instead of the number of elements.
+    """
     if not input.ndim:
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     wrap_dim(-3, input.ndim)
+    if ceil_mode or not count_include_pad or divisor_override is not None:
+        options = (ceil_mode, count_include_pad, divisor_override)
+        return _pools.avg_pool_over("avg_pool2d", input, 2, kernel_size, stride, padding, *options)
     if input.ndim == 3:
         found = avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding)
         return reshape_result(found, found.shape[1:])

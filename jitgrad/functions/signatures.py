@@ -215,7 +215,10 @@ SIGNATURES: dict[str, str] = _rows(
         "conv2d": "Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, "
         "int[1] dilation=1, int groups=1 | Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, "
         "str padding='valid', int[1] dilation=1, int groups=1",
-        "max_pool2d avg_pool2d": "Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0",
+        "max_pool2d": "Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, "
+        "bool ceil_mode=False, bool return_indices=False",
+        "avg_pool2d": "Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, "
+        "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None",
         "scaled_dot_product_attention": "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
         "float dropout_p=0.0, bool is_causal=False, float? scale=None",
         "mse_loss l1_loss": "Tensor input, Tensor target, any reduction='mean'",

@@ -60,6 +60,7 @@ from jitgrad.nn.parameter import Parameter
 if TYPE_CHECKING:
     from jitgrad.nn import parallel
     from jitgrad.nn.attention import MultiheadAttention
+    from jitgrad.nn.conv_other import Conv1d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
     from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
     from jitgrad.nn.group_norm import (
         CrossMapLRN2d,
@@ -83,9 +84,54 @@ if TYPE_CHECKING:
         TripletMarginLoss,
         TripletMarginWithDistanceLoss,
     )
+    from jitgrad.nn.padding import (
+        CircularPad1d,
+        CircularPad2d,
+        CircularPad3d,
+        ConstantPad1d,
+        ConstantPad2d,
+        ConstantPad3d,
+        ReflectionPad1d,
+        ReflectionPad2d,
+        ReflectionPad3d,
+        ReplicationPad1d,
+        ReplicationPad2d,
+        ReplicationPad3d,
+        ZeroPad1d,
+        ZeroPad2d,
+        ZeroPad3d,
+    )
     from jitgrad.nn.parallel import DataParallel
+    from jitgrad.nn.pooling import (
+        AdaptiveAvgPool1d,
+        AdaptiveAvgPool2d,
+        AdaptiveAvgPool3d,
+        AdaptiveMaxPool1d,
+        AdaptiveMaxPool2d,
+        AdaptiveMaxPool3d,
+        AvgPool1d,
+        AvgPool3d,
+        LPPool1d,
+        LPPool2d,
+        LPPool3d,
+        MaxPool1d,
+        MaxPool3d,
+        MaxUnpool1d,
+        MaxUnpool2d,
+        MaxUnpool3d,
+    )
     from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
     from jitgrad.nn.shrinking import Hardshrink, PReLU, Softmax2d, Softshrink, Threshold
+    from jitgrad.nn.vision import (
+        ChannelShuffle,
+        Fold,
+        PixelShuffle,
+        PixelUnshuffle,
+        Unfold,
+        Upsample,
+        UpsamplingBilinear2d,
+        UpsamplingNearest2d,
+    )
 
 __all__ = [
     "CELU",
@@ -96,15 +142,35 @@ __all__ = [
     "LSTM",
     "RNN",
     "SELU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AlphaDropout",
+    "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "ChannelShuffle",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "Conv1d",
     "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
@@ -117,6 +183,7 @@ __all__ = [
     "Embedding",
     "FeatureAlphaDropout",
     "Flatten",
+    "Fold",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -132,6 +199,9 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
@@ -141,7 +211,12 @@ __all__ = [
     "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
+    "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -156,12 +231,20 @@ __all__ = [
     "PairwiseDistance",
     "Parameter",
     "ParameterList",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
     "RNNCell",
     "RReLU",
     "ReLU",
     "ReLU6",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -180,6 +263,13 @@ __all__ = [
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
     "functional",
     "init",
     "parallel",
@@ -188,14 +278,23 @@ __all__ = [
 
 _LATE_BY_PLACE = {
     "attention": "MultiheadAttention",
+    "conv_other": "Conv1d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "distance": "Bilinear CosineSimilarity PairwiseDistance",
     "group_norm": "CrossMapLRN2d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm",
-    "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss "
-    "MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss SoftMarginLoss TripletMarginLoss "
-    "TripletMarginWithDistanceLoss",
-    "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
+    "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss "
+    "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss "
+    "SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss",
+    "padding": "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d "
+    "ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d "
+    "ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d",
     "parallel": "DataParallel parallel",
-    "recurrent": "GRU LSTM RNN GRUCell LSTMCell RNNCell",
+    "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+    "AdaptiveMaxPool3d AvgPool1d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool3d "
+    "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
+    "recurrent": "GRU GRUCell LSTM LSTMCell RNN RNNCell",
+    "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
+    "vision": "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d "
+    "UpsamplingNearest2d",
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _find_late = late_names(globals(), _LATE)

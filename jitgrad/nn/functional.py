@@ -66,7 +66,20 @@ from jitgrad.functions import (
 from jitgrad.lazy import late_names
 
 if TYPE_CHECKING:
+    from jitgrad.functions.adaptive import (
+        adaptive_avg_pool1d,
+        adaptive_avg_pool2d,
+        adaptive_avg_pool3d,
+        adaptive_max_pool1d,
+        adaptive_max_pool1d_with_indices,
+        adaptive_max_pool2d,
+        adaptive_max_pool2d_with_indices,
+        adaptive_max_pool3d,
+        adaptive_max_pool3d_with_indices,
+    )
+    from jitgrad.functions.convolutions import conv1d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
     from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance
+    from jitgrad.functions.grids import affine_grid, grid_sample
     from jitgrad.functions.margin_losses import (
         cosine_embedding_loss,
         gaussian_nll_loss,
@@ -81,6 +94,22 @@ if TYPE_CHECKING:
         triplet_margin_with_distance_loss,
     )
     from jitgrad.functions.normalizations import group_norm, instance_norm, local_response_norm
+    from jitgrad.functions.pools import (
+        avg_pool1d,
+        avg_pool3d,
+        lp_pool1d,
+        lp_pool2d,
+        lp_pool3d,
+        max_pool1d,
+        max_pool1d_with_indices,
+        max_pool3d,
+        max_pool3d_with_indices,
+        max_unpool1d,
+        max_unpool2d,
+        max_unpool3d,
+    )
+    from jitgrad.functions.resampling import interpolate, upsample
+    from jitgrad.functions.sliding import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 
 relu = LAYERS["relu"]
 relu_ = INPLACE_METHODS["relu_"]
@@ -88,24 +117,51 @@ celu_, elu_, selu_, hardtanh_ = (LAYERS[name] for name in ("celu_", "elu_", "sel
 leaky_relu_, rrelu_, threshold_ = (LAYERS[name] for name in ("leaky_relu_", "rrelu_", "threshold_"))
 
 _LATE_BY_PLACE = {
+    "adaptive": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+    "adaptive_max_pool1d_with_indices adaptive_max_pool2d adaptive_max_pool2d_with_indices "
+    "adaptive_max_pool3d adaptive_max_pool3d_with_indices",
+    "convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "distances": "bilinear cosine_similarity pairwise_distance",
+    "grids": "affine_grid grid_sample",
     "margin_losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss "
-    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss soft_margin_loss "
-    "triplet_margin_loss triplet_margin_with_distance_loss",
+    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss "
+    "soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss",
     "normalizations": "group_norm instance_norm local_response_norm",
+    "pools": "avg_pool1d avg_pool3d lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool1d_with_indices "
+    "max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
+    "resampling": "interpolate upsample",
+    "sliding": "channel_shuffle fold pixel_shuffle pixel_unshuffle unfold",
 }
 _LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _find_late = late_names(globals(), _LATE)
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
+    "affine_grid",
     "alpha_dropout",
+    "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -116,9 +172,11 @@ __all__ = [
     "elu",
     "embedding",
     "feature_alpha_dropout",
+    "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
@@ -128,6 +186,7 @@ __all__ = [
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -136,8 +195,18 @@ __all__ = [
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_margin_loss",
@@ -148,6 +217,8 @@ __all__ = [
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "relu",
@@ -170,6 +241,8 @@ __all__ = [
     "threshold",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
+    "unfold",
+    "upsample",
 ]
 
 

@@ -1,0 +1,131 @@
+"""Adaptive pooling: windows that divide a dimension into as many parts as are asked for.
+
+Owns: ``adaptive_avg_pool1d`` and ``adaptive_max_pool1d`` to their three-dimensional forms.
+Must not know: modules.
+
+Part i of n of an extent E reads [floor(i E / n), ceil((i + 1) E / n)): see Note [Tables of positions].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.functions.best_of import best_of_windows
+from jitgrad.functions.windows import read_windows, table_of
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
+]
+
+
+def _parts(extent: int, out: int) -> tuple[Any, Any]:
+    """Positions [out, longest] of each part, its last one repeated; how many of them count [out]."""
+    i = np.arange(out)
+    first = i * extent // out
+    lengths = -((-(i + 1) * extent) // out) - first
+    taps = np.arange(max(int(lengths.max(initial=1)), 1))
+    return first[:, None] + np.minimum(taps[None, :], lengths[:, None] - 1), lengths
+
+
+def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
+    """The new extents; None keeps one."""
+    given = tuple(output_size) if isinstance(output_size, list | tuple) else (output_size,) * dims
+    if len(given) != dims:
+        raise RuntimeError(f"{name}: output_size must be {dims} numbers, but got {list(given)}")
+    if x.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(x.shape)}")
+    if not all(x.shape[-dims:]):
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(x.shape)}"
+        )
+    found = tuple(old if new is None else int(new) for old, new in zip(x.shape[-dims:], given, strict=True))
+    if min(found) < 0:
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0")
+    return found
+
+
+def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
+    """Means over parts of the last dimensions, as many as there are ``sizes``."""
+    for axis, out in enumerate(sizes):
+        dim = x.ndim - len(sizes) + axis
+        extent = x.shape[dim]
+        if out == extent:
+            continue
+        if out and extent % out == 0:
+            shape = (*x.shape[:dim], out, extent // out, *x.shape[dim + 1 :])
+            x = x.reshape(shape).mean(dim + 1)
+            continue
+        positions, lengths = _parts(extent, out)
+        longest = positions.shape[1]
+        tail = (1,) * (x.ndim - dim - 1)
+        counted = np.arange(longest)[None, :] < lengths[:, None]
+        outside = table_of(~counted, x).reshape(out, longest, *tail) > 0
+        windows = read_windows(x, dim, positions).masked_fill(outside, 0.0)
+        x = windows.sum(dim + 1) / table_of(lengths, x).reshape(out, *tail)
+    return x
+
+
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+    """Means of ``output_size`` parts of (N, C, L) or (C, L)."""
+    return adaptive_avg_pool(input, _sizes("adaptive_avg_pool1d", input, output_size, 1))
+
+
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """Means of parts of (N, C, H, W) or (C, H, W); a size of None keeps that extent."""
+    return adaptive_avg_pool(input, _sizes("adaptive_avg_pool2d", input, output_size, 2))
+
+
+def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """Means of parts of (N, C, D, H, W) or (C, D, H, W); a size of None keeps that extent."""
+    return adaptive_avg_pool(input, _sizes("adaptive_avg_pool3d", input, output_size, 3))
+
+
+def _adaptive_max(name: str, x: Any, output_size: Any, dims: int) -> tuple[Any, Any]:
+    sizes = _sizes(name, x, output_size, dims)
+    tables = [_parts(extent, out)[0] for extent, out in zip(x.shape[-dims:], sizes, strict=True)]
+    return best_of_windows(x, tables)
+
+
+def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple[Any, Any]:
+    """The largest element of each of ``output_size`` parts of (N, C, L) or (C, L), and where it is."""
+    return _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
+
+
+def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple[Any, Any]:
+    """The largest element of each part of (N, C, H, W) or (C, H, W), and its position in H * W."""
+    return _adaptive_max("adaptive_max_pool2d", input, output_size, 2)
+
+
+def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple[Any, Any]:
+    """The largest element of each part of (N, C, D, H, W) or (C, D, H, W), and its position in D * H * W."""
+    return _adaptive_max("adaptive_max_pool3d", input, output_size, 3)
+
+
+def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest element of each of ``output_size`` parts of (N, C, L) or (C, L); with positions if asked for."""
+    found = adaptive_max_pool1d_with_indices(input, output_size)
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest element of each part of (N, C, H, W) or (C, H, W); with positions if asked for."""
+    found = adaptive_max_pool2d_with_indices(input, output_size)
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest element of each part of (N, C, D, H, W) or (C, D, H, W); with positions if asked for."""
+    found = adaptive_max_pool3d_with_indices(input, output_size)
+    return found if return_indices else found[0]

@@ -1,0 +1,236 @@
+"""Convolutions in one and three dimensions, and transposed ones, by way of the two-dimensional operations.
+
+Owns: ``conv1d``, ``conv3d``, ``conv_transpose1d``, ``conv_transpose2d``, ``conv_transpose3d``.
+Must not know: modules, how a convolution runs.
+
+A transposed convolution is the derivative of a convolution with respect to its input: its own operation, which can be
+differentiated (``ops/convolution.py``). A third dimension is read in windows (Note [Tables of positions]) that become
+channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.door import door
+from jitgrad.functions.joining import pad
+from jitgrad.functions.layers import conv2d
+from jitgrad.functions.windows import add_at, each, read_windows, window_positions
+from jitgrad.ops.table import OPS
+
+__all__ = ["conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+
+_TRANSPOSED = OPS["conv2d_input"]
+
+
+def _check_rank(name: str, x: Any, dims: int) -> None:
+    if x.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: "
+            f"{list(x.shape)}"
+        )
+
+
+def _biased(out: Any, bias: Any) -> Any:
+    return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.ndim - 2))
+
+
+def _named_padding(x: Any, weight: Any, padding: str, stride: Any, dilation: Any, dims: int) -> Any:
+    """The input with the zeros that "same" or "valid" asks for."""
+    if padding not in ("same", "valid"):
+        raise RuntimeError(f"Invalid padding string: '{padding}'")
+    if padding == "valid":
+        return x
+    if any(s != 1 for s in each("stride", stride, dims)):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    widths: list[int] = []
+    for k, d in zip(reversed(weight.shape[-dims:]), reversed(each("dilation", dilation, dims)), strict=True):
+        total = d * (k - 1)
+        widths += [total // 2, total - total // 2]
+    return pad(x, widths)
+
+
+def conv1d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Cross-correlation of (N, C, L) or (C, L) with (O, C / groups, K).
+
+    Args:
+        input, weight: see above.
+        bias: (O).
+        stride, dilation: of the windows.
+        padding: zeros on both sides; or "same", "valid".
+        groups: channels are split into so many independent convolutions.
+
+    Raises:
+        RuntimeError: for shapes that do not fit.
+    """
+    _check_rank("conv1d", input, 1)
+    if isinstance(padding, str):
+        input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
+    (step,), (around,), (spread,) = (
+        each("stride", stride, 1),
+        each("padding", padding, 1),
+        each("dilation", dilation, 1),
+    )
+    out = conv2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, (1, step), (0, around), (1, spread), groups)
+    return out.squeeze(-2)
+
+
+def conv3d(
+    input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with (O, C / groups, KD, KH, KW); see ``conv1d``."""
+    _check_rank("conv3d", input, 3)
+    if input.ndim == 4:
+        return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+    if weight.ndim != 5:
+        raise RuntimeError(f"expected 5-dimensional weight for 5-dimensional input, but got {list(weight.shape)}")
+    if isinstance(padding, str):
+        input, padding = _named_padding(input, weight, padding, stride, dilation, 3), 0
+    step, around, spread = (
+        each(name, value, 3) for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+    )
+    if around[0]:
+        input = pad(input, (0, 0, 0, 0, around[0], around[0]))
+    batch, channels, depth, *image = input.shape
+    kernel = weight.shape[2]
+    count = (depth - spread[0] * (kernel - 1) - 1) // step[0] + 1
+    if count <= 0:
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({depth} x {image[0]} x {image[1]}). Kernel size: "
+            f"({' x '.join(map(str, weight.shape[2:]))}). Kernel size can't be greater than actual input size"
+        )
+    windows = read_windows(input, 2, window_positions(count, kernel, step[0], spread[0]))  # N, C, OD, KD, H, W
+    images = windows.permute(0, 2, 1, 3, 4, 5).reshape(batch * count, channels * kernel, *image)
+    flat = weight.reshape(weight.shape[0], weight.shape[1] * kernel, *weight.shape[3:])
+    out = conv2d(images, flat, None, step[1:], around[1:], spread[1:], groups)
+    return _biased(out.reshape(batch, count, *out.shape[1:]).transpose(1, 2), bias)
+
+
+def _transposed_2d(
+    x: Any, weight: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
+) -> Any:
+    kernel = tuple(weight.shape[2:])
+    rows = list(zip(x.shape[2:], stride, padding, output_padding, dilation, kernel, strict=True))
+    sizes = tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, s, p, o, d, k in rows)
+    if min(sizes) <= 0:
+        raise RuntimeError(
+            f"Given input size per channel: ({x.shape[2]} x {x.shape[3]}). Calculated output size per channel: "
+            f"({sizes[0]} x {sizes[1]}). Output size is too small"
+        )
+    lead = (x.shape[0], weight.shape[1] * groups)
+    if all(o < s for o, s in zip(output_padding, stride, strict=True)):
+        return door.apply(_TRANSPOSED, x, weight, (*lead, *sizes), stride, padding, dilation, groups)
+    # that much padding is no remainder of a division by the stride: take the whole, and cut
+    full = tuple((n - 1) * s + d * (k - 1) + 1 for n, s, _, _, d, k in rows)
+    out = door.apply(_TRANSPOSED, x, weight, (*lead, *full), stride, (0, 0), dilation, groups)
+    widths: list[int] = []
+    for _, _, p, o, _, _ in reversed(rows):
+        widths += [-p, o - p]
+    return pad(out, widths)
+
+
+def _check_transposed(x: Any, weight: Any, stride: Any, output_padding: Any, dilation: Any) -> None:
+    if x.shape[1] != weight.shape[0]:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have "
+            f"{weight.shape[0]} channels, but got {x.shape[1]} channels instead"
+        )
+    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+        raise RuntimeError(
+            f"output padding must be smaller than either stride or dilation, but got output_padding: {output_padding}"
+        )
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """What a convolution's derivative makes of (N, C, H, W) or (C, H, W): each element places a kernel.
+
+    Args:
+        input: see above.
+        weight: (C, O / groups, KH, KW).
+        bias: (O).
+        stride, dilation: of the convolution.
+        padding: of the convolution: cut from both sides here.
+        output_padding: added to one side.
+        groups: channels are split into so many independent ones.
+
+    Raises:
+        RuntimeError: for shapes that do not fit, or an output padding that is not below stride or dilation.
+    """
+    _check_rank("conv_transpose2d", input, 2)
+    if input.ndim == 3:
+        found = conv_transpose2d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)
+        return found.squeeze(0)
+    step, around, after, spread = (
+        each(name, value, 2)
+        for name, value in (
+            ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
+        )
+    )  # fmt: skip
+    _check_transposed(input, weight, step, after, spread)
+    return _biased(_transposed_2d(input, weight, step, around, after, groups, spread), bias)
+
+
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """``conv_transpose2d`` of (N, C, L) or (C, L), with a weight (C, O / groups, K)."""
+    _check_rank("conv_transpose1d", input, 1)
+    step, around, after, spread = (
+        (first, *each("argument", value, 1))
+        for first, value in ((1, stride), (0, padding), (0, output_padding), (1, dilation))
+    )
+    out = conv_transpose2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, step, around, after, groups, spread)
+    return out.squeeze(-2)
+
+
+def conv_transpose3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """``conv_transpose2d`` of (N, C, D, H, W) or (C, D, H, W), with a weight (C, O / groups, KD, KH, KW)."""
+    _check_rank("conv_transpose3d", input, 3)
+    if input.ndim == 4:
+        found = conv_transpose3d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)
+        return found.squeeze(0)
+    step, around, after, spread = (
+        each(name, value, 3)
+        for name, value in (
+            ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
+        )
+    )  # fmt: skip
+    _check_transposed(input, weight, step, after, spread)
+    batch, channels, depth, *image = input.shape
+    outs, kernel = weight.shape[1], weight.shape[2]
+    images = input.transpose(1, 2).reshape(batch * depth, channels, *image)
+    flat = weight.reshape(channels, outs * kernel, *weight.shape[3:])
+    placed = _transposed_2d(images, flat, step[1:], around[1:], after[1:], groups, spread[1:])
+    taps = placed.reshape(batch, depth, outs * groups, kernel, *placed.shape[2:])
+    taps = taps.permute(0, 2, 1, 3, 4, 5).reshape(batch, outs * groups, depth * kernel, *placed.shape[2:])
+    full = (depth - 1) * step[0] + spread[0] * (kernel - 1) + 1
+    table = window_positions(depth, kernel, step[0], spread[0])
+    out = add_at(taps, 2, table.ravel().tolist(), full)
+    return _biased(pad(out, (0, 0, 0, 0, -around[0], after[0] - around[0])), bias)

@@ -1,0 +1,72 @@
+"""Padding by what the tensor holds: its reflection, its border, or itself again.
+
+Owns: the modes of ``nn.functional.pad`` other than "constant". Must not know: modules. Imported late, by ``pad``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.functions.windows import read
+
+__all__ = ["pad_by_content"]
+
+_RANKS = {2: (2, 3), 4: (3, 4), 6: (4, 5)}
+
+
+def _reflected(at: Any, extent: int) -> Any:
+    return extent - 1 - np.abs(extent - 1 - np.abs(at))
+
+
+_POSITIONS: dict[str, Callable[[Any, int], Any]] = {
+    "reflect": _reflected,
+    "replicate": lambda at, extent: np.clip(at, 0, extent - 1),
+    "circular": lambda at, extent: at % extent,
+}
+
+
+def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+    """``input`` with (before, after) widths, from the last dimension backwards; negative widths crop.
+
+    Raises:
+        NotImplementedError: for another mode, or a number of widths that does not fit the rank.
+        RuntimeError: for a value, or widths that a reflection or a repetition cannot fill.
+    """
+    if mode not in _POSITIONS:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if input.ndim not in _RANKS.get(len(pad), ()):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {input.ndim}D input tensor.\n"
+            "Supported combinations for non-constant padding:\n"
+            "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+            "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+            "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
+        )
+    for i in range(len(pad) // 2):
+        dim, before, after = input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+        if before or after:
+            _check_widths(input, dim, before, after, mode)
+            extent = input.shape[dim]
+            at = np.arange(-before, extent + after)
+            input = read(input, dim, _POSITIONS[mode](at, extent).tolist())
+    return input
+
+
+def _check_widths(x: Any, dim: int, before: int, after: int, mode: str) -> None:
+    extent = x.shape[dim]
+    if mode == "reflect" and max(before, after) >= extent:
+        raise RuntimeError(
+            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({before}, {after}) at dimension {dim} of input {list(x.shape)}"
+        )
+    if mode == "circular" and max(before, after) > extent:
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    if extent + before + after < (0 if mode == "circular" else 1):
+        raise RuntimeError(
+            f"input (extent: {extent} at dimension {dim}) is too small. Calculated output: {extent + before + after}"
+        )

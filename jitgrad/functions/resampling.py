@@ -1,0 +1,165 @@
+"""Resampling of images: ``interpolate``, ``affine_grid``, ``grid_sample``.
+
+Owns: them. Must not know: modules. Imported late, by ``nn.functional``.
+
+Along each dimension an output element is a weighted sum of input elements at positions that depend on extents only: see
+Note [Tables of positions].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jitgrad.functions.adaptive import adaptive_avg_pool
+from jitgrad.functions.windows import read, table_of
+
+__all__ = ["interpolate", "upsample"]
+
+_LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
+
+
+def interpolate(
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """Another extent of the dimensions after (N, C), by interpolation.
+
+    Args:
+        input: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+        size: the new extents, or one for all.
+        scale_factor: instead of ``size``: what the extents are multiplied by.
+        mode: "nearest", "nearest-exact", "area"; "linear", "bilinear", "trilinear" (3, 4, 5 dimensions), "bicubic" (4).
+        align_corners: corners' centres are kept, not their edges; of the interpolating modes.
+        recompute_scale_factor: take the factor from the rounded extents.
+        antialias: not supported.
+
+    Raises:
+        ValueError: for arguments that do not go together.
+        NotImplementedError: for a mode and a rank that do not go together, and for ``antialias``.
+
+    Source of the cubic weights: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981 (a = -0.75).
+    """
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    sizes, factors = _extents(input, size, scale_factor, mode, bool(recompute_scale_factor))
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    _check_mode(input, mode)
+    if antialias:
+        raise NotImplementedError("interpolate: antialias is not supported")
+    if min(sizes) <= 0:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input (extents: {list(input.shape[2:])}) "
+            f"output (extents: {list(sizes)})"
+        )
+    if mode == "area":
+        return adaptive_avg_pool(input, sizes)
+    for axis, extent in enumerate(sizes):
+        dim, factor = axis + 2, None if factors is None else factors[axis]
+        if mode.startswith("nearest"):
+            input = read(input, dim, _nearest(input.shape[dim], extent, factor, mode == "nearest-exact"))
+        else:
+            input = _mixed(input, dim, extent, factor, bool(align_corners), mode == "bicubic")
+    return input
+
+
+def upsample(
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """PyTorch's old name of ``interpolate``."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def _extents(
+    x: Any, size: Any, scale_factor: Any, mode: str, is_recomputed: bool
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """The new extents, and the factors that positions are computed with (None: the extents' ratios)."""
+    dims = x.ndim - 2
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    name, given = ("output size", size) if size is not None else ("scale_factor", scale_factor)
+    if isinstance(given, list | tuple):
+        if len(given) != dims:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input with spatial "
+                f"dimensions of {list(x.shape[2:])} and {name} of {given}. Please provide input tensor in "
+                "(N, C, d1, d2, ...,dK) format."
+            )
+        values = tuple(given)
+    else:
+        values = (given,) * dims
+    if size is not None:
+        return tuple(int(n) for n in values), None
+    factors = tuple(float(f) for f in values)
+    rounded = tuple(math.floor(n * f) for n, f in zip(x.shape[2:], factors, strict=True))
+    return rounded, None if is_recomputed or mode == "area" else factors
+
+
+def _check_mode(x: Any, mode: str) -> None:
+    if x.ndim not in (3, 4, 5) or not (mode in _LINEAR or mode in ("nearest", "nearest-exact", "area", "bicubic")):
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {x.ndim}D) for the modes: nearest | "
+            f"linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got {mode})"
+        )
+    needed = 4 if mode == "bicubic" else _LINEAR.get(mode, x.ndim)
+    if x.ndim != needed:
+        raise NotImplementedError(f"Got {x.ndim}D input, but {mode} mode needs {needed}D input")
+
+
+def _nearest(extent: int, out: int, factor: float | None, is_exact: bool) -> list[int]:
+    """The input element under each output element's edge, or (exact) its centre; computed in float32, as PyTorch's."""
+    scale = np.float32(1.0 / factor) if factor else np.float32(extent) / np.float32(out)
+    at = np.arange(out, dtype=np.float32) + np.float32(0.5 if is_exact else 0.0)
+    found: list[int] = np.minimum(np.floor(at * scale).astype(np.int64), extent - 1).tolist()
+    return found
+
+
+def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
+    """The dimension at ``out`` places between its elements."""
+    extent = x.shape[dim]
+    if align_corners:
+        at = np.arange(out) * ((extent - 1) / (out - 1) if out > 1 else 0.0)
+    else:
+        at = (np.arange(out) + 0.5) * (1.0 / factor if factor else extent / out) - 0.5
+        if not is_cubic:
+            at = np.maximum(at, 0.0)
+    low = np.floor(at).astype(np.int64)
+    if not is_cubic:
+        low = np.minimum(low, extent - 1)
+    part = at - low
+    taps, weights = ((-1, 0, 1, 2), _cubic(part)) if is_cubic else ((0, 1), (1 - part, part))
+    shape = (-1, *[1] * (x.ndim - dim - 1))
+    total: Any = None
+    for tap, weight in zip(taps, weights, strict=True):
+        term = read(x, dim, np.clip(low + tap, 0, extent - 1).tolist()) * table_of(weight, x).reshape(shape)
+        total = term if total is None else total + term
+    return total
+
+
+def _cubic(part: Any, a: float = -0.75) -> tuple[Any, Any, Any, Any]:
+    """Weights of the elements at distances 1 + t, t, 1 - t and 2 - t."""
+
+    def near(t: Any) -> Any:
+        return ((a + 2) * t - (a + 3)) * t * t + 1
+
+    def far(t: Any) -> Any:
+        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
+    return far(part + 1), near(part), near(1 - part), far(2 - part)

@@ -1,0 +1,79 @@
+"""Reading tensors through tables of positions: the common part of padding, resampling, pooling and sliding windows.
+
+Owns: tables that are tensors, kept per argument; reading along a dimension, and adding back.
+Must not know: which function reads what.
+
+# Note [Tables of positions]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Padding by reflection, resampling and windows with a dilation each read a dimension at positions that depend on
+# extents only. Such a table is computed by NumPy once and kept as a tensor: a compiled step meets the same tensor at
+# every call, so its values are looked at once (Note [Early checks]) and no operation computes them. ``index_select``
+# and ``index_add`` are each other's derivatives, so whatever is made of them can be differentiated any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.devices import moved
+
+__all__ = ["add_at", "each", "kept", "read", "read_windows", "table_of", "window_positions"]
+
+
+def kept(make: Callable[..., Any]) -> Callable[..., Any]:
+    """``make``, a function that returns an array, as one that returns a tensor and remembers the last ones."""
+    return lru_cache(maxsize=256)(lambda *args: from_array_copy(np.ascontiguousarray(make(*args))))
+
+
+@kept
+def _positions(values: tuple[int, ...]) -> Any:
+    return np.asarray(values, np.int64)
+
+
+@kept
+def _reals(values: tuple[Any, ...], dtype: Any) -> Any:
+    return np.asarray(values, dtype.np)
+
+
+def table_of(values: Any, like: Any) -> Any:
+    """The numbers of an array as a tensor of ``like``'s dtype, where ``like`` is; of one dimension."""
+    return moved(_reals(tuple(np.ravel(values).tolist()), like.dtype), like.device)
+
+
+def read(x: Any, dim: int, positions: Sequence[int]) -> Any:
+    """``x`` at the positions, in this order, along a dimension."""
+    return x.index_select(dim, moved(_positions(tuple(positions)), x.device))
+
+
+def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
+    """The adjoint of ``read``: zeros of ``extent`` along ``dim``, with each element of ``x`` added at its position."""
+    shape = (*x.shape[:dim], extent, *x.shape[dim + 1 :])
+    return x.new_zeros(shape).index_add(dim, moved(_positions(tuple(positions)), x.device), x)
+
+
+def window_positions(count: int, kernel: int, stride: int, dilation: int = 1, start: int = 0) -> Any:
+    """Positions that windows see: [count, kernel] integers, an array."""
+    return start + np.arange(count)[:, None] * stride + np.arange(kernel)[None, :] * dilation
+
+
+def read_windows(x: Any, dim: int, positions: Any) -> Any:
+    """``x`` with dimension ``dim`` made two: [count, kernel] of the table."""
+    count, kernel = positions.shape
+    found = read(x, dim, positions.ravel().tolist())
+    return found.reshape(*x.shape[:dim], count, kernel, *x.shape[dim + 1 :])
+
+
+def each(name: str, value: Any, count: int) -> tuple[Any, ...]:
+    """One value, or one for each of ``count`` dimensions. RuntimeError for another number of them."""
+    if not isinstance(value, list | tuple):
+        return (value,) * count
+    if len(value) == 1:
+        return (value[0],) * count
+    if len(value) != count:
+        raise RuntimeError(f"{name} must either be a single int, or a tuple of {count} ints")
+    return tuple(value)
