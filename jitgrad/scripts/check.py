@@ -59,19 +59,26 @@ def check_source(text: str, filename: str = "<script>") -> list[Finding]:
     Raises:
         SyntaxError: the script is no Python.
     """
-    reader = _NameReader()
-    reader.visit(ast.parse(text, filename))
+    tree = ast.parse(text, filename)
+    reader = _NameReader(_own_names(tree))
+    reader.visit(tree)
     return sorted(set(reader.findings))
+
+
+def _own_names(tree: ast.AST) -> set[str]:
+    """Attributes that the script makes itself: it assigns them, or defines functions of these names."""
+    assigned = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    return assigned | {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 class _NameReader(ast.NodeVisitor):
     """Walks over a script; ``modules`` and ``others`` are the names that its imports bind."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_names: set[str]) -> None:
         self.findings: list[Finding] = []
         self.modules: dict[str, str] = {}
         self.others: set[str] = set()
-        self._missing = TENSOR_NAMES - set(dir(jitgrad.Tensor)) - _OF_OTHERS
+        self._missing = TENSOR_NAMES - set(dir(jitgrad.Tensor)) - _OF_OTHERS - own_names
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:

@@ -230,3 +230,16 @@ def test_apply_visits_modules_in_pytorchs_order() -> None:
     assert ours == theirs
     for got, want in zip(values, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_what_load_state_dict_returns_reads_as_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+
+    def loaded(module: Any) -> list[str]:
+        net = module.nn.Linear(2, 1)
+        state = dict(net.state_dict())
+        whole = repr(net.load_state_dict(state))
+        state["other"] = state.pop("bias")
+        return [whole, str(net.load_state_dict(state, strict=False))]
+
+    assert loaded(jitgrad) == loaded(torch)

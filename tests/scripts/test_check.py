@@ -52,6 +52,11 @@ def test_names_that_are_bound_by_other_imports_are_left_alone() -> None:
     assert check_source("import numpy as torch\ntorch.jit\nfrom numpy import linalg\nlinalg.geqrf\n") == []
 
 
+def test_attributes_that_the_script_makes_are_its_own() -> None:
+    text = "import torch\nclass Net(torch.nn.Module):\n    def geqrf(self): self.sspaddmm = 1; return self.sspaddmm\n"
+    assert check_source(text + "Net().geqrf()\n") == []
+
+
 def test_status_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, guess = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "guess.py"
     good.write_text("import torch\nx = torch.ones(2).exp()\n")
