@@ -71,10 +71,19 @@ _dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']; 
 _feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']; _gumbel_softmax = _bare.PUBLIC['gumbel_softmax']
 _rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']; _argwhere = _bare.PUBLIC['argwhere']
 _index_put = _bare.PUBLIC['index_put']; _masked_select = _bare.PUBLIC['masked_select']
-_nonzero = _bare.PUBLIC['nonzero']; _take_along_dim = _bare.PUBLIC['take_along_dim']; _hstack = _bare.PUBLIC['hstack']
-_meshgrid = _bare.PUBLIC['meshgrid']; _pad = _bare.PUBLIC['pad']; _vstack = _bare.PUBLIC['vstack']
-_avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']
-_embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
+_nonzero = _bare.PUBLIC['nonzero']; _take_along_dim = _bare.PUBLIC['take_along_dim']
+_atleast_1d = _bare.PUBLIC['atleast_1d']; _atleast_2d = _bare.PUBLIC['atleast_2d']
+_atleast_3d = _bare.PUBLIC['atleast_3d']; _block_diag = _bare.PUBLIC['block_diag']
+_broadcast_shapes = _bare.PUBLIC['broadcast_shapes']; _broadcast_tensors = _bare.PUBLIC['broadcast_tensors']
+_cartesian_prod = _bare.PUBLIC['cartesian_prod']; _column_stack = _bare.PUBLIC['column_stack']
+_combinations = _bare.PUBLIC['combinations']; _diag = _bare.PUBLIC['diag']; _diag_embed = _bare.PUBLIC['diag_embed']
+_diagflat = _bare.PUBLIC['diagflat']; _dsplit = _bare.PUBLIC['dsplit']; _dstack = _bare.PUBLIC['dstack']
+_fliplr = _bare.PUBLIC['fliplr']; _flipud = _bare.PUBLIC['flipud']; _hsplit = _bare.PUBLIC['hsplit']
+_hstack = _bare.PUBLIC['hstack']; _kron = _bare.PUBLIC['kron']; _meshgrid = _bare.PUBLIC['meshgrid']
+_pad = _bare.PUBLIC['pad']; _rot90 = _bare.PUBLIC['rot90']; _vstack = _bare.PUBLIC['vstack']
+_split_with_sizes = _bare.PUBLIC['split_with_sizes']; _sum_to_size = _bare.PUBLIC['sum_to_size']
+_vsplit = _bare.PUBLIC['vsplit']; _avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']
+_conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
 _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
 _scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _linear = _bare.PUBLIC['linear']
 _matmul = _bare.PUBLIC['matmul']; _outer = _bare.PUBLIC['outer']
@@ -112,16 +121,17 @@ _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint =
 _randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']; _randn_like = _bare.PUBLIC['randn_like']
 _randperm = _bare.PUBLIC['randperm']; _as_strided_scatter = _bare.PUBLIC['as_strided_scatter']
 _put = _bare.PUBLIC['put']; _scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
-_slice_scatter = _bare.PUBLIC['slice_scatter']; _as_strided = _bare.PUBLIC['as_strided']
-_broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']; _expand = _bare.PUBLIC['expand']
-_flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']; _movedim = _bare.PUBLIC['movedim']
-_narrow = _bare.PUBLIC['narrow']; _permute = _bare.PUBLIC['permute']; _ravel = _bare.PUBLIC['ravel']
-_repeat = _bare.PUBLIC['repeat']; _repeat_interleave = _bare.PUBLIC['repeat_interleave']
-_reshape = _bare.PUBLIC['reshape']; _reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']
-_split = _bare.PUBLIC['split']; _squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']
-_tile = _bare.PUBLIC['tile']; _unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']
-_unsafe_chunk = _bare.PUBLIC['unsafe_chunk']; _view = _bare.PUBLIC['view']; _new_zeros = _bare.METHODS['new_zeros']
-_new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']; _storage = _bare.METHODS['storage']
+_slice_scatter = _bare.PUBLIC['slice_scatter']; _adjoint = _bare.PUBLIC['adjoint']
+_as_strided = _bare.PUBLIC['as_strided']; _broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']
+_expand = _bare.PUBLIC['expand']; _flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']
+_movedim = _bare.PUBLIC['movedim']; _narrow = _bare.PUBLIC['narrow']; _permute = _bare.PUBLIC['permute']
+_ravel = _bare.PUBLIC['ravel']; _repeat = _bare.PUBLIC['repeat']
+_repeat_interleave = _bare.PUBLIC['repeat_interleave']; _reshape = _bare.PUBLIC['reshape']
+_reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']; _split = _bare.PUBLIC['split']
+_squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']; _tile = _bare.PUBLIC['tile']
+_unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']; _unsafe_chunk = _bare.PUBLIC['unsafe_chunk']
+_view = _bare.PUBLIC['view']; _new_zeros = _bare.METHODS['new_zeros']; _new_ones = _bare.METHODS['new_ones']
+_new_full = _bare.METHODS['new_full']; _storage = _bare.METHODS['storage']
 _untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
 _get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']
 _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
@@ -667,15 +677,142 @@ def triu(input, diagonal=0):
                 raise
     return _slow(triu, (input,), _given(('diagonal', diagonal, 0)))
 
+def atleast_1d(*args, **options):
+    if _overrides:
+        return _slow(atleast_1d, args, options)
+    return _atleast_1d(*args, **options) if options else _atleast_1d(*args)
+
+def atleast_2d(*args, **options):
+    if _overrides:
+        return _slow(atleast_2d, args, options)
+    return _atleast_2d(*args, **options) if options else _atleast_2d(*args)
+
+def atleast_3d(*args, **options):
+    if _overrides:
+        return _slow(atleast_3d, args, options)
+    return _atleast_3d(*args, **options) if options else _atleast_3d(*args)
+
+def block_diag(*args, **options):
+    if _overrides:
+        return _slow(block_diag, args, options)
+    return _block_diag(*args, **options) if options else _block_diag(*args)
+
+def broadcast_shapes(*args, **options):
+    if _overrides:
+        return _slow(broadcast_shapes, args, options)
+    return _broadcast_shapes(*args, **options) if options else _broadcast_shapes(*args)
+
+def broadcast_tensors(*args, **options):
+    if _overrides:
+        return _slow(broadcast_tensors, args, options)
+    return _broadcast_tensors(*args, **options) if options else _broadcast_tensors(*args)
+
+def cartesian_prod(*args, **options):
+    if _overrides:
+        return _slow(cartesian_prod, args, options)
+    return _cartesian_prod(*args, **options) if options else _cartesian_prod(*args)
+
 def cat(tensors, dim=_M, *, axis=_M):
     if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
         return _door.apply(_op_cat, tensors, 0 if dim is _M else dim)
     return _slow(cat, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
+def column_stack(tensors):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+        return _column_stack(tensors)
+    return _slow(column_stack, (tensors,), {})
+
+def combinations(input, r=2, with_replacement=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(r) is _int and _type(with_replacement) is _bool:
+                return _combinations(input, r, with_replacement)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(combinations, (input,), _given(('r', r, 2), ('with_replacement', with_replacement, False)))
+
+def diag(input, diagonal=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(diagonal) is _int:
+                return _diag(input, diagonal)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diag, (input,), _given(('diagonal', diagonal, 0)))
+
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+                return _diag_embed(input, offset, dim1, dim2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diag_embed, (input,), _given(('offset', offset, 0), ('dim1', dim1, -2), ('dim2', dim2, -1)))
+
+def diagflat(input, offset=0):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(offset) is _int:
+                return _diagflat(input, offset)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diagflat, (input,), _given(('offset', offset, 0)))
+
+_known_dsplit = _set()
+
+def dsplit(*args, **options):
+    if not options and (*_map(_type, args),) in _known_dsplit:
+        return _dsplit(*args)
+    return _slow(dsplit, args, options, _known_dsplit)
+
+def dstack(tensors):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+        return _dstack(tensors)
+    return _slow(dstack, (tensors,), {})
+
+def fliplr(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _fliplr(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(fliplr, (input,), {})
+
+def flipud(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _flipud(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(flipud, (input,), {})
+
+_known_hsplit = _set()
+
+def hsplit(*args, **options):
+    if not options and (*_map(_type, args),) in _known_hsplit:
+        return _hsplit(*args)
+    return _slow(hsplit, args, options, _known_hsplit)
+
 def hstack(tensors):
     if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
         return _hstack(tensors)
     return _slow(hstack, (tensors,), {})
+
+def kron(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _kron(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(kron, (input, other,), _given(('x2', x2, _M)))
 
 def meshgrid(*args, **options):
     if _overrides:
@@ -694,15 +831,51 @@ def pad(input, pad, mode='constant', value=None):
 
 _pad_itself = pad
 
-def stack(tensors, dim=_M, *, axis=_M):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
-        return _door.apply(_op_stack, tensors, 0 if dim is _M else dim)
-    return _slow(stack, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+def rot90(input, k=1, dims=(0, 1)):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(k) is _int and _type(dims) is _tuple and dims in _sizes:
+                return _rot90(input, k, dims)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(rot90, (input,), _given(('k', k, 1), ('dims', dims, (0, 1))))
 
 def vstack(tensors):
     if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
         return _vstack(tensors)
     return _slow(vstack, (tensors,), {})
+
+def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(split_sizes) is _tuple and split_sizes in _sizes and (dim is _M or _type(dim) is _int) and axis is _M:
+                return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(split_with_sizes, (input, split_sizes,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def stack(tensors, dim=_M, *, axis=_M):
+    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
+        return _door.apply(_op_stack, tensors, 0 if dim is _M else dim)
+    return _slow(stack, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+
+def sum_to_size(input, *sizes, **options):
+    try:
+        is_plain = sizes in _sizes
+    except TypeError:
+        is_plain = False
+    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+        return _sum_to_size(input, *sizes)
+    return _slow(sum_to_size, (input, *sizes,), options)
+
+_known_vsplit = _set()
+
+def vsplit(*args, **options):
+    if not options and (*_map(_type, args),) in _known_vsplit:
+        return _vsplit(*args)
+    return _slow(vsplit, args, options, _known_vsplit)
 
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     if not _overrides or _type(input) in _tensors:
@@ -2561,6 +2734,15 @@ def take(input, index):
                 raise
     return _slow(take, (input, index,), {})
 
+def adjoint(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _adjoint(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(adjoint, (input,), {})
+
 def as_strided(input, size, stride, storage_offset=None):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -4247,8 +4429,13 @@ PUBLIC = {
     'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax, 'rrelu': rrelu, 'einsum': einsum,
     'argwhere': argwhere, 'gather': gather, 'index_add': index_add, 'index_put': index_put,
     'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'cat': cat,
-    'concat': cat, 'concatenate': cat, 'hstack': hstack, 'meshgrid': meshgrid, 'pad': pad, 'stack': stack,
+    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'atleast_1d': atleast_1d,
+    'atleast_2d': atleast_2d, 'atleast_3d': atleast_3d, 'block_diag': block_diag, 'broadcast_shapes': broadcast_shapes,
+    'broadcast_tensors': broadcast_tensors, 'cartesian_prod': cartesian_prod, 'cat': cat, 'column_stack': column_stack,
+    'combinations': combinations, 'concat': cat, 'concatenate': cat, 'diag': diag, 'diag_embed': diag_embed,
+    'diagflat': diagflat, 'dsplit': dsplit, 'dstack': dstack, 'fliplr': fliplr, 'flipud': flipud, 'hsplit': hsplit,
+    'hstack': hstack, 'kron': kron, 'meshgrid': meshgrid, 'pad': pad, 'rot90': rot90, 'row_stack': vstack,
+    'split_with_sizes': split_with_sizes, 'stack': stack, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
     'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
     'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
     'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addmm': addmm, 'bmm': bmm,
@@ -4290,14 +4477,15 @@ PUBLIC = {
     'randn': randn, 'randn_like': randn_like, 'randperm': randperm, 'as_strided_scatter': as_strided_scatter,
     'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
     'masked_scatter': masked_scatter, 'put': put, 'scatter': scatter, 'scatter_reduce': scatter_reduce,
-    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take, 'as_strided': as_strided,
-    'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal, 'expand': expand,
-    'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim, 'movedim': movedim,
-    'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat, 'repeat_interleave': repeat_interleave,
-    'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll, 'select': select, 'split': split, 'squeeze': squeeze,
-    'swapaxes': swapaxes, 'swapdims': transpose, 't': t, 'tensor_split': tensor_split, 'tile': tile,
-    'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten, 'unfold': unfold, 'unsafe_chunk': unsafe_chunk,
-    'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view, 'view_as': view_as,
+    'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'take': take, 'adjoint': adjoint,
+    'as_strided': as_strided, 'broadcast_to': broadcast_to, 'chunk': chunk, 'detach': detach, 'diagonal': diagonal,
+    'expand': expand, 'expand_as': expand_as, 'flatten': flatten, 'flip': flip, 'moveaxis': movedim,
+    'movedim': movedim, 'narrow': narrow, 'permute': permute, 'ravel': ravel, 'repeat': repeat,
+    'repeat_interleave': repeat_interleave, 'reshape': reshape, 'reshape_as': reshape_as, 'roll': roll,
+    'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
+    'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
+    'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
+    'view_as': view_as,
 }
 
 METHODS = {
@@ -4331,20 +4519,22 @@ METHODS = {
     'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
     'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select,
     'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
-    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'repeat': repeat,
+    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'adjoint': adjoint, 'repeat': repeat,
     'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
     'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
     'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
     'select_scatter': select_scatter, 'slice_scatter': slice_scatter, 'diagonal_scatter': diagonal_scatter,
-    'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce, 'matmul': matmul, 'mm': mm, 'bmm': bmm,
-    'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace, 'index_select': index_select,
-    'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add, 'index_add': index_add,
-    'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort, 'argsort': argsort, 'msort': msort, 'topk': topk,
-    'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian, 'mode': mode, 'quantile': quantile,
-    'nanquantile': nanquantile, 'unique': unique, 'unique_consecutive': unique_consecutive, 'bincount': bincount,
-    'histc': histc, 'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone,
-    'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
+    'as_strided_scatter': as_strided_scatter, 'scatter_reduce': scatter_reduce, 'diag': diag, 'diag_embed': diag_embed,
+    'diagflat': diagflat, 'dsplit': dsplit, 'fliplr': fliplr, 'flipud': flipud, 'hsplit': hsplit, 'kron': kron,
+    'rot90': rot90, 'split_with_sizes': split_with_sizes, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
+    'matmul': matmul, 'mm': mm, 'bmm': bmm, 'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace,
+    'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add,
+    'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select,
+    'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort, 'argsort': argsort,
+    'msort': msort, 'topk': topk, 'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian, 'mode': mode,
+    'quantile': quantile, 'nanquantile': nanquantile, 'unique': unique, 'unique_consecutive': unique_consecutive,
+    'bincount': bincount, 'histc': histc, 'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial,
+    'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
     'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
     'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
     'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
@@ -4408,8 +4598,18 @@ MADE = (
     (masked_fill, _bare.PUBLIC['masked_fill']), (masked_select, _bare.PUBLIC['masked_select']),
     (nonzero, _bare.PUBLIC['nonzero']), (scatter_add, _bare.PUBLIC['scatter_add']),
     (take_along_dim, _bare.PUBLIC['take_along_dim']), (tril, _bare.PUBLIC['tril']), (triu, _bare.PUBLIC['triu']),
-    (cat, _bare.PUBLIC['cat']), (hstack, _bare.PUBLIC['hstack']), (meshgrid, _bare.PUBLIC['meshgrid']),
-    (pad, _bare.PUBLIC['pad']), (stack, _bare.PUBLIC['stack']), (vstack, _bare.PUBLIC['vstack']),
+    (atleast_1d, _bare.PUBLIC['atleast_1d']), (atleast_2d, _bare.PUBLIC['atleast_2d']),
+    (atleast_3d, _bare.PUBLIC['atleast_3d']), (block_diag, _bare.PUBLIC['block_diag']),
+    (broadcast_shapes, _bare.PUBLIC['broadcast_shapes']), (broadcast_tensors, _bare.PUBLIC['broadcast_tensors']),
+    (cartesian_prod, _bare.PUBLIC['cartesian_prod']), (cat, _bare.PUBLIC['cat']),
+    (column_stack, _bare.PUBLIC['column_stack']), (combinations, _bare.PUBLIC['combinations']),
+    (diag, _bare.PUBLIC['diag']), (diag_embed, _bare.PUBLIC['diag_embed']), (diagflat, _bare.PUBLIC['diagflat']),
+    (dsplit, _bare.PUBLIC['dsplit']), (dstack, _bare.PUBLIC['dstack']), (fliplr, _bare.PUBLIC['fliplr']),
+    (flipud, _bare.PUBLIC['flipud']), (hsplit, _bare.PUBLIC['hsplit']), (hstack, _bare.PUBLIC['hstack']),
+    (kron, _bare.PUBLIC['kron']), (meshgrid, _bare.PUBLIC['meshgrid']), (pad, _bare.PUBLIC['pad']),
+    (rot90, _bare.PUBLIC['rot90']), (vstack, _bare.PUBLIC['vstack']),
+    (split_with_sizes, _bare.PUBLIC['split_with_sizes']), (stack, _bare.PUBLIC['stack']),
+    (sum_to_size, _bare.PUBLIC['sum_to_size']), (vsplit, _bare.PUBLIC['vsplit']),
     (avg_pool2d, _bare.PUBLIC['avg_pool2d']), (batch_norm, _bare.PUBLIC['batch_norm']),
     (conv2d, _bare.PUBLIC['conv2d']), (embedding, _bare.PUBLIC['embedding']), (layer_norm, _bare.PUBLIC['layer_norm']),
     (max_pool2d, _bare.PUBLIC['max_pool2d']), (normalize, _bare.PUBLIC['normalize']),
@@ -4485,7 +4685,7 @@ MADE = (
     (index_copy, _bare.PUBLIC['index_copy']), (index_fill, _bare.PUBLIC['index_fill']),
     (masked_scatter, _bare.PUBLIC['masked_scatter']), (put, _bare.PUBLIC['put']), (scatter, _bare.PUBLIC['scatter']),
     (scatter_reduce, _bare.PUBLIC['scatter_reduce']), (select_scatter, _bare.PUBLIC['select_scatter']),
-    (slice_scatter, _bare.PUBLIC['slice_scatter']), (take, _bare.PUBLIC['take']),
+    (slice_scatter, _bare.PUBLIC['slice_scatter']), (take, _bare.PUBLIC['take']), (adjoint, _bare.PUBLIC['adjoint']),
     (as_strided, _bare.PUBLIC['as_strided']), (broadcast_to, _bare.PUBLIC['broadcast_to']),
     (chunk, _bare.PUBLIC['chunk']), (detach, _bare.PUBLIC['detach']), (diagonal, _bare.PUBLIC['diagonal']),
     (expand, _bare.PUBLIC['expand']), (expand_as, _bare.PUBLIC['expand_as']), (flatten, _bare.PUBLIC['flatten']),

@@ -74,11 +74,14 @@ _METHOD_NAMES = {
     views: (
         "reshape view view_as reshape_as flatten unflatten ravel transpose t permute movedim moveaxis expand expand_as "
         "broadcast_to squeeze unsqueeze select narrow unbind split chunk diagonal unfold as_strided detach flip roll "
-        "repeat repeat_interleave tile swapaxes swapdims tensor_split unsafe_split unsafe_chunk"
+        "adjoint repeat repeat_interleave tile swapaxes swapdims tensor_split unsafe_split unsafe_chunk"
     ),
     scattering: (
         "scatter index_copy index_fill masked_scatter put take select_scatter slice_scatter diagonal_scatter "
         "as_strided_scatter scatter_reduce"
+    ),
+    joining: (
+        "diag diag_embed diagflat dsplit fliplr flipud hsplit kron rot90 split_with_sizes sum_to_size vsplit"
     ),
     linalg: "matmul mm bmm mv dot addmm outer trace",
     indexing: (
@@ -110,6 +113,8 @@ PROPERTIES: dict[str, property] = {
     **{name: property(devices.is_elsewhere) for name in devices.NOWHERE},
     **{name: value for name, value in REPLACING_METHODS.items() if isinstance(value, property)},
     "T": property(views.reverse_dims, doc="All dimensions in reverse order."),
+    "H": property(views.conjugate_transpose, doc="A matrix with its dimensions swapped."),
+    "mH": property(views.matrix_transpose, doc="The last two dimensions swapped."),
     "mT": property(views.matrix_transpose, doc="The last two dimensions swapped."),
 }
 
@@ -142,6 +147,7 @@ _HIDDEN = frozenset(
         "from_array_copy",
         "reverse_dims",
         "matrix_transpose",
+        "conjugate_transpose",
         "ValuesIndices",
         "successes",
     ]

@@ -20,9 +20,11 @@ from jitgrad.ops.views import infer_shape, view_strides
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
+    "adjoint",
     "as_strided",
     "broadcast_to",
     "chunk",
+    "conjugate_transpose",
     "detach",
     "diagonal",
     "expand",
@@ -158,6 +160,21 @@ def matrix_transpose(input: Any) -> Any:
             f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
         )
     return door.apply(_TRANSPOSE, input, -2, -1)
+
+
+def conjugate_transpose(input: Any) -> Any:
+    """A matrix with its dimensions swapped (``x.H``). RuntimeError for tensors of other ranks, but for 0."""
+    if input.ndim not in (0, 2):
+        hint = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{hint}")
+    return matrix_transpose(input)
+
+
+def adjoint(input: Any) -> Any:
+    """Matrices with their dimensions swapped. RuntimeError for vectors."""
+    if input.ndim == 1:
+        raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    return matrix_transpose(input)
 
 
 def reverse_dims(input: Any) -> Any:

@@ -58,6 +58,57 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         lambda F, t, x: t.nanquantile(t.where(x > 0.3, float("nan"), x), 0.4, 0),
         (r(6, 3) - 1,),
     ),
+    **{
+        f"{name}-{rank}": (lambda F, t, x, name=name: getattr(t, name)(x), (r(*range(2, 2 + rank)),))
+        for name in ("atleast_1d", "atleast_2d", "atleast_3d", "diagflat")
+        for rank in range(4)
+    },
+    **{
+        f"{name}-{rank}": (
+            lambda F, t, x, y, name=name: getattr(t, name)([x, y, x * 2]),
+            (r(*(2, 3, 4)[:rank]), r(*(2, 3, 4)[:rank])),
+        )
+        for name in ("hstack", "vstack", "dstack", "column_stack", "row_stack")
+        for rank in range(4)
+    },
+    "block_diag": (lambda F, t, *xs: t.block_diag(*xs), (r(2), r(), r(2, 3), r(0, 2), r(2, 0))),
+    "kron": (lambda F, t, x, y: t.kron(x, y), (r(2, 3), r(2, 1))),
+    "kron-ranks": (lambda F, t, x, y: t.kron(x, y), (r(3), r(2, 1, 2))),
+    "kron-number": (lambda F, t, x, y: t.kron(x, y), (r(), r(2))),
+    "cartesian_prod": (lambda F, t, *xs: t.cartesian_prod(*xs), (r(2), r(3), r(1))),
+    "cartesian_prod-one": (lambda F, t, x: t.cartesian_prod(x) * x, (r(3),)),
+    **{
+        f"combinations-{count}-{again}": (
+            lambda F, t, x, count=count, again=again: t.combinations(x, count, again),
+            (r(4),),
+        )
+        for count in (1, 2, 3)
+        for again in (False, True)
+    },
+    "broadcast_tensors": (lambda F, t, x, y: sum(t.broadcast_tensors(x, y)), (r(2, 1), r(3))),
+    **{f"rot90-{k}": (lambda F, t, x, k=k: t.rot90(x, k, (0, -1)), (r(2, 3, 4),)) for k in range(-3, 5)},
+    "fliplr": (lambda F, t, x: t.fliplr(x), (r(2, 3),)),
+    "flipud": (lambda F, t, x: t.flipud(x), (r(2, 3),)),
+    **{
+        f"diag-{rank}-{k}": (lambda F, t, x, k=k: t.diag(x, k), (r(*(3, 4)[:rank]),))
+        for rank in (1, 2)
+        for k in (-1, 0, 2)
+    },
+    **{
+        f"diag_embed-{dims}": (lambda F, t, x, dims=dims: t.diag_embed(x, *dims), (r(2, 3),))
+        for dims in ((), (1,), (-2, 0, 2), (0, 2, 0), (1, -1, 1))
+    },
+    **{
+        f"{name}-{cuts}": (
+            lambda F, t, x, name=name, cuts=cuts: t.cat([y * k for k, y in enumerate(getattr(t, name)(x, cuts))], -1),
+            (r(4, 4, 4),),
+        )
+        for name in ("hsplit", "vsplit", "dsplit")
+        for cuts in (2, [2])
+    },
+    "sum_to_size": (lambda F, t, x: x.sum_to_size(3, 1), (r(2, 3, 4),)),
+    "sum_to_size-same": (lambda F, t, x: x.sum_to_size((2, 3)) * x, (r(2, 3),)),
+    "mH": (lambda F, t, x: x.mH @ x[0].H @ t.adjoint(x), (r(2, 3, 3),)),
     "msort": (lambda F, t, x: t.msort(x), (r(4, 5),)),
     "glu": (lambda F, t, x: F.glu(x, 0), (r(4, 5),)),
     "softmin": (lambda F, t, x: F.softmin(x, 1), (r(4, 5),)),

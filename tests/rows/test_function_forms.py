@@ -31,7 +31,7 @@ UNARY = (
     "mean min neg negative norm prod ravel reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square squeeze std "
     "sum t tan tanh trace tril triu trunc unbind var nonzero argwhere arcsinh arctanh asinh atanh "
     "deg2rad digamma erfc erfinv fix frac hardshrink i0 isneginf isposinf isreal lgamma logit nan_to_num "
-    "positive rad2deg sgn signbit sinc "
+    "adjoint fliplr flipud positive rad2deg sgn signbit sinc "
     "sort argsort msort median nanmedian mode histc unique unique_consecutive"
 ).split()
 BINARY = (
@@ -69,7 +69,17 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"), (_A, 1)),
     "diagonal": (_A,),
     "diagonal_scatter": (_A, t(3)),
+    "diag": (_A, 1),
+    "diag_embed": (_A,),
+    "diagflat": (_A,),
     "dot": (t(3), t(3)),
+    "dsplit": (t(2, 3, 4), 2),
+    "hsplit": (_A, 2),
+    "kron": (_A, t(2)),
+    "rot90": (_A,),
+    "split_with_sizes": (_A, (1, 2)),
+    "sum_to_size": (_A, (3, 1)),
+    "vsplit": (_A, (1, 2)),
     "expand": (t(1, 4), (3, 4)),
     "flip": (_A, (0, 1)),
     "gather": (_A, 1, i(3, 2)),
