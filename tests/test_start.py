@@ -19,7 +19,10 @@ IMPORT_LIMIT_MODULES = 222
 LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy", "numpy.random"}}
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
-_NN = "attention conv_other distance group_norm margin_loss padding pooling recurrent shrinking vision"
+_NN = (
+    "attention conv_other distance embedding_bag group_norm margin_loss padding pooling recurrent "
+    "shrinking transformer vision"
+)
 _FUNCTIONS = (
     "adaptive best_of convolutions distances grids margin_losses normalizations padding_modes "
     "pools resampling sliding windows"

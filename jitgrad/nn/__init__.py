@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from jitgrad.nn.attention import MultiheadAttention
     from jitgrad.nn.conv_other import Conv1d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
     from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
+    from jitgrad.nn.embedding_bag import EmbeddingBag
     from jitgrad.nn.group_norm import (
         CrossMapLRN2d,
         GroupNorm,
@@ -122,6 +123,13 @@ if TYPE_CHECKING:
     )
     from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
     from jitgrad.nn.shrinking import Hardshrink, PReLU, Softmax2d, Softshrink, Threshold
+    from jitgrad.nn.transformer import (
+        Transformer,
+        TransformerDecoder,
+        TransformerDecoderLayer,
+        TransformerEncoder,
+        TransformerEncoderLayer,
+    )
     from jitgrad.nn.vision import (
         ChannelShuffle,
         Fold,
@@ -181,6 +189,7 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
@@ -260,6 +269,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
@@ -280,6 +294,7 @@ _LATE_BY_PLACE = {
     "attention": "MultiheadAttention",
     "conv_other": "Conv1d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "distance": "Bilinear CosineSimilarity PairwiseDistance",
+    "embedding_bag": "EmbeddingBag",
     "group_norm": "CrossMapLRN2d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm",
     "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss "
     "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss "
@@ -293,6 +308,7 @@ _LATE_BY_PLACE = {
     "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
     "recurrent": "GRU GRUCell LSTM LSTMCell RNN RNNCell",
     "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
+    "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
     "vision": "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d "
     "UpsamplingNearest2d",
 }

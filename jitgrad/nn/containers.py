@@ -137,6 +137,21 @@ class ModuleList(_Listed):
     def _from(cls, modules: list[Module]) -> Any:
         return cls(modules)
 
+    def __repr__(self) -> str:
+        """Neighbours that print the same are printed once, as PyTorch does."""
+        texts = [repr(module) for module in self.children()]
+        if not texts:
+            return super().__repr__()
+        lines, first = [], 0
+        for last, text in enumerate(texts):
+            if last + 1 == len(texts) or texts[last + 1] != text:
+                count = last - first + 1
+                label = f"({first})" if count == 1 else f"({first}-{last}): {count} x"
+                separator = ": " if count == 1 else " "
+                lines.append(f"{label}{separator}{text}".replace("\n", "\n  "))
+                first = last + 1
+        return "\n  ".join([f"{type(self).__name__}(", *lines]) + "\n)"
+
 
 class ModuleDict(Module):
     """A dictionary whose modules belong to the tree.

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         adaptive_max_pool3d,
         adaptive_max_pool3d_with_indices,
     )
+    from jitgrad.functions.bags import embedding_bag
     from jitgrad.functions.convolutions import conv1d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
     from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance
     from jitgrad.functions.grids import affine_grid, grid_sample
@@ -120,6 +121,7 @@ _LATE_BY_PLACE = {
     "adaptive": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
     "adaptive_max_pool1d_with_indices adaptive_max_pool2d adaptive_max_pool2d_with_indices "
     "adaptive_max_pool3d adaptive_max_pool3d_with_indices",
+    "bags": "embedding_bag",
     "convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "distances": "bilinear cosine_similarity pairwise_distance",
     "grids": "affine_grid grid_sample",
@@ -171,6 +173,7 @@ __all__ = [
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
     "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",

@@ -54,3 +54,24 @@ def test_vector_round_trip() -> None:
     jitgrad.nn.utils.vector_to_parameters(vector.detach(), target)
     for a, b in zip(source, target, strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("norm_type", [2.0, float("inf")])
+def test_norm_and_clipping_apart(norm_type: float, mode: Any) -> None:
+    def clip(xp: Any, parameters: list[Any]) -> list[Any]:
+        sum((p**3).sum() for p in parameters).backward()
+        norm = xp.nn.utils.get_total_norm([p.grad for p in parameters], norm_type)
+        xp.nn.utils.clip_grads_with_norm_(parameters, 0.5, norm)
+        return [norm, *(p.grad for p in parameters)]
+
+    expected = clip(torch, _parameters(torch))
+    found = mode.run(lambda p: clip(jitgrad, p), lambda: (_parameters(jitgrad),))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_a_norm_that_is_not_finite() -> None:
+    for xp in (jitgrad, torch):
+        assert np.isinf(xp.nn.utils.get_total_norm([xp.tensor([float("inf")])]).item())
+        with pytest.raises(RuntimeError, match="is non-finite, so it cannot be clipped"):
+            xp.nn.utils.get_total_norm([xp.tensor([float("inf")])], error_if_nonfinite=True)
