@@ -85,9 +85,10 @@ _split_with_sizes = _bare.PUBLIC['split_with_sizes']; _sum_to_size = _bare.PUBLI
 _vsplit = _bare.PUBLIC['vsplit']; _avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']
 _conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
 _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
-_scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _linear = _bare.PUBLIC['linear']
-_matmul = _bare.PUBLIC['matmul']; _outer = _bare.PUBLIC['outer']
-_binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
+_scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _addbmm = _bare.PUBLIC['addbmm']
+_addmv = _bare.PUBLIC['addmv']; _addr = _bare.PUBLIC['addr']; _baddbmm = _bare.PUBLIC['baddbmm']
+_outer = _bare.PUBLIC['outer']; _inner = _bare.PUBLIC['inner']; _linear = _bare.PUBLIC['linear']
+_matmul = _bare.PUBLIC['matmul']; _binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
 _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
 _kl_div = _bare.PUBLIC['kl_div']; _l1_loss = _bare.PUBLIC['l1_loss']; _mse_loss = _bare.PUBLIC['mse_loss']
@@ -107,15 +108,18 @@ _ldexp = _bare.PUBLIC['ldexp']; _logaddexp2 = _bare.PUBLIC['logaddexp2']; _nexta
 _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']
 _rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _xlogy = _bare.PUBLIC['xlogy']
 _all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']
-_amin = _bare.PUBLIC['amin']; _any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']
-_cummax = _bare.PUBLIC['cummax']; _cummin = _bare.PUBLIC['cummin']; _cumprod = _bare.PUBLIC['cumprod']
-_cumsum = _bare.PUBLIC['cumsum']; _equal = _bare.PUBLIC['equal']; _is_complex = _bare.PUBLIC['is_complex']
+_amin = _bare.PUBLIC['amin']; _aminmax = _bare.PUBLIC['aminmax']; _any = _bare.PUBLIC['any']
+_count_nonzero = _bare.PUBLIC['count_nonzero']; _cummax = _bare.PUBLIC['cummax']; _cummin = _bare.PUBLIC['cummin']
+_cumprod = _bare.PUBLIC['cumprod']; _cumsum = _bare.PUBLIC['cumsum']
+_cumulative_trapezoid = _bare.PUBLIC['cumulative_trapezoid']; _diff = _bare.PUBLIC['diff']
+_equal = _bare.PUBLIC['equal']; _is_complex = _bare.PUBLIC['is_complex']
 _is_floating_point = _bare.PUBLIC['is_floating_point']; _is_nonzero = _bare.PUBLIC['is_nonzero']
 _is_same_size = _bare.PUBLIC['is_same_size']; _is_signed = _bare.PUBLIC['is_signed']
 _logcumsumexp = _bare.PUBLIC['logcumsumexp']; _logsumexp = _bare.PUBLIC['logsumexp']; _max = _bare.PUBLIC['max']
-_mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']
-_std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _var = _bare.PUBLIC['var']
-_vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
+_mean = _bare.PUBLIC['mean']; _min = _bare.PUBLIC['min']; _nanmean = _bare.PUBLIC['nanmean']
+_nansum = _bare.PUBLIC['nansum']; _norm = _bare.PUBLIC['norm']; _prod = _bare.PUBLIC['prod']
+_std = _bare.PUBLIC['std']; _sum = _bare.PUBLIC['sum']; _trapezoid = _bare.PUBLIC['trapezoid']
+_var = _bare.PUBLIC['var']; _vector_norm = _bare.PUBLIC['vector_norm']; _bernoulli = _bare.PUBLIC['bernoulli']
 _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _poisson = _bare.PUBLIC['poisson']
 _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
 _randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']; _randn_like = _bare.PUBLIC['randn_like']
@@ -979,6 +983,16 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                 raise
     return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None)))
 
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(batch1) in _tensors and _type(batch2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -988,6 +1002,36 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mat) in _tensors and _type(vec) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _addmv(input, mat, vec, beta=beta, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addmv, (input, mat, vec,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(vec1) in _tensors and _type(vec2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _addr(input, vec1, vec2, beta=beta, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addr, (input, vec1, vec2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(batch1) in _tensors and _type(batch2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(baddbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def bmm(input, mat2):
     if not _overrides or _type(input) in _tensors:
@@ -999,6 +1043,16 @@ def bmm(input, mat2):
                 raise
     return _slow(bmm, (input, mat2,), {})
 
+def dist(input, other, p=2, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and _type(p) in _numbers and x2 is _M:
+                return (input - other).norm(p)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(dist, (input, other,), _given(('p', p, 2), ('x2', x2, _M)))
+
 def dot(input, tensor):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1008,6 +1062,26 @@ def dot(input, tensor):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(dot, (input, tensor,), {})
+
+def outer(input, vec2):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(vec2) in _tensors:
+                return _outer(input, vec2)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(outer, (input, vec2,), {})
+
+def inner(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return _inner(input, other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(inner, (input, other,), _given(('x2', x2, _M)))
 
 def linear(input, weight, bias=None):
     if not _overrides or _type(input) in _tensors:
@@ -1049,16 +1123,6 @@ def mv(input, vec):
                 raise
     return _slow(mv, (input, vec,), {})
 
-def outer(input, vec2):
-    if not _overrides or _type(input) in _tensors:
-        try:
-            if _type(vec2) in _tensors:
-                return _outer(input, vec2)
-        except AttributeError:
-            if _isinstance(input, _TensorBase):
-                raise
-    return _slow(outer, (input, vec2,), {})
-
 def trace(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1067,6 +1131,16 @@ def trace(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(trace, (input,), {})
+
+def vdot(input, other, *, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and x2 is _M:
+                return input.dot(other)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(vdot, (input, other,), _given(('x2', x2, _M)))
 
 def binary_cross_entropy(input, target, weight=None, reduction='mean'):
     if not _overrides or _type(input) in _tensors:
@@ -2265,6 +2339,16 @@ def amin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
                 raise
     return _slow(amin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
+def aminmax(input, *, dim=_M, keepdim=_M, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+                return _aminmax(input, dim=None if dim is _M else dim, keepdim=False if keepdim is _M else keepdim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(aminmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
 def any(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -2348,6 +2432,28 @@ def cumsum(input, dim, *, dtype=None, axis=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(cumsum, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+
+def cumulative_trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
+    if not _overrides or _type(y) in _tensors:
+        try:
+            if _type(x) in _tensors and (dim is _M or _type(dim) is _int) and dx is _M and axis is _M:
+                return _cumulative_trapezoid(y, x, dim=-1 if dim is _M else dim)
+            if (dx is _M or _type(dx) in _numbers) and (dim is _M or _type(dim) is _int) and x is _M and axis is _M:
+                return _cumulative_trapezoid(y, dx=1 if dx is _M else dx, dim=-1 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(y, _TensorBase):
+                raise
+    return _slow(cumulative_trapezoid, (y,), _given(('x', x, _M), ('dim', dim, _M), ('dx', dx, _M), ('axis', axis, _M)))
+
+def diff(input, n=1, dim=_M, prepend=None, append=None, *, axis=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(n) is _int and (dim is _M or _type(dim) is _int) and (prepend is None or _type(prepend) in _tensors) and (append is None or _type(append) in _tensors) and axis is _M:
+                return _diff(input, n, -1 if dim is _M else dim, prepend, append)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(diff, (input,), _given(('n', n, 1), ('dim', dim, _M), ('prepend', prepend, None), ('append', append, None), ('axis', axis, _M)))
 
 def equal(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
@@ -2461,6 +2567,26 @@ def min(*args, **options):
         return _min(*args)
     return _slow(min, args, options, _known_min)
 
+def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _nanmean(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nanmean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def nansum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _nansum(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
 def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -2511,6 +2637,18 @@ def sum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(sum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+
+def trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
+    if not _overrides or _type(y) in _tensors:
+        try:
+            if _type(x) in _tensors and (dim is _M or _type(dim) is _int) and dx is _M and axis is _M:
+                return _trapezoid(y, x, dim=-1 if dim is _M else dim)
+            if (dx is _M or _type(dx) in _numbers) and (dim is _M or _type(dim) is _int) and x is _M and axis is _M:
+                return _trapezoid(y, dx=1 if dx is _M else dx, dim=-1 if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(y, _TensorBase):
+                raise
+    return _slow(trapezoid, (y,), _given(('x', x, _M), ('dim', dim, _M), ('dx', dx, _M), ('axis', axis, _M)))
 
 _known_var = _set()
 
@@ -4438,41 +4576,45 @@ PUBLIC = {
     'split_with_sizes': split_with_sizes, 'stack': stack, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
     'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
     'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
-    'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addmm': addmm, 'bmm': bmm,
-    'dot': dot, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer, 'trace': trace,
-    'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
-    'cross_entropy': cross_entropy, 'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss,
-    'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'argsort': argsort,
-    'bincount': bincount, 'bucketize': bucketize, 'histc': histc, 'histogram': histogram, 'isin': isin,
-    'kthvalue': kthvalue, 'median': median, 'mode': mode, 'msort': msort, 'nanmedian': nanmedian,
-    'nanquantile': nanquantile, 'quantile': quantile, 'searchsorted': searchsorted, 'sort': sort, 'topk': topk,
-    'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs, 'absolute': abs, 'acos': acos,
-    'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
-    'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh, 'asin': asin, 'asinh': asinh,
-    'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_left_shift': bitwise_left_shift,
-    'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or, 'bitwise_right_shift': bitwise_right_shift,
-    'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
-    'clip': clamp, 'copysign': copysign, 'cos': cos, 'cosh': cosh, 'deg2rad': deg2rad, 'digamma': digamma, 'div': div,
-    'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1,
-    'fix': trunc, 'float_power': float_power, 'floor': floor, 'floor_divide': floor_divide, 'fmax': fmax, 'fmin': fmin,
-    'fmod': fmod, 'frac': frac, 'gcd': gcd, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt,
-    'heaviside': heaviside, 'hypot': hypot, 'i0': i0, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf,
-    'isnan': isnan, 'isneginf': isneginf, 'isposinf': isposinf, 'isreal': isreal, 'lcm': lcm, 'ldexp': ldexp, 'le': le,
-    'lerp': lerp, 'less': lt, 'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2,
-    'log10': log10, 'logaddexp': logaddexp, 'logaddexp2': logaddexp2, 'logical_and': logical_and,
-    'logical_not': logical_not, 'logical_or': logical_or, 'logical_xor': logical_xor, 'logit': logit, 'lt': lt,
-    'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne,
-    'neg': neg, 'negative': neg, 'nextafter': nextafter, 'not_equal': ne, 'polygamma': polygamma, 'positive': positive,
-    'pow': pow, 'rad2deg': rad2deg, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round,
-    'rsqrt': rsqrt, 'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid, 'sign': sign, 'signbit': signbit, 'sin': sin,
-    'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
+    'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addbmm': addbmm,
+    'addmm': addmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'bmm': bmm, 'dist': dist, 'dot': dot,
+    'ger': outer, 'inner': inner, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer,
+    'trace': trace, 'vdot': vdot, 'binary_cross_entropy': binary_cross_entropy,
+    'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits, 'cross_entropy': cross_entropy,
+    'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss, 'mse_loss': mse_loss, 'nll_loss': nll_loss,
+    'smooth_l1_loss': smooth_l1_loss, 'argsort': argsort, 'bincount': bincount, 'bucketize': bucketize, 'histc': histc,
+    'histogram': histogram, 'isin': isin, 'kthvalue': kthvalue, 'median': median, 'mode': mode, 'msort': msort,
+    'nanmedian': nanmedian, 'nanquantile': nanquantile, 'quantile': quantile, 'searchsorted': searchsorted,
+    'sort': sort, 'topk': topk, 'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs,
+    'absolute': abs, 'acos': acos, 'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos,
+    'arccosh': acosh, 'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh,
+    'asin': asin, 'asinh': asinh, 'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and,
+    'bitwise_left_shift': bitwise_left_shift, 'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or,
+    'bitwise_right_shift': bitwise_right_shift, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp,
+    'clamp_max': clamp_max, 'clamp_min': clamp_min, 'clip': clamp, 'copysign': copysign, 'cos': cos, 'cosh': cosh,
+    'deg2rad': deg2rad, 'digamma': digamma, 'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc,
+    'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1, 'fix': trunc, 'float_power': float_power,
+    'floor': floor, 'floor_divide': floor_divide, 'fmax': fmax, 'fmin': fmin, 'fmod': fmod, 'frac': frac, 'gcd': gcd,
+    'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt, 'heaviside': heaviside, 'hypot': hypot, 'i0': i0,
+    'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'isneginf': isneginf,
+    'isposinf': isposinf, 'isreal': isreal, 'lcm': lcm, 'ldexp': ldexp, 'le': le, 'lerp': lerp, 'less': lt,
+    'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
+    'logaddexp': logaddexp, 'logaddexp2': logaddexp2, 'logical_and': logical_and, 'logical_not': logical_not,
+    'logical_or': logical_or, 'logical_xor': logical_xor, 'logit': logit, 'lt': lt, 'maximum': maximum,
+    'minimum': minimum, 'mul': mul, 'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne, 'neg': neg, 'negative': neg,
+    'nextafter': nextafter, 'not_equal': ne, 'polygamma': polygamma, 'positive': positive, 'pow': pow,
+    'rad2deg': rad2deg, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt,
+    'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid, 'sign': sign, 'signbit': signbit, 'sin': sin, 'sinc': sinc,
+    'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
     'true_divide': div, 'trunc': trunc, 'where': where, 'xlogy': xlogy, 'all': all, 'allclose': allclose, 'amax': amax,
-    'amin': amin, 'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero, 'cummax': cummax,
-    'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum, 'equal': equal, 'is_complex': is_complex,
+    'amin': amin, 'aminmax': aminmax, 'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero,
+    'cummax': cummax, 'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum,
+    'cumulative_trapezoid': cumulative_trapezoid, 'diff': diff, 'equal': equal, 'is_complex': is_complex,
     'is_floating_point': is_floating_point, 'is_nonzero': is_nonzero, 'is_same_size': is_same_size,
     'is_signed': is_signed, 'log_softmax': log_softmax, 'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp,
-    'max': max, 'mean': mean, 'min': min, 'norm': norm, 'prod': prod, 'softmax': softmax, 'std': std, 'sum': sum,
-    'var': var, 'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial, 'normal': normal,
+    'max': max, 'mean': mean, 'min': min, 'nanmean': nanmean, 'nansum': nansum, 'norm': norm, 'prod': prod,
+    'softmax': softmax, 'std': std, 'sum': sum, 'trapezoid': trapezoid, 'trapz': trapezoid, 'var': var,
+    'vector_norm': vector_norm, 'bernoulli': bernoulli, 'multinomial': multinomial, 'normal': normal,
     'poisson': poisson, 'rand': rand, 'rand_like': rand_like, 'randint': randint, 'randint_like': randint_like,
     'randn': randn, 'randn_like': randn_like, 'randperm': randperm, 'as_strided_scatter': as_strided_scatter,
     'diagonal_scatter': diagonal_scatter, 'index_copy': index_copy, 'index_fill': index_fill,
@@ -4513,13 +4655,14 @@ METHODS = {
     'amax': amax, 'amin': amin, 'max': max, 'min': min, 'argmax': argmax, 'argmin': argmin, 'any': any, 'all': all,
     'count_nonzero': count_nonzero, 'cumsum': cumsum, 'cumprod': cumprod, 'cummax': cummax, 'cummin': cummin,
     'logcumsumexp': logcumsumexp, 'logsumexp': logsumexp, 'softmax': softmax, 'log_softmax': log_softmax, 'norm': norm,
-    'allclose': allclose, 'equal': equal, 'is_complex': is_complex, 'is_floating_point': is_floating_point,
-    'is_nonzero': is_nonzero, 'is_same_size': is_same_size, 'is_signed': is_signed, 'reshape': reshape, 'view': view,
-    'view_as': view_as, 'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel,
-    'transpose': transpose, 't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand,
-    'expand_as': expand_as, 'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select,
-    'narrow': narrow, 'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
-    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'adjoint': adjoint, 'repeat': repeat,
+    'aminmax': aminmax, 'diff': diff, 'nanmean': nanmean, 'nansum': nansum, 'allclose': allclose, 'equal': equal,
+    'is_complex': is_complex, 'is_floating_point': is_floating_point, 'is_nonzero': is_nonzero,
+    'is_same_size': is_same_size, 'is_signed': is_signed, 'reshape': reshape, 'view': view, 'view_as': view_as,
+    'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose,
+    't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as,
+    'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow,
+    'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided,
+    'detach': detach, 'flip': flip, 'roll': roll, 'adjoint': adjoint, 'repeat': repeat,
     'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
     'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
     'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
@@ -4528,17 +4671,18 @@ METHODS = {
     'diagflat': diagflat, 'dsplit': dsplit, 'fliplr': fliplr, 'flipud': flipud, 'hsplit': hsplit, 'kron': kron,
     'rot90': rot90, 'split_with_sizes': split_with_sizes, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
     'matmul': matmul, 'mm': mm, 'bmm': bmm, 'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace,
-    'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim, 'scatter_add': scatter_add,
-    'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill, 'masked_select': masked_select,
-    'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort, 'argsort': argsort,
-    'msort': msort, 'topk': topk, 'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian, 'mode': mode,
-    'quantile': quantile, 'nanquantile': nanquantile, 'unique': unique, 'unique_consecutive': unique_consecutive,
-    'bincount': bincount, 'histc': histc, 'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial,
-    'clone': clone, 'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
-    'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
-    'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
-    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
-    'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
+    'addbmm': addbmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'dist': dist, 'ger': outer, 'inner': inner,
+    'vdot': vdot, 'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim,
+    'scatter_add': scatter_add, 'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill,
+    'masked_select': masked_select, 'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort,
+    'argsort': argsort, 'msort': msort, 'topk': topk, 'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian,
+    'mode': mode, 'quantile': quantile, 'nanquantile': nanquantile, 'unique': unique,
+    'unique_consecutive': unique_consecutive, 'bincount': bincount, 'histc': histc, 'histogram': histogram,
+    'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone, 'contiguous': contiguous,
+    'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
+    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream,
+    'to': _bare.METHODS['to'], 'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_,
+    'bool': bool, 'cuda': cuda, 'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -4614,10 +4758,12 @@ MADE = (
     (conv2d, _bare.PUBLIC['conv2d']), (embedding, _bare.PUBLIC['embedding']), (layer_norm, _bare.PUBLIC['layer_norm']),
     (max_pool2d, _bare.PUBLIC['max_pool2d']), (normalize, _bare.PUBLIC['normalize']),
     (one_hot, _bare.PUBLIC['one_hot']), (rms_norm, _bare.PUBLIC['rms_norm']),
-    (scaled_dot_product_attention, _bare.PUBLIC['scaled_dot_product_attention']), (addmm, _bare.PUBLIC['addmm']),
-    (bmm, _bare.PUBLIC['bmm']), (dot, _bare.PUBLIC['dot']), (linear, _bare.PUBLIC['linear']),
-    (matmul, _bare.PUBLIC['matmul']), (mm, _bare.PUBLIC['mm']), (mv, _bare.PUBLIC['mv']),
-    (outer, _bare.PUBLIC['outer']), (trace, _bare.PUBLIC['trace']),
+    (scaled_dot_product_attention, _bare.PUBLIC['scaled_dot_product_attention']), (addbmm, _bare.PUBLIC['addbmm']),
+    (addmm, _bare.PUBLIC['addmm']), (addmv, _bare.PUBLIC['addmv']), (addr, _bare.PUBLIC['addr']),
+    (baddbmm, _bare.PUBLIC['baddbmm']), (bmm, _bare.PUBLIC['bmm']), (dist, _bare.PUBLIC['dist']),
+    (dot, _bare.PUBLIC['dot']), (outer, _bare.PUBLIC['outer']), (inner, _bare.PUBLIC['inner']),
+    (linear, _bare.PUBLIC['linear']), (matmul, _bare.PUBLIC['matmul']), (mm, _bare.PUBLIC['mm']),
+    (mv, _bare.PUBLIC['mv']), (trace, _bare.PUBLIC['trace']), (vdot, _bare.PUBLIC['vdot']),
     (binary_cross_entropy, _bare.PUBLIC['binary_cross_entropy']),
     (binary_cross_entropy_with_logits, _bare.PUBLIC['binary_cross_entropy_with_logits']),
     (cross_entropy, _bare.PUBLIC['cross_entropy']), (huber_loss, _bare.PUBLIC['huber_loss']),
@@ -4666,19 +4812,21 @@ MADE = (
     (sub, _bare.PUBLIC['sub']), (tan, _bare.PUBLIC['tan']), (tanh, _bare.PUBLIC['tanh']),
     (where, _bare.PUBLIC['where']), (xlogy, _bare.PUBLIC['xlogy']), (all, _bare.PUBLIC['all']),
     (allclose, _bare.PUBLIC['allclose']), (amax, _bare.PUBLIC['amax']), (amin, _bare.PUBLIC['amin']),
-    (any, _bare.PUBLIC['any']), (argmax, _bare.PUBLIC['argmax']), (argmin, _bare.PUBLIC['argmin']),
-    (count_nonzero, _bare.PUBLIC['count_nonzero']), (cummax, _bare.PUBLIC['cummax']), (cummin, _bare.PUBLIC['cummin']),
-    (cumprod, _bare.PUBLIC['cumprod']), (cumsum, _bare.PUBLIC['cumsum']), (equal, _bare.PUBLIC['equal']),
-    (is_complex, _bare.PUBLIC['is_complex']), (is_floating_point, _bare.PUBLIC['is_floating_point']),
-    (is_nonzero, _bare.PUBLIC['is_nonzero']), (is_same_size, _bare.PUBLIC['is_same_size']),
-    (is_signed, _bare.PUBLIC['is_signed']), (log_softmax, _bare.PUBLIC['log_softmax']),
-    (logcumsumexp, _bare.PUBLIC['logcumsumexp']), (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']),
-    (mean, _bare.PUBLIC['mean']), (min, _bare.PUBLIC['min']), (norm, _bare.PUBLIC['norm']),
-    (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']), (std, _bare.PUBLIC['std']),
-    (sum, _bare.PUBLIC['sum']), (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']),
-    (bernoulli, _bare.PUBLIC['bernoulli']), (multinomial, _bare.PUBLIC['multinomial']),
-    (normal, _bare.PUBLIC['normal']), (poisson, _bare.PUBLIC['poisson']), (rand, _bare.PUBLIC['rand']),
-    (rand_like, _bare.PUBLIC['rand_like']), (randint, _bare.PUBLIC['randint']),
+    (aminmax, _bare.PUBLIC['aminmax']), (any, _bare.PUBLIC['any']), (argmax, _bare.PUBLIC['argmax']),
+    (argmin, _bare.PUBLIC['argmin']), (count_nonzero, _bare.PUBLIC['count_nonzero']), (cummax, _bare.PUBLIC['cummax']),
+    (cummin, _bare.PUBLIC['cummin']), (cumprod, _bare.PUBLIC['cumprod']), (cumsum, _bare.PUBLIC['cumsum']),
+    (cumulative_trapezoid, _bare.PUBLIC['cumulative_trapezoid']), (diff, _bare.PUBLIC['diff']),
+    (equal, _bare.PUBLIC['equal']), (is_complex, _bare.PUBLIC['is_complex']),
+    (is_floating_point, _bare.PUBLIC['is_floating_point']), (is_nonzero, _bare.PUBLIC['is_nonzero']),
+    (is_same_size, _bare.PUBLIC['is_same_size']), (is_signed, _bare.PUBLIC['is_signed']),
+    (log_softmax, _bare.PUBLIC['log_softmax']), (logcumsumexp, _bare.PUBLIC['logcumsumexp']),
+    (logsumexp, _bare.PUBLIC['logsumexp']), (max, _bare.PUBLIC['max']), (mean, _bare.PUBLIC['mean']),
+    (min, _bare.PUBLIC['min']), (nanmean, _bare.PUBLIC['nanmean']), (nansum, _bare.PUBLIC['nansum']),
+    (norm, _bare.PUBLIC['norm']), (prod, _bare.PUBLIC['prod']), (softmax, _bare.PUBLIC['softmax']),
+    (std, _bare.PUBLIC['std']), (sum, _bare.PUBLIC['sum']), (trapezoid, _bare.PUBLIC['trapezoid']),
+    (var, _bare.PUBLIC['var']), (vector_norm, _bare.PUBLIC['vector_norm']), (bernoulli, _bare.PUBLIC['bernoulli']),
+    (multinomial, _bare.PUBLIC['multinomial']), (normal, _bare.PUBLIC['normal']), (poisson, _bare.PUBLIC['poisson']),
+    (rand, _bare.PUBLIC['rand']), (rand_like, _bare.PUBLIC['rand_like']), (randint, _bare.PUBLIC['randint']),
     (randint_like, _bare.PUBLIC['randint_like']), (randn, _bare.PUBLIC['randn']),
     (randn_like, _bare.PUBLIC['randn_like']), (randperm, _bare.PUBLIC['randperm']),
     (as_strided_scatter, _bare.PUBLIC['as_strided_scatter']), (diagonal_scatter, _bare.PUBLIC['diagonal_scatter']),

@@ -14,15 +14,23 @@ from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
 
 __all__ = [
+    "addbmm",
     "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
     "bmm",
+    "dist",
     "dot",
+    "ger",
+    "inner",
     "linear",
     "matmul",
     "mm",
     "mv",
     "outer",
     "trace",
+    "vdot",
 ]
 
 
@@ -112,3 +120,61 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 def trace(input: Any) -> Any:
     """The sum of a matrix's diagonal."""
     return door.apply(OPS["trace"], input)
+
+
+def inner(input: Any, other: Any) -> Any:
+    """Sums of products over the last dimension of both: [*, *]; a number multiplies. RuntimeError if they differ."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
+            f"{list(other.shape)}"
+        )
+    rows, columns = (reshape(x, (-1 if x.numel() else numel(x.shape[:-1]), x.shape[-1])) for x in (input, other))
+    return reshape_result(rows.mm(columns.t()), (*input.shape[:-1], *other.shape[:-1]))
+
+
+def vdot(input: Any, other: Any) -> Any:
+    """``dot``: there are no complex numbers."""
+    return input.dot(other)
+
+
+ger = outer
+
+
+def _added(name: str, input: Any, product: Any, beta: float, alpha: float) -> Any:
+    """``beta * input + alpha * product``; the input is not looked at for beta 0, and must not widen the product."""
+    shape = product.shape
+    if broadcast(name, input.shape, shape) != shape:
+        raise RuntimeError(
+            f"The expanded size of the tensor {list(shape)} must match the existing size {list(input.shape)} ({name})"
+        )
+    if alpha != 1:
+        product = product * alpha
+    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+
+
+def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * input + alpha * (mat @ vec)``."""
+    return _added("addmv", input, mat.mv(vec), beta, alpha)
+
+
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * input + alpha * outer(vec1, vec2)``."""
+    return _added("addr", input, outer(vec1, vec2), beta, alpha)
+
+
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * input + alpha * (batch1 @ batch2).sum(0)``."""
+    return _added("addbmm", input, batch1.bmm(batch2).sum(0), beta, alpha)
+
+
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
+    return _added("baddbmm", input, batch1.bmm(batch2), beta, alpha)
+
+
+def dist(input: Any, other: Any, p: float = 2) -> Any:
+    """The p-norm of the difference."""
+    return (input - other).norm(p)

@@ -21,6 +21,7 @@ __all__ = [
     "allclose",
     "amax",
     "amin",
+    "aminmax",
     "any",
     "argmax",
     "argmin",
@@ -29,6 +30,8 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "cumulative_trapezoid",
+    "diff",
     "equal",
     "is_complex",
     "is_floating_point",
@@ -41,11 +44,15 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "nanmean",
+    "nansum",
     "norm",
     "prod",
     "softmax",
     "std",
     "sum",
+    "trapezoid",
+    "trapz",
     "var",
     "vector_norm",
 ]
@@ -66,6 +73,13 @@ class ValuesIndices(NamedTuple):
 
     values: Any
     indices: Any
+
+
+class MinMax(NamedTuple):
+    """The smallest and the largest element."""
+
+    min: Any
+    max: Any
 
 
 def _dims(dim: Any) -> Any:
@@ -271,3 +285,100 @@ def is_nonzero(input: Any) -> bool:
 def is_same_size(input: Any, other: Any) -> bool:
     """Whether the shapes are the same."""
     return bool(input._aval.shape == other._aval.shape)
+
+
+# --- extremes together, sums without NaN ---
+
+
+def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
+    """(min, max) of all elements, or along ``dim``. RuntimeError for no elements."""
+    if dim is None and not input.numel():
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
+    dims = () if dim is None else (dim,)
+    return MinMax(amin(input, dims, keepdim), amax(input, dims, keepdim))
+
+
+def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The sum of the elements that are not NaN."""
+    numbers = call("where", call("isnan", input), 0.0, input) if input.is_floating_point() else input
+    return sum(numbers, dim, keepdim, dtype=dtype)
+
+
+def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The mean of the elements that are not NaN. RuntimeError for integers."""
+    if not input.is_floating_point():
+        name = torch_dtype_name(input.dtype)
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {name}")
+    count = sum(call("logical_not", call("isnan", input)), dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / count
+
+
+# --- differences, and integrals of samples ---
+
+
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along ``dim``, ``n`` times, after ``prepend`` and ``append`` are joined to it.
+
+    Raises:
+        RuntimeError: for a negative ``n``, a tensor without dimensions, or parts of other ranks.
+    """
+    if not input.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    parts = [x for x in (prepend, input, append) if x is not None]
+    if {x.ndim for x in parts} != {input.ndim}:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    x = call("cat", parts, dim) if len(parts) > 1 else input
+    if n == 0:
+        return x.clone()
+    for _ in range(n):
+        rest = x.shape[dim] - 1
+        if rest < 0:
+            return x.clone()
+        right, left = x.narrow(dim, 1, rest), x.narrow(dim, 0, rest)
+        x = call("logical_xor" if x.dtype is bool_ else "sub", right, left)
+    return x
+
+
+def _steps(name: str, y: Any, x: Any, dim: int) -> Any:
+    """The distances between samples, so that they broadcast with sums of neighbours."""
+    if bool_ in (y.dtype, x.dtype):
+        raise RuntimeError(f"{name}: received a bool input for `x` or `y`, but bool is not supported")
+    if x.ndim == 1:
+        if x.shape[0] != y.shape[dim]:
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
+        return diff(x).reshape(tuple([-1 if d == dim else 1 for d in range(y.ndim)]))
+    return diff(x if x.ndim >= y.ndim else x.reshape((1,) * (y.ndim - x.ndim) + x.shape), dim=dim)
+
+
+def _sampled(name: str, y: Any, dim: int, dx: Any) -> tuple[int, Any]:
+    """The dimension, and the sums of neighbours."""
+    if not y.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if isinstance(dx, bool):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
+    if y.dtype is bool_:
+        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+    dim = wrap_dim(dim, y.ndim)
+    rest = y.shape[dim] - 1
+    if rest < 0:
+        return dim, y
+    return dim, y.narrow(dim, 0, rest) + y.narrow(dim, 1, rest)
+
+
+def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral along ``dim`` by the trapezoidal rule, of samples at ``x`` or at distances ``dx``."""
+    dim, sums = _sampled("trapezoid", y, dim, dx)
+    return sum(sums * dx if x is None else sums * _steps("trapezoid", y, x, dim), dim) / 2
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The running integral along ``dim`` by the trapezoidal rule, of samples at ``x`` or at distances ``dx``."""
+    dim, sums = _sampled("cumulative_trapezoid", y, dim, dx)
+    return cumsum(sums * dx if x is None else sums * _steps("cumulative_trapezoid", y, x, dim), dim) / 2

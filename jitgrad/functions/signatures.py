@@ -174,6 +174,18 @@ SIGNATURES: dict[str, str] = _rows(
         "fill_": "Tensor input, Tensor|Scalar value",
         "cat concat concatenate stack": "Tensor[] tensors, int dim=0",
         "hstack vstack dstack column_stack row_stack": "Tensor[] tensors",
+        "inner vdot": "Tensor input, Tensor other",
+        "ger": "Tensor input, Tensor vec2",
+        "addmv": "Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1",
+        "addr": "Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1",
+        "addbmm baddbmm": "Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
+        "Scalar alpha=1",
+        "dist": "Tensor input, Tensor other, Scalar p=2",
+        "aminmax": "Tensor input, *, int? dim=None, bool keepdim=False",
+        "nansum nanmean": "Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None",
+        "diff": "Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None",
+        "trapezoid trapz cumulative_trapezoid": "Tensor y, Tensor x, *, int dim=-1 | Tensor y, *, Scalar dx=1, "
+        "int dim=-1",
         "adjoint fliplr flipud": "Tensor input",
         "hsplit vsplit dsplit": "Tensor input, int sections | Tensor input, int[] indices",
         "split_with_sizes": "Tensor input, int[] split_sizes, int dim=0",

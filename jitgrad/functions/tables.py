@@ -68,7 +68,8 @@ _METHOD_NAMES = {
     activation: "hardshrink prelu",
     reduction: (
         "sum mean prod var std amax amin max min argmax argmin any all count_nonzero cumsum cumprod cummax cummin "
-        "logcumsumexp logsumexp softmax log_softmax norm allclose equal is_complex is_floating_point is_nonzero "
+        "logcumsumexp logsumexp softmax log_softmax norm aminmax diff nanmean nansum "
+        "allclose equal is_complex is_floating_point is_nonzero "
         "is_same_size is_signed"
     ),
     views: (
@@ -83,7 +84,7 @@ _METHOD_NAMES = {
     joining: (
         "diag diag_embed diagflat dsplit fliplr flipud hsplit kron rot90 split_with_sizes sum_to_size vsplit"
     ),
-    linalg: "matmul mm bmm mv dot addmm outer trace",
+    linalg: "matmul mm bmm mv dot addmm outer trace addbmm addmv addr baddbmm dist ger inner vdot",
     indexing: (
         "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
         "triu argwhere"
@@ -149,6 +150,7 @@ _HIDDEN = frozenset(
         "matrix_transpose",
         "conjugate_transpose",
         "ValuesIndices",
+        "MinMax",
         "successes",
     ]
 )

@@ -109,6 +109,66 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "sum_to_size": (lambda F, t, x: x.sum_to_size(3, 1), (r(2, 3, 4),)),
     "sum_to_size-same": (lambda F, t, x: x.sum_to_size((2, 3)) * x, (r(2, 3),)),
     "mH": (lambda F, t, x: x.mH @ x[0].H @ t.adjoint(x), (r(2, 3, 3),)),
+    **{
+        f"inner-{a}-{b}": (lambda F, t, x, y: t.inner(x, y), (r(*a, 3) if a != "0" else r(), r(*b, 3)))
+        for a in ((), (2,), (2, 4), "0")
+        for b in ((), (2,))
+    },
+    "vdot": (lambda F, t, x, y: t.vdot(x, y), (r(3), r(3))),
+    "ger": (lambda F, t, x, y: t.ger(x, y), (r(3), r(2))),
+    **{
+        f"{name}-{beta}-{alpha}": (
+            lambda F, t, x, a, b, name=name, beta=beta, alpha=alpha: (
+                getattr(t, name)(x, a, b, beta=beta, alpha=alpha) + 0 * x
+            ),
+            shapes,
+        )
+        for name, shapes in (
+            ("addmv", (r(2), r(2, 3), r(3))),
+            ("addr", (r(2, 3), r(2), r(3))),
+            ("addbmm", (r(2, 4), r(3, 2, 3), r(3, 3, 4))),
+            ("baddbmm", (r(2, 4), r(3, 2, 3), r(3, 3, 4))),
+        )
+        for beta, alpha in ((1, 1), (0, 2.0), (0.5, -2))
+    },
+    **{f"dist-{p}": (lambda F, t, x, y, p=p: t.dist(x, y, p), (r(2, 3), r(3))) for p in (1, 2, 3, float("inf"))},
+    **{
+        f"pairwise_distance-{p}": (lambda F, t, x, y, p=p: F.pairwise_distance(x, y, p, 1e-5, True), (r(2, 3), r(3)))
+        for p in (1.0, 2.0, 3.0)
+    },
+    **{
+        f"cosine_similarity-{dim}": (lambda F, t, x, y, dim=dim: F.cosine_similarity(x, y, dim), (r(2, 3), r(3)))
+        for dim in (0, 1, -1)
+    },
+    "cosine_similarity-short": (lambda F, t, x, y: F.cosine_similarity(x, y, 0, 5.0), (r(3), r(3))),
+    "aminmax": (lambda F, t, x: t.stack(tuple(t.aminmax(x))), (r(3, 4),)),
+    "aminmax-dim": (lambda F, t, x: t.cat(tuple(t.aminmax(x, dim=1, keepdim=True))), (r(3, 4).round(0),)),
+    **{
+        f"{name}-{args}": (
+            lambda F, t, x, name=name, args=args: getattr(t, name)(t.where(x > 0.5, float("nan"), x), *args),
+            (r(5, 4) - 0.7,),
+        )
+        for name in ("nansum", "nanmean")
+        for args in ((), (0,), ((0, 1), True))
+    },
+    **{
+        f"diff-{n}-{dim}": (lambda F, t, x, n=n, dim=dim: t.diff(x, n, dim) + 0 * x.sum(), (r(4, 3),))
+        for n in (0, 1, 2, 3)
+        for dim in (0, -1)
+    },
+    "diff-more": (lambda F, t, x, a, b: t.diff(x, 1, 0, a, b), (r(4, 3), r(1, 3), r(2, 3))),
+    **{
+        f"{name}-{kind}": (
+            lambda F, t, x, y, name=name, kind=kind: (
+                getattr(t, name)(y, dx=0.3, dim=0) + 0 * x.sum()
+                if kind == "dx"
+                else getattr(t, name)(y, x[0] if kind == "vector" else x, dim=1)
+            ),
+            (r(2, 4), r(2, 4)),
+        )
+        for name in ("trapezoid", "cumulative_trapezoid")
+        for kind in ("dx", "vector", "matrix")
+    },
     "msort": (lambda F, t, x: t.msort(x), (r(4, 5),)),
     "glu": (lambda F, t, x: F.glu(x, 0), (r(4, 5),)),
     "softmin": (lambda F, t, x: F.softmin(x, 1), (r(4, 5),)),

@@ -31,7 +31,7 @@ UNARY = (
     "mean min neg negative norm prod ravel reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square squeeze std "
     "sum t tan tanh trace tril triu trunc unbind var nonzero argwhere arcsinh arctanh asinh atanh "
     "deg2rad digamma erfc erfinv fix frac hardshrink i0 isneginf isposinf isreal lgamma logit nan_to_num "
-    "adjoint fliplr flipud positive rad2deg sgn signbit sinc "
+    "aminmax diff nanmean nansum adjoint fliplr flipud positive rad2deg sgn signbit sinc "
     "sort argsort msort median nanmedian mode histc unique unique_consecutive"
 ).split()
 BINARY = (
@@ -69,6 +69,14 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"), (_A, 1)),
     "diagonal": (_A,),
     "diagonal_scatter": (_A, t(3)),
+    "addbmm": (t(3, 5), t(2, 3, 4), t(2, 4, 5)),
+    "addmv": (t(3), t(3, 4), t(4)),
+    "addr": (t(3, 4), t(3), t(4)),
+    "baddbmm": (t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)),
+    "dist": (_A, _B),
+    "ger": (t(3), t(2)),
+    "inner": (_A, _B),
+    "vdot": (t(3), t(3)),
     "diag": (_A, 1),
     "diag_embed": (_A,),
     "diagflat": (_A,),
