@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         ZeroPad3d,
     )
     from jitgrad.nn.parallel import DataParallel
+    from jitgrad.nn.parameter_dict import ParameterDict
     from jitgrad.nn.pooling import (
         AdaptiveAvgPool1d,
         AdaptiveAvgPool2d,
@@ -239,6 +240,7 @@ __all__ = [
     "PReLU",
     "PairwiseDistance",
     "Parameter",
+    "ParameterDict",
     "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
@@ -303,6 +305,7 @@ _LATE_BY_PLACE = {
     "ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d "
     "ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d",
     "parallel": "DataParallel parallel",
+    "parameter_dict": "ParameterDict",
     "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
     "AdaptiveMaxPool3d AvgPool1d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool3d "
     "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
