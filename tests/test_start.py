@@ -20,11 +20,11 @@ LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
 _NN = (
-    "attention conv_other distance embedding_bag group_norm margin_loss padding pooling recurrent "
-    "shrinking transformer vision"
+    "attention conv_other distance embedding_bag group_norm margin_loss padding parameter_dict pooling "
+    "recurrent shrinking transformer vision"
 )
 _FUNCTIONS = (
-    "adaptive best_of convolutions distances grids margin_losses normalizations padding_modes "
+    "adaptive bags best_of convolutions distances grids margin_losses normalizations padding_modes "
     "pools resampling sliding windows"
 )
 LATE["what few models need"] = {"jitgrad.optim.lr_scheduler"} | {f"jitgrad.nn.{name}" for name in _NN.split()}
