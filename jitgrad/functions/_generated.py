@@ -155,7 +155,8 @@ _float_power_ = _bare.INPLACE_METHODS['float_power_']; _square_ = _bare.INPLACE_
 _clamp_ = _bare.INPLACE_METHODS['clamp_']; _clamp_min_ = _bare.INPLACE_METHODS['clamp_min_']
 _clamp_max_ = _bare.INPLACE_METHODS['clamp_max_']; _lerp_ = _bare.INPLACE_METHODS['lerp_']
 _round_ = _bare.INPLACE_METHODS['round_']; _addcmul_ = _bare.INPLACE_METHODS['addcmul_']
-_addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']; _logit_ = _bare.INPLACE_METHODS['logit_']
+_addcdiv_ = _bare.INPLACE_METHODS['addcdiv_']; _addmm_ = _bare.INPLACE_METHODS['addmm_']
+_fill_diagonal_ = _bare.INPLACE_METHODS['fill_diagonal_']; _logit_ = _bare.INPLACE_METHODS['logit_']
 _nan_to_num_ = _bare.INPLACE_METHODS['nan_to_num_']; _polygamma_ = _bare.INPLACE_METHODS['polygamma_']
 _copy_ = _bare.INPLACE_METHODS['copy_']; _fill_ = _bare.INPLACE_METHODS['fill_']
 _zero_ = _bare.INPLACE_METHODS['zero_']; _uniform_ = _bare.INPLACE_METHODS['uniform_']
@@ -4173,6 +4174,26 @@ def addcdiv_(input, tensor1, tensor2, *, value=1):
                 raise
     return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
+def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(mat1) in _tensors and _type(mat2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+                return _addmm_(input, mat1, mat2, beta=beta, alpha=alpha)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(addmm_, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+
+def fill_diagonal_(input, fill_value, wrap=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(fill_value) in _numbers and _type(wrap) is _bool:
+                return _fill_diagonal_(input, fill_value, wrap)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(fill_diagonal_, (input, fill_value,), _given(('wrap', wrap, False)))
+
 def logit_(input, eps=None):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -4701,18 +4722,18 @@ INPLACE_METHODS = {
     'lcm_': lcm_, 'eq_': eq_, 'ne_': ne_, 'lt_': lt_, 'le_': le_, 'gt_': gt_, 'ge_': ge_, 'cumsum_': cumsum_,
     'cumprod_': cumprod_, 'add_': add_, 'sub_': sub_, 'div_': div_, 'pow_': pow_, 'float_power_': float_power_,
     'square_': square_, 'clamp_': clamp_, 'clamp_min_': clamp_min_, 'clamp_max_': clamp_max_, 'lerp_': lerp_,
-    'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'logit_': logit_, 'nan_to_num_': nan_to_num_,
-    'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_, 'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_,
-    'bernoulli_': bernoulli_, 'random_': random_, 'exponential_': exponential_, 'geometric_': geometric_,
-    'cauchy_': cauchy_, 'log_normal_': log_normal_, 'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_,
-    'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_, 'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_,
-    'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_, 'multiply_': mul_, 'divide_': div_, 'true_divide_': div_,
-    'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_, 'less_equal_': le_, 'not_equal_': ne_,
-    'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_, 'index_add_': index_add_, 'index_put_': index_put_,
-    'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_, 'scatter_reduce_': scatter_reduce_,
-    'index_copy_': index_copy_, 'index_fill_': index_fill_, 'masked_scatter_': masked_scatter_, 'put_': put_,
-    'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_, 'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_,
-    'swapdims_': transpose_,
+    'round_': round_, 'addcmul_': addcmul_, 'addcdiv_': addcdiv_, 'addmm_': addmm_, 'fill_diagonal_': fill_diagonal_,
+    'logit_': logit_, 'nan_to_num_': nan_to_num_, 'polygamma_': polygamma_, 'copy_': copy_, 'fill_': fill_,
+    'zero_': zero_, 'uniform_': uniform_, 'normal_': normal_, 'bernoulli_': bernoulli_, 'random_': random_,
+    'exponential_': exponential_, 'geometric_': geometric_, 'cauchy_': cauchy_, 'log_normal_': log_normal_,
+    'absolute_': abs_, 'negative_': neg_, 'arcsin_': asin_, 'arccos_': acos_, 'arctan_': atan_, 'arctan2_': atan2_,
+    'arcsinh_': asinh_, 'arccosh_': acosh_, 'arctanh_': atanh_, 'fix_': trunc_, 'clip_': clamp_, 'subtract_': sub_,
+    'multiply_': mul_, 'divide_': div_, 'true_divide_': div_, 'greater_': gt_, 'greater_equal_': ge_, 'less_': lt_,
+    'less_equal_': le_, 'not_equal_': ne_, 'masked_fill_': masked_fill_, 'scatter_add_': scatter_add_,
+    'index_add_': index_add_, 'index_put_': index_put_, 'tril_': tril_, 'triu_': triu_, 'scatter_': scatter_,
+    'scatter_reduce_': scatter_reduce_, 'index_copy_': index_copy_, 'index_fill_': index_fill_,
+    'masked_scatter_': masked_scatter_, 'put_': put_, 'transpose_': transpose_, 't_': t_, 'squeeze_': squeeze_,
+    'unsqueeze_': unsqueeze_, 'swapaxes_': swapaxes_, 'swapdims_': transpose_,
 }
 
 LAYERS = {
@@ -4896,6 +4917,7 @@ MADE = (
     (clamp_min_, _bare.INPLACE_METHODS['clamp_min_']), (clamp_max_, _bare.INPLACE_METHODS['clamp_max_']),
     (lerp_, _bare.INPLACE_METHODS['lerp_']), (round_, _bare.INPLACE_METHODS['round_']),
     (addcmul_, _bare.INPLACE_METHODS['addcmul_']), (addcdiv_, _bare.INPLACE_METHODS['addcdiv_']),
+    (addmm_, _bare.INPLACE_METHODS['addmm_']), (fill_diagonal_, _bare.INPLACE_METHODS['fill_diagonal_']),
     (logit_, _bare.INPLACE_METHODS['logit_']), (nan_to_num_, _bare.INPLACE_METHODS['nan_to_num_']),
     (polygamma_, _bare.INPLACE_METHODS['polygamma_']), (copy_, _bare.INPLACE_METHODS['copy_']),
     (fill_, _bare.INPLACE_METHODS['fill_']), (zero_, _bare.INPLACE_METHODS['zero_']),

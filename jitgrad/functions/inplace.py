@@ -207,6 +207,32 @@ def _running(name: str) -> Callable[..., Any]:
     return _named(method, name)
 
 
+def addmm_(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``self = beta * self + alpha * (mat1 @ mat2)``."""
+    return _write(OPS["addmm"], self, mat1, mat2, beta, alpha)
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Overwrite the elements whose indices are equal; with ``wrap`` again and again down a tall matrix.
+
+    Raises:
+        RuntimeError: for less than two dimensions, or more of different extents.
+    """
+    shape = self.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    height, width = shape[:2]
+    period = width + 1
+    for start in range(0, height if wrap and len(shape) == 2 and height else 1, period):
+        part = self.narrow(0, start, min(height - start, width)) if len(shape) == 2 else self
+        while part.ndim > 1:
+            part = part.diagonal(0, 0, part.ndim - 1)
+        fill_(part, fill_value)
+    return self
+
+
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Overwrite with ``src``, broadcast and cast to this tensor."""
     if isinstance(src, TensorBase) and src._aval.device is not self._aval.device:
@@ -259,6 +285,8 @@ _SPECIAL: tuple[Callable[..., Any], ...] = (
     round_,
     addcmul_,
     addcdiv_,
+    addmm_,
+    fill_diagonal_,
     logit_,
     nan_to_num_,
     polygamma_,

@@ -186,6 +186,8 @@ SIGNATURES: dict[str, str] = _rows(
         "diff": "Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None",
         "trapezoid trapz cumulative_trapezoid": "Tensor y, Tensor x, *, int dim=-1 | Tensor y, *, Scalar dx=1, "
         "int dim=-1",
+        "addmm_": "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1",
+        "fill_diagonal_": "Tensor input, Scalar fill_value, bool wrap=False",
         "adjoint fliplr flipud": "Tensor input",
         "hsplit vsplit dsplit": "Tensor input, int sections | Tensor input, int[] indices",
         "split_with_sizes": "Tensor input, int[] split_sizes, int dim=0",

@@ -299,6 +299,8 @@ METHODS: dict[str, str] = {
     },
     "copy_": "t t | t num | t t flag",
     "fill_": "t num | t t",
+    "fill_diagonal_": "m num! | t num | t num! flag",
+    "addmm_": "m m m | m m m beta=num alpha=num | t t t",
     "zero_": "t",
     "detach_": "t",
     "view": "t size | t int int",

@@ -40,6 +40,7 @@ KNOWN: dict[str, tuple[int, str]] = {
     "unsafe_chunk": (2, "pieces are copies, and lie in memory as such"),
     "__rpow__": (1, "two bools that do not broadcast: the dtype is reported"),
     "eq_": (1, "zeros for a gradient that integers cannot have"),
+    "fill_diagonal_": (3, "the node is called CopySlices, without a namespace"),
     "index_copy_": (1, "an int32 index of a tensor without dimensions"),
     "index_fill_": (2, "a row of a tensor without elements"),
     "randn": (1, "True among the sizes"),
