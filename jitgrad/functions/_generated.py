@@ -87,8 +87,15 @@ _conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']; _layer
 _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
 _scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _addbmm = _bare.PUBLIC['addbmm']
 _addmv = _bare.PUBLIC['addmv']; _addr = _bare.PUBLIC['addr']; _baddbmm = _bare.PUBLIC['baddbmm']
-_outer = _bare.PUBLIC['outer']; _inner = _bare.PUBLIC['inner']; _linear = _bare.PUBLIC['linear']
-_matmul = _bare.PUBLIC['matmul']; _binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
+_chain_matmul = _bare.PUBLIC['chain_matmul']; _cholesky = _bare.PUBLIC['cholesky']
+_cholesky_inverse = _bare.PUBLIC['cholesky_inverse']; _cholesky_solve = _bare.PUBLIC['cholesky_solve']
+_cross = _bare.PUBLIC['cross']; _det = _bare.PUBLIC['det']; _outer = _bare.PUBLIC['outer']
+_inner = _bare.PUBLIC['inner']; _inverse = _bare.PUBLIC['inverse']; _linear = _bare.PUBLIC['linear']
+_logdet = _bare.PUBLIC['logdet']; _lu_solve = _bare.PUBLIC['lu_solve']; _lu_unpack = _bare.PUBLIC['lu_unpack']
+_matmul = _bare.PUBLIC['matmul']; _matrix_exp = _bare.PUBLIC['matrix_exp']
+_matrix_power = _bare.PUBLIC['matrix_power']; _pinverse = _bare.PUBLIC['pinverse']; _qr = _bare.PUBLIC['qr']
+_slogdet = _bare.PUBLIC['slogdet']; _svd = _bare.PUBLIC['svd']; _triangular_solve = _bare.PUBLIC['triangular_solve']
+_binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
 _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
 _kl_div = _bare.PUBLIC['kl_div']; _l1_loss = _bare.PUBLIC['l1_loss']; _mse_loss = _bare.PUBLIC['mse_loss']
@@ -1044,6 +1051,60 @@ def bmm(input, mat2):
                 raise
     return _slow(bmm, (input, mat2,), {})
 
+def chain_matmul(*args, **options):
+    if _overrides:
+        return _slow(chain_matmul, args, options)
+    return _chain_matmul(*args, **options) if options else _chain_matmul(*args)
+
+def cholesky(input, upper=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(upper) is _bool:
+                return _cholesky(input, upper)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cholesky, (input,), _given(('upper', upper, False)))
+
+def cholesky_inverse(input, upper=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(upper) is _bool:
+                return _cholesky_inverse(input, upper)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cholesky_inverse, (input,), _given(('upper', upper, False)))
+
+def cholesky_solve(input, input2, upper=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(input2) in _tensors and _type(upper) is _bool:
+                return _cholesky_solve(input, input2, upper)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cholesky_solve, (input, input2,), _given(('upper', upper, False)))
+
+def cross(input, other, dim=_M, *, axis=_M, x2=_M):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(other) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M and x2 is _M:
+                return _cross(input, other, None if dim is _M else dim)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(cross, (input, other,), _given(('dim', dim, _M), ('axis', axis, _M), ('x2', x2, _M)))
+
+def det(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _det(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(det, (input,), {})
+
 def dist(input, other, p=2, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1084,6 +1145,15 @@ def inner(input, other, *, x2=_M):
                 raise
     return _slow(inner, (input, other,), _given(('x2', x2, _M)))
 
+def inverse(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _inverse(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(inverse, (input,), {})
+
 def linear(input, weight, bias=None):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1094,6 +1164,35 @@ def linear(input, weight, bias=None):
                 raise
     return _slow(linear, (input, weight,), _given(('bias', bias, None)))
 
+def logdet(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _logdet(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(logdet, (input,), {})
+
+def lu_solve(input, LU_data, LU_pivots):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(LU_data) in _tensors and _type(LU_pivots) in _tensors:
+                return _lu_solve(input, LU_data, LU_pivots)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(lu_solve, (input, LU_data, LU_pivots,), {})
+
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    if not _overrides or _type(LU_data) in _tensors:
+        try:
+            if _type(LU_pivots) in _tensors and _type(unpack_data) is _bool and _type(unpack_pivots) is _bool:
+                return _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
+        except AttributeError:
+            if _isinstance(LU_data, _TensorBase):
+                raise
+    return _slow(lu_unpack, (LU_data, LU_pivots,), _given(('unpack_data', unpack_data, True), ('unpack_pivots', unpack_pivots, True)))
+
 def matmul(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1103,6 +1202,25 @@ def matmul(input, other, *, x2=_M):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(matmul, (input, other,), _given(('x2', x2, _M)))
+
+def matrix_exp(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _matrix_exp(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(matrix_exp, (input,), {})
+
+def matrix_power(input, n):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(n) is _int:
+                return _matrix_power(input, n)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(matrix_power, (input, n,), {})
 
 def mm(input, mat2):
     if not _overrides or _type(input) in _tensors:
@@ -1124,6 +1242,45 @@ def mv(input, vec):
                 raise
     return _slow(mv, (input, vec,), {})
 
+def pinverse(input, rcond=1e-15):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(rcond) in _numbers:
+                return _pinverse(input, rcond)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(pinverse, (input,), _given(('rcond', rcond, 1e-15)))
+
+def qr(input, some=True):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(some) is _bool:
+                return _qr(input, some)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(qr, (input,), _given(('some', some, True)))
+
+def slogdet(input):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            return _slogdet(input)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(slogdet, (input,), {})
+
+def svd(input, some=True, compute_uv=True):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(some) is _bool and _type(compute_uv) is _bool:
+                return _svd(input, some, compute_uv)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(svd, (input,), _given(('some', some, True), ('compute_uv', compute_uv, True)))
+
 def trace(input):
     if not _overrides or _type(input) in _tensors:
         try:
@@ -1132,6 +1289,16 @@ def trace(input):
             if _isinstance(input, _TensorBase):
                 raise
     return _slow(trace, (input,), {})
+
+def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
+    if not _overrides or _type(input) in _tensors:
+        try:
+            if _type(A) in _tensors and _type(upper) is _bool and _type(transpose) is _bool and _type(unitriangular) is _bool:
+                return _triangular_solve(input, A, upper, transpose, unitriangular)
+        except AttributeError:
+            if _isinstance(input, _TensorBase):
+                raise
+    return _slow(triangular_solve, (input, A,), _given(('upper', upper, True), ('transpose', transpose, False), ('unitriangular', unitriangular, False)))
 
 def vdot(input, other, *, x2=_M):
     if not _overrides or _type(input) in _tensors:
@@ -4598,35 +4765,38 @@ PUBLIC = {
     'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
     'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
     'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addbmm': addbmm,
-    'addmm': addmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'bmm': bmm, 'dist': dist, 'dot': dot,
-    'ger': outer, 'inner': inner, 'linear': linear, 'matmul': matmul, 'mm': mm, 'mv': mv, 'outer': outer,
-    'trace': trace, 'vdot': vdot, 'binary_cross_entropy': binary_cross_entropy,
-    'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits, 'cross_entropy': cross_entropy,
-    'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss, 'mse_loss': mse_loss, 'nll_loss': nll_loss,
-    'smooth_l1_loss': smooth_l1_loss, 'argsort': argsort, 'bincount': bincount, 'bucketize': bucketize, 'histc': histc,
-    'histogram': histogram, 'isin': isin, 'kthvalue': kthvalue, 'median': median, 'mode': mode, 'msort': msort,
-    'nanmedian': nanmedian, 'nanquantile': nanquantile, 'quantile': quantile, 'searchsorted': searchsorted,
-    'sort': sort, 'topk': topk, 'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs,
-    'absolute': abs, 'acos': acos, 'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos,
-    'arccosh': acosh, 'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh,
-    'asin': asin, 'asinh': asinh, 'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and,
-    'bitwise_left_shift': bitwise_left_shift, 'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or,
-    'bitwise_right_shift': bitwise_right_shift, 'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp,
-    'clamp_max': clamp_max, 'clamp_min': clamp_min, 'clip': clamp, 'copysign': copysign, 'cos': cos, 'cosh': cosh,
-    'deg2rad': deg2rad, 'digamma': digamma, 'div': div, 'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc,
-    'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1, 'fix': trunc, 'float_power': float_power,
-    'floor': floor, 'floor_divide': floor_divide, 'fmax': fmax, 'fmin': fmin, 'fmod': fmod, 'frac': frac, 'gcd': gcd,
-    'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt, 'heaviside': heaviside, 'hypot': hypot, 'i0': i0,
-    'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf, 'isnan': isnan, 'isneginf': isneginf,
-    'isposinf': isposinf, 'isreal': isreal, 'lcm': lcm, 'ldexp': ldexp, 'le': le, 'lerp': lerp, 'less': lt,
-    'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2, 'log10': log10,
-    'logaddexp': logaddexp, 'logaddexp2': logaddexp2, 'logical_and': logical_and, 'logical_not': logical_not,
-    'logical_or': logical_or, 'logical_xor': logical_xor, 'logit': logit, 'lt': lt, 'maximum': maximum,
-    'minimum': minimum, 'mul': mul, 'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne, 'neg': neg, 'negative': neg,
-    'nextafter': nextafter, 'not_equal': ne, 'polygamma': polygamma, 'positive': positive, 'pow': pow,
-    'rad2deg': rad2deg, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round, 'rsqrt': rsqrt,
-    'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid, 'sign': sign, 'signbit': signbit, 'sin': sin, 'sinc': sinc,
-    'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
+    'addmm': addmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'bmm': bmm, 'chain_matmul': chain_matmul,
+    'cholesky': cholesky, 'cholesky_inverse': cholesky_inverse, 'cholesky_solve': cholesky_solve, 'cross': cross,
+    'det': det, 'dist': dist, 'dot': dot, 'ger': outer, 'inner': inner, 'inverse': inverse, 'linear': linear,
+    'logdet': logdet, 'lu_solve': lu_solve, 'lu_unpack': lu_unpack, 'matmul': matmul, 'matrix_exp': matrix_exp,
+    'matrix_power': matrix_power, 'mm': mm, 'mv': mv, 'outer': outer, 'pinverse': pinverse, 'qr': qr,
+    'slogdet': slogdet, 'svd': svd, 'trace': trace, 'triangular_solve': triangular_solve, 'vdot': vdot,
+    'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
+    'cross_entropy': cross_entropy, 'huber_loss': huber_loss, 'kl_div': kl_div, 'l1_loss': l1_loss,
+    'mse_loss': mse_loss, 'nll_loss': nll_loss, 'smooth_l1_loss': smooth_l1_loss, 'argsort': argsort,
+    'bincount': bincount, 'bucketize': bucketize, 'histc': histc, 'histogram': histogram, 'isin': isin,
+    'kthvalue': kthvalue, 'median': median, 'mode': mode, 'msort': msort, 'nanmedian': nanmedian,
+    'nanquantile': nanquantile, 'quantile': quantile, 'searchsorted': searchsorted, 'sort': sort, 'topk': topk,
+    'unique': unique, 'unique_consecutive': unique_consecutive, 'abs': abs, 'absolute': abs, 'acos': acos,
+    'acosh': acosh, 'add': add, 'addcdiv': addcdiv, 'addcmul': addcmul, 'arccos': acos, 'arccosh': acosh,
+    'arcsin': asin, 'arcsinh': asinh, 'arctan': atan, 'arctan2': atan2, 'arctanh': atanh, 'asin': asin, 'asinh': asinh,
+    'atan': atan, 'atan2': atan2, 'atanh': atanh, 'bitwise_and': bitwise_and, 'bitwise_left_shift': bitwise_left_shift,
+    'bitwise_not': bitwise_not, 'bitwise_or': bitwise_or, 'bitwise_right_shift': bitwise_right_shift,
+    'bitwise_xor': bitwise_xor, 'ceil': ceil, 'clamp': clamp, 'clamp_max': clamp_max, 'clamp_min': clamp_min,
+    'clip': clamp, 'copysign': copysign, 'cos': cos, 'cosh': cosh, 'deg2rad': deg2rad, 'digamma': digamma, 'div': div,
+    'divide': div, 'eq': eq, 'erf': erf, 'erfc': erfc, 'erfinv': erfinv, 'exp': exp, 'exp2': exp2, 'expm1': expm1,
+    'fix': trunc, 'float_power': float_power, 'floor': floor, 'floor_divide': floor_divide, 'fmax': fmax, 'fmin': fmin,
+    'fmod': fmod, 'frac': frac, 'gcd': gcd, 'ge': ge, 'greater': gt, 'greater_equal': ge, 'gt': gt,
+    'heaviside': heaviside, 'hypot': hypot, 'i0': i0, 'isclose': isclose, 'isfinite': isfinite, 'isinf': isinf,
+    'isnan': isnan, 'isneginf': isneginf, 'isposinf': isposinf, 'isreal': isreal, 'lcm': lcm, 'ldexp': ldexp, 'le': le,
+    'lerp': lerp, 'less': lt, 'less_equal': le, 'lgamma': lgamma, 'log': log, 'log1p': log1p, 'log2': log2,
+    'log10': log10, 'logaddexp': logaddexp, 'logaddexp2': logaddexp2, 'logical_and': logical_and,
+    'logical_not': logical_not, 'logical_or': logical_or, 'logical_xor': logical_xor, 'logit': logit, 'lt': lt,
+    'maximum': maximum, 'minimum': minimum, 'mul': mul, 'multiply': mul, 'nan_to_num': nan_to_num, 'ne': ne,
+    'neg': neg, 'negative': neg, 'nextafter': nextafter, 'not_equal': ne, 'polygamma': polygamma, 'positive': positive,
+    'pow': pow, 'rad2deg': rad2deg, 'reciprocal': reciprocal, 'relu': relu, 'remainder': remainder, 'round': round,
+    'rsqrt': rsqrt, 'rsub': rsub, 'sgn': sgn, 'sigmoid': sigmoid, 'sign': sign, 'signbit': signbit, 'sin': sin,
+    'sinc': sinc, 'sinh': sinh, 'sqrt': sqrt, 'square': square, 'sub': sub, 'subtract': sub, 'tan': tan, 'tanh': tanh,
     'true_divide': div, 'trunc': trunc, 'where': where, 'xlogy': xlogy, 'all': all, 'allclose': allclose, 'amax': amax,
     'amin': amin, 'aminmax': aminmax, 'any': any, 'argmax': argmax, 'argmin': argmin, 'count_nonzero': count_nonzero,
     'cummax': cummax, 'cummin': cummin, 'cumprod': cumprod, 'cumsum': cumsum,
@@ -4693,17 +4863,21 @@ METHODS = {
     'rot90': rot90, 'split_with_sizes': split_with_sizes, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
     'matmul': matmul, 'mm': mm, 'bmm': bmm, 'mv': mv, 'dot': dot, 'addmm': addmm, 'outer': outer, 'trace': trace,
     'addbmm': addbmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'dist': dist, 'ger': outer, 'inner': inner,
-    'vdot': vdot, 'index_select': index_select, 'gather': gather, 'take_along_dim': take_along_dim,
-    'scatter_add': scatter_add, 'index_add': index_add, 'index_put': index_put, 'masked_fill': masked_fill,
-    'masked_select': masked_select, 'nonzero': nonzero, 'tril': tril, 'triu': triu, 'argwhere': argwhere, 'sort': sort,
-    'argsort': argsort, 'msort': msort, 'topk': topk, 'kthvalue': kthvalue, 'median': median, 'nanmedian': nanmedian,
-    'mode': mode, 'quantile': quantile, 'nanquantile': nanquantile, 'unique': unique,
-    'unique_consecutive': unique_consecutive, 'bincount': bincount, 'histc': histc, 'histogram': histogram,
-    'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone, 'contiguous': contiguous,
-    'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'storage': storage,
-    'untyped_storage': untyped_storage, 'cpu': cpu, 'get_device': get_device, 'record_stream': record_stream,
-    'to': _bare.METHODS['to'], 'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_,
-    'bool': bool, 'cuda': cuda, 'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
+    'vdot': vdot, 'cholesky': cholesky, 'cholesky_inverse': cholesky_inverse, 'cholesky_solve': cholesky_solve,
+    'cross': cross, 'det': det, 'inverse': inverse, 'logdet': logdet, 'lu_solve': lu_solve, 'matrix_exp': matrix_exp,
+    'matrix_power': matrix_power, 'pinverse': pinverse, 'qr': qr, 'slogdet': slogdet, 'svd': svd,
+    'triangular_solve': triangular_solve, 'index_select': index_select, 'gather': gather,
+    'take_along_dim': take_along_dim, 'scatter_add': scatter_add, 'index_add': index_add, 'index_put': index_put,
+    'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero, 'tril': tril, 'triu': triu,
+    'argwhere': argwhere, 'sort': sort, 'argsort': argsort, 'msort': msort, 'topk': topk, 'kthvalue': kthvalue,
+    'median': median, 'nanmedian': nanmedian, 'mode': mode, 'quantile': quantile, 'nanquantile': nanquantile,
+    'unique': unique, 'unique_consecutive': unique_consecutive, 'bincount': bincount, 'histc': histc,
+    'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone,
+    'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
+    'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
+    'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
+    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
+    'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -4781,11 +4955,17 @@ MADE = (
     (one_hot, _bare.PUBLIC['one_hot']), (rms_norm, _bare.PUBLIC['rms_norm']),
     (scaled_dot_product_attention, _bare.PUBLIC['scaled_dot_product_attention']), (addbmm, _bare.PUBLIC['addbmm']),
     (addmm, _bare.PUBLIC['addmm']), (addmv, _bare.PUBLIC['addmv']), (addr, _bare.PUBLIC['addr']),
-    (baddbmm, _bare.PUBLIC['baddbmm']), (bmm, _bare.PUBLIC['bmm']), (dist, _bare.PUBLIC['dist']),
-    (dot, _bare.PUBLIC['dot']), (outer, _bare.PUBLIC['outer']), (inner, _bare.PUBLIC['inner']),
-    (linear, _bare.PUBLIC['linear']), (matmul, _bare.PUBLIC['matmul']), (mm, _bare.PUBLIC['mm']),
-    (mv, _bare.PUBLIC['mv']), (trace, _bare.PUBLIC['trace']), (vdot, _bare.PUBLIC['vdot']),
-    (binary_cross_entropy, _bare.PUBLIC['binary_cross_entropy']),
+    (baddbmm, _bare.PUBLIC['baddbmm']), (bmm, _bare.PUBLIC['bmm']), (chain_matmul, _bare.PUBLIC['chain_matmul']),
+    (cholesky, _bare.PUBLIC['cholesky']), (cholesky_inverse, _bare.PUBLIC['cholesky_inverse']),
+    (cholesky_solve, _bare.PUBLIC['cholesky_solve']), (cross, _bare.PUBLIC['cross']), (det, _bare.PUBLIC['det']),
+    (dist, _bare.PUBLIC['dist']), (dot, _bare.PUBLIC['dot']), (outer, _bare.PUBLIC['outer']),
+    (inner, _bare.PUBLIC['inner']), (inverse, _bare.PUBLIC['inverse']), (linear, _bare.PUBLIC['linear']),
+    (logdet, _bare.PUBLIC['logdet']), (lu_solve, _bare.PUBLIC['lu_solve']), (lu_unpack, _bare.PUBLIC['lu_unpack']),
+    (matmul, _bare.PUBLIC['matmul']), (matrix_exp, _bare.PUBLIC['matrix_exp']),
+    (matrix_power, _bare.PUBLIC['matrix_power']), (mm, _bare.PUBLIC['mm']), (mv, _bare.PUBLIC['mv']),
+    (pinverse, _bare.PUBLIC['pinverse']), (qr, _bare.PUBLIC['qr']), (slogdet, _bare.PUBLIC['slogdet']),
+    (svd, _bare.PUBLIC['svd']), (trace, _bare.PUBLIC['trace']), (triangular_solve, _bare.PUBLIC['triangular_solve']),
+    (vdot, _bare.PUBLIC['vdot']), (binary_cross_entropy, _bare.PUBLIC['binary_cross_entropy']),
     (binary_cross_entropy_with_logits, _bare.PUBLIC['binary_cross_entropy_with_logits']),
     (cross_entropy, _bare.PUBLIC['cross_entropy']), (huber_loss, _bare.PUBLIC['huber_loss']),
     (kl_div, _bare.PUBLIC['kl_div']), (l1_loss, _bare.PUBLIC['l1_loss']), (mse_loss, _bare.PUBLIC['mse_loss']),

@@ -1,17 +1,21 @@
 """Products of tensors of any rank.
 
-Owns: ``matmul``'s composition of mm, bmm, mv and dot: PyTorch's, so that graphs have the same nodes.
+Owns: ``matmul``'s composition of mm, bmm, mv and dot: PyTorch's, so that graphs have the same nodes; the names outside
+``torch.linalg`` of what ``jitgrad.linalg`` has.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.functions._bind import binary
 from jitgrad.functions.views import reshape, reshape_result
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
+
+_LINALG, _FACTORS = LazyModule("jitgrad.linalg"), LazyModule("jitgrad.linalg.decompositions")
 
 __all__ = [
     "addbmm",
@@ -20,16 +24,33 @@ __all__ = [
     "addr",
     "baddbmm",
     "bmm",
+    "chain_matmul",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "cross",
+    "det",
     "dist",
     "dot",
     "ger",
     "inner",
+    "inverse",
     "linear",
+    "logdet",
+    "lu_solve",
+    "lu_unpack",
     "matmul",
+    "matrix_exp",
+    "matrix_power",
     "mm",
     "mv",
     "outer",
+    "pinverse",
+    "qr",
+    "slogdet",
+    "svd",
     "trace",
+    "triangular_solve",
     "vdot",
 ]
 
@@ -178,3 +199,130 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: flo
 def dist(input: Any, other: Any, p: float = 2) -> Any:
     """The p-norm of the difference."""
     return (input - other).norm(p)
+
+
+# --- linear algebra: names that are older than ``torch.linalg`` ---
+
+
+def det(input: Any) -> Any:
+    """The determinants of square matrices, as ``linalg.det``."""
+    return _LINALG.det(input)
+
+
+def slogdet(input: Any) -> Any:
+    """(sign, logabsdet) of square matrices, as ``linalg.slogdet``."""
+    return _LINALG.slogdet(input)
+
+
+def logdet(input: Any) -> Any:
+    """The logarithms of determinants; NaN where they are negative."""
+    sign, logabsdet = _LINALG.slogdet(input)
+    return sign.log() + logabsdet
+
+
+def inverse(input: Any) -> Any:
+    """The inverses of square matrices, as ``linalg.inv``."""
+    return _LINALG.inv(input)
+
+
+def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverses of matrices, as ``linalg.pinv`` with another tolerance."""
+    return _LINALG.pinv(input, rcond)
+
+
+def matrix_exp(input: Any) -> Any:
+    """The exponentials of square matrices, as ``linalg.matrix_exp``."""
+    return _LINALG.matrix_exp(input)
+
+
+def matrix_power(input: Any, n: int) -> Any:
+    """Powers of square matrices, as ``linalg.matrix_power``."""
+    return _LINALG.matrix_power(input, n)
+
+
+def chain_matmul(*matrices: Any) -> Any:
+    """The product of several matrices, as ``linalg.multi_dot``."""
+    return matrices[0].clone() if len(matrices) == 1 else _LINALG.multi_dot(matrices)
+
+
+def cross(input: Any, other: Any, dim: int | None = None) -> Any:
+    """Cross products, as ``linalg.cross``; without ``dim``, along the first dimension of extent 3."""
+    if dim is None:
+        shape = input._aval.shape
+        if 3 not in shape:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = shape.index(3)
+    return _LINALG.cross(input, other, dim=dim)
+
+
+class SVDWithV(NamedTuple):
+    """``U @ diag(S) @ V^T``."""
+
+    U: Any
+    S: Any
+    V: Any
+
+
+class TriangularSolution(NamedTuple):
+    """The solution, and a copy of the matrix."""
+
+    solution: Any
+    cloned_coefficient: Any
+
+
+def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, S, V) as ``linalg.svd``, but with V and not its transpose.
+
+    Args:
+        some: U and V have as many columns as there are singular values; otherwise they are square.
+        compute_uv: False: U and V are square matrices of zeros.
+    """
+    if not compute_uv:
+        values = _LINALG.svdvals(input)
+        (*batch, m, n), zeros = input._aval.shape, OPS["full"]
+        u, v = (door.apply(zeros, 0.0, (*batch, k, k), input.dtype) for k in (m, n))
+        return SVDWithV(u, values, v)
+    u, s, vh = _LINALG.svd(input, not some)
+    return SVDWithV(u, s, vh.transpose(-2, -1))
+
+
+def qr(input: Any, some: bool = True) -> Any:
+    """(Q, R) as ``linalg.qr``; ``some``: the mode "reduced", otherwise "complete"."""
+    return _LINALG.qr(input, "reduced" if some else "complete")
+
+
+def cholesky(input: Any, upper: bool = False) -> Any:
+    """The factors of positive definite matrices, as ``linalg.cholesky``."""
+    return _LINALG.cholesky(input, upper=upper)
+
+
+def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
+    """The X with ``A X = input``, of A whose factor is L: lower triangular, or ``upper``."""
+    lower = L.transpose(-2, -1) if upper else L
+    inner = _LINALG.solve_triangular(lower, input, upper=False)
+    return _LINALG.solve_triangular(lower.transpose(-2, -1), inner, upper=True)
+
+
+def cholesky_inverse(L: Any, upper: bool = False) -> Any:
+    """The inverse of the matrix whose factor is L: lower triangular, or ``upper``."""
+    shape = L._aval.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise RuntimeError("cholesky_inverse: A must be batches of square matrices")
+    return cholesky_solve(door.apply(OPS["eye"], shape[-1], shape[-1], L.dtype), L, upper)
+
+
+def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    """(solution, a copy of A) with ``A X = b``, of a triangular A; with ``transpose``, ``A^T X = b``."""
+    matrix = A.transpose(-2, -1) if transpose else A
+    found = _LINALG.solve_triangular(matrix, b, upper=upper is not transpose, unitriangular=unitriangular)
+    return TriangularSolution(found, A.clone())
+
+
+def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """The X with ``A X = b``, from ``linalg.lu_factor(A)``."""
+    return _LINALG.lu_solve(LU_data, LU_pivots, b)
+
+
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """(P, L, U) with ``A = P L U``, from ``linalg.lu_factor(A)``; empty where they are not asked for."""
+    return _FACTORS.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)

@@ -84,7 +84,11 @@ _METHOD_NAMES = {
     joining: (
         "diag diag_embed diagflat dsplit fliplr flipud hsplit kron rot90 split_with_sizes sum_to_size vsplit"
     ),
-    linalg: "matmul mm bmm mv dot addmm outer trace addbmm addmv addr baddbmm dist ger inner vdot",
+    linalg: (
+        "matmul mm bmm mv dot addmm outer trace addbmm addmv addr baddbmm dist ger inner vdot "
+        "cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve matrix_exp matrix_power pinverse "
+        "qr slogdet svd triangular_solve"
+    ),
     indexing: (
         "index_select gather take_along_dim scatter_add index_add index_put masked_fill masked_select nonzero tril "
         "triu argwhere"

@@ -64,6 +64,9 @@ _LATE = {
     "nextafter xlogy",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
+    "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_lu_factor_ex linalg_qr lu_permutation",
+    "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
+    "linalg_solve_triangular",
     "scans": "cummax cummin cumprod logcumsumexp",
 }
 """Modules that are imported when one of their operations is asked for."""

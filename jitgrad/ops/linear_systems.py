@@ -16,16 +16,22 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["KINDS", "check_matrix", "check_square", "cholesky_rule", "transposed"]
 
-_KINDS = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
+KINDS = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
 
 
-def _check_square(name: str, a: Aval) -> None:
+def check_matrix(name: str, a: Aval) -> None:
+    """RuntimeError unless it is [*, m, n], of floats; ``name`` is for messages."""
     if not a.dtype.is_floating_point:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {_KINDS[a.dtype.name]}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {KINDS[a.dtype.name]}")
     if a.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+
+
+def check_square(name: str, a: Aval) -> None:
+    """RuntimeError unless it is [*, n, n], of floats."""
+    check_matrix(name, a)
     if a.shape[-1] != a.shape[-2]:
         rows, columns = a.shape[-2:]
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {rows} by {columns} matrices")
@@ -33,11 +39,11 @@ def _check_square(name: str, a: Aval) -> None:
 
 def _solve_aval(a: Aval, b: Aval) -> Aval:
     """[*, n, n] and [*, n, k]."""
-    _check_square("linalg.solve", a)
+    check_square("linalg.solve", a)
     if a.dtype is not b.dtype:
         raise RuntimeError(
             "linalg.solve: Expected A and B to have the same dtype, but found A of type "
-            f"{_KINDS[a.dtype.name]} and B of type {_KINDS[b.dtype.name]} instead"
+            f"{KINDS[a.dtype.name]} and B of type {KINDS[b.dtype.name]} instead"
         )
     if b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         size, other = a.shape[-1], b.shape[-2:] if b.ndim >= 2 else (*b.shape, 1)
@@ -49,7 +55,7 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
 
 
 def _inv_aval(a: Aval) -> Aval:
-    _check_square("linalg.inv", a)
+    check_square("linalg.inv", a)
     return make_aval(a.shape, a.dtype)
 
 
@@ -70,7 +76,7 @@ def _np_inv(a: Any) -> Any:
 
 
 def _cholesky_aval(a: Aval) -> Aval:
-    _check_square("linalg.cholesky", a)
+    check_square("linalg.cholesky", a)
     return make_aval(a.shape, a.dtype)
 
 
@@ -83,29 +89,29 @@ def _np_cholesky(a: Any) -> Any:
         ) from None
 
 
-def _transposed(x: Any) -> Any:
+def transposed(x: Any) -> Any:
     return x.transpose(-2, -1)
 
 
 def _solve_b_rule(c: RuleContext, g: Any, a: Any) -> Any:
-    return call("linalg_solve_ex", _transposed(a), g)
+    return call("linalg_solve_ex", transposed(a), g)
 
 
 def _solve_a_rule(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
-    return -(call("linalg_solve_ex", _transposed(a), g) @ _transposed(x))
+    return -(call("linalg_solve_ex", transposed(a), g) @ transposed(x))
 
 
-def _cholesky_rule(c: RuleContext, g: Any, factor: Any) -> Any:
+def cholesky_rule(c: RuleContext, g: Any, factor: Any) -> Any:
     """I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10, symmetric."""
-    back = _transposed(factor)
+    back = transposed(factor)
     inner = call("tril", back @ g, 0)
-    symmetric = (inner + _transposed(call("tril", inner, -1))) * 0.5
+    symmetric = (inner + transposed(call("tril", inner, -1))) * 0.5
     left = call("linalg_solve_ex", back, symmetric)
-    return _transposed(call("linalg_solve_ex", back, _transposed(left)))
+    return transposed(call("linalg_solve_ex", back, transposed(left)))
 
 
 def _inv_rule(c: RuleContext, g: Any, inverse: Any) -> Any:
-    back = _transposed(inverse)
+    back = transposed(inverse)
     return -(back @ g @ back)
 
 
@@ -121,7 +127,7 @@ define(
     "linalg_cholesky_ex",
     aval=_cholesky_aval,
     numpy=_np_cholesky,
-    vjps=[Vjp(_cholesky_rule, ("out",))],
+    vjps=[Vjp(cholesky_rule, ("out",))],
     checks_reals=True,
 )
 define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))], checks_reals=True)

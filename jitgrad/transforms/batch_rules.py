@@ -330,6 +330,11 @@ isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift
 bitwise_right_shift clone zero _to_copy zeros_like ones_like alias detach
 """
 
+_MATRICES = """
+_linalg_eigh _linalg_svd _linalg_det _linalg_slogdet linalg_cofactors linalg_cholesky_info linalg_cholesky_ex
+linalg_inv_ex linalg_matrix_exp linalg_pinv linalg_lu_factor_ex lu_permutation
+"""
+
 _KINDS: tuple[tuple[str, Rule], ...] = (
     (_POINTWISE, _pointwise),
     ("copy", _into_first),
@@ -352,6 +357,9 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("sum sum_dim mean mean_dim prod prod_dim amax amin max min logsumexp any all count_nonzero", _reduction(0)),
     ("argmax argmin max_dim min_dim kthvalue median_dim nanmedian_dim mode", _reduction(0)),
     ("median nanmedian", _whole),
+    (_MATRICES, _same),
+    ("linalg_solve_triangular", _with_dim()),
+    ("linalg_qr", lambda use: None if use.params[0] == "r" else _same(use)),
     ("isin", _isin),
     ("linalg_vector_norm", _reduction(1)),
     ("var std", _variance),

@@ -356,6 +356,39 @@ def _scans() -> dict[str, list[Sample]]:
     }
 
 
+def _matrices() -> dict[str, list[Sample]]:
+    square, tall, wide = f(2, 3, 3) + 2 * np.eye(3), f(2, 4, 3), f(3, 4)
+    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
+    return {
+        # signs of vectors are not the same everywhere: tests/ops/test_linalg.py compares what does not depend on them
+        "_linalg_svd": [Sample((a,), (full,), None, not full) for a in (tall, wide) for full in (False, True)],
+        "_linalg_eigh": [Sample((_positive_definite(2, 3),), (upper,)) for upper in (False, True)],
+        "linalg_qr": [
+            Sample((a,), (mode,), lambda t, a, m=mode: tuple(t.linalg.qr(a, m)))
+            for a, mode in ((tall, "reduced"), (wide, "reduced"), (wide, "complete"), (square, "complete"))
+        ],
+        "linalg_lu_factor_ex": [
+            Sample((a,), (True,), lambda t, a: tuple(t.linalg.lu_factor_ex(a))) for a in (square, tall, wide)
+        ],
+        "lu_permutation": [Sample((np.array([[3, 2, 3], [1, 3, 3]], np.int32),), (4,))],
+        "linalg_cholesky_info": [Sample((_positive_definite(2, 3),), (), lambda t, a: tuple(t.linalg.cholesky_ex(a)))],
+        "_linalg_det": [Sample((a,), (), lambda t, a: t.linalg.det(a)) for a in (square, f(2, 2))],
+        "linalg_cofactors": [Sample((square,)), Sample((singular,), (), None, False)],
+        "_linalg_slogdet": [Sample((square,), (), lambda t, a: tuple(t.linalg.slogdet(a)))],
+        "linalg_pinv": [Sample((a,), (None, None, False), lambda t, a: t.linalg.pinv(a)) for a in (square, tall, wide)],
+        "linalg_matrix_exp": [Sample((x,), (), lambda t, a: t.linalg.matrix_exp(a)) for x in (square, 0.1 * square[0])],
+        "linalg_solve_triangular": [
+            Sample(
+                (square, f(2, 3, 2)),
+                (upper, unit),
+                lambda t, a, b, u=upper, w=unit: t.linalg.solve_triangular(a, b, upper=u, unitriangular=w),
+            )
+            for upper in (False, True)
+            for unit in (False, True)
+        ],
+    }
+
+
 def _views() -> dict[str, list[Sample]]:
     x = f(2, 3, 4)
     return {
@@ -730,4 +763,5 @@ SPECS: dict[str, list[Sample]] = {
     **_layers(),
     **_ordering(),
     **_scans(),
+    **_matrices(),
 }

@@ -58,7 +58,9 @@ KNOWN: dict[str, tuple[int, str]] = {
     "unique": (3, "PyTorch's distinct slices lie in memory one by one"),
     "unique_consecutive": (1, "as unique"),
     "cummax": (1, "a wrong dimension of a tensor without elements"),
+    "cholesky_inverse": (2, "PyTorch's result lies in memory column by column"),
     "cummin": (4, "as cummax"),
+    "cumsum_": (1, "a bool without dimensions"),
     "to": (4, "None for a dtype, and an unknown keyword"),
 }
 """Where results may differ, in at most how many cases, and why."""

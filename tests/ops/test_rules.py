@@ -43,6 +43,11 @@ EAGER_ONLY = {
 EAGER_ONLY |= dict.fromkeys(
     "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk".split(), "no primitive that sorts"
 )
+EAGER_ONLY |= dict.fromkeys(
+    "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd linalg_cholesky_info linalg_cofactors linalg_lu_factor_ex "
+    "linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular lu_permutation".split(),
+    "LAPACK, through NumPy",
+)
 EAGER_ONLY |= dict.fromkeys("histc isin searchsorted".split(), "as sort, which they are made of")
 OPS.load()
 NO_DERIVATIVE = {"floor_divide", "heaviside"}  # their rules raise, as PyTorch's

@@ -23,6 +23,7 @@ def i(*shape: int, high: int = 3) -> Any:
 
 
 _A, _B = t(3, 4), t(3, 4)
+_SQUARE = t(3, 3) + 2 * np.eye(3)
 _BITS, _MASK = i(3, 4, high=8), t(3, 4) < 0.5
 
 UNARY = (
@@ -51,6 +52,13 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "addcdiv": (_A, _B, t(3, 4)),
     "addcmul": (_A, _B, t(3, 4)),
     "addmm": (t(3, 5), t(3, 4), t(4, 5)),
+    **dict.fromkeys("cholesky_inverse det inverse logdet matrix_exp pinverse qr slogdet svd".split(), (_SQUARE,)),
+    "cholesky": (_SQUARE @ _SQUARE.T,),
+    "cholesky_solve": (t(3, 2), _SQUARE),
+    "cross": (_A, _B, 0),
+    "lu_solve": (t(3, 2), _SQUARE, np.array([1, 3, 3], np.int32)),
+    "matrix_power": (_SQUARE, 3),
+    "triangular_solve": (t(3, 2), _SQUARE),
     "bincount": (i(5),),
     "histogram": (_A, 3),
     "kthvalue": (_A, 2),

@@ -1,0 +1,232 @@
+"""Factors of matrices.
+
+Owns: cholesky, cholesky_ex, svd, svdvals, eigh, eigvalsh, qr, lu, lu_factor, lu_factor_ex, lu_solve, and lu_unpack.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jitgrad.door import door
+from jitgrad.errors import LinAlgError
+from jitgrad.functions import empty, one_hot
+from jitgrad.linalg.systems import solve_triangular
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.table import OPS
+
+__all__ = [
+    "cholesky",
+    "cholesky_ex",
+    "eigh",
+    "eigvalsh",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
+    "lu_unpack",
+    "qr",
+    "svd",
+    "svdvals",
+]
+
+_CHOLESKY = OPS["linalg_cholesky_ex"]
+
+
+class CholeskyEx(NamedTuple):
+    """A factor, and per matrix 0 or the order of the leading block that is not positive definite."""
+
+    L: Any
+    info: Any
+
+
+class SVD(NamedTuple):
+    """``U @ diag(S) @ Vh``."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class Eigh(NamedTuple):
+    """Eigenvalues in ascending order, eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QR(NamedTuple):
+    """Orthonormal columns, and an upper triangle."""
+
+    Q: Any
+    R: Any
+
+
+class PLU(NamedTuple):
+    """``P @ L @ U``."""
+
+    P: Any
+    L: Any
+    U: Any
+
+
+class LUFactor(NamedTuple):
+    """Both triangles in one matrix, and with which row each row was exchanged, counted from 1."""
+
+    LU: Any
+    pivots: Any
+
+
+class LUFactorEx(NamedTuple):
+    """As ``LUFactor``, and per matrix 0 or the number of the first pivot that is zero."""
+
+    LU: Any
+    pivots: Any
+    info: Any
+
+
+def cholesky(A: Any, *, upper: bool = False) -> Any:
+    """The lower triangular L with ``L L^T = A``, of symmetric positive definite [*, n, n].
+
+    Args:
+        A: only its lower triangle is looked at.
+        upper: return ``L^T``.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating.
+        LinAlgError: a matrix is not positive definite.
+    """
+    factor = door.apply(_CHOLESKY, A.transpose(-2, -1) if upper else A)
+    return factor.transpose(-2, -1) if upper else factor
+
+
+def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(L, info): as ``cholesky``, but a matrix that is not positive definite is reported in ``info``, [*] of int32,
+    as the order of its leading block that is not; LinAlgError with ``check_errors`` only."""
+    factor, info = call("linalg_cholesky_info", A.transpose(-2, -1) if upper else A)
+    if check_errors and bool(info.any()):
+        order = int(info.max())
+        raise LinAlgError(
+            "linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite "
+            f"(the leading minor of order {order} is not positive-definite)."
+        )
+    return CholeskyEx(factor.transpose(-2, -1) if upper else factor, info)
+
+
+def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, S, Vh) with ``A = U diag(S) Vh``, S in descending order.
+
+    Args:
+        A: [*, m, n].
+        full_matrices: U and Vh are square, and not [m, k] and [k, n] with the smaller k of m and n. Gradients of what
+            this adds have no effect.
+        driver: is not looked at.
+
+    The derivative of U and Vh needs singular values that differ, and only what does not depend on their signs has one.
+    """
+    return SVD(*call("_linalg_svd", A, full_matrices))
+
+
+def svdvals(A: Any, *, driver: str | None = None) -> Any:
+    """The singular values of [*, m, n], in descending order."""
+    return call("_linalg_svd", A, False)[1]
+
+
+def eigh(A: Any, UPLO: str = "L") -> Any:
+    """(eigenvalues, eigenvectors) of symmetric [*, n, n], in ascending order.
+
+    Args:
+        A: only its lower triangle is looked at, or with ``UPLO="U"`` the upper one. Its gradient is that of a
+            symmetric matrix.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating; another ``UPLO``.
+    """
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return Eigh(*call("_linalg_eigh", A, UPLO.upper() == "U"))
+
+
+def eigvalsh(A: Any, UPLO: str = "L") -> Any:
+    """The eigenvalues of ``eigh``."""
+    return eigh(A, UPLO)[0]
+
+
+def qr(A: Any, mode: str = "reduced") -> Any:
+    """(Q, R) with ``A = Q R``.
+
+    Args:
+        A: [*, m, n].
+        mode: "reduced"; "complete", with a square Q; "r", with an empty one.
+
+    Raises:
+        RuntimeError: another mode; in backward, a mode without a derivative.
+    """
+    return QR(*call("linalg_qr", A, mode))
+
+
+def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """(LU, pivots, info) of [*, m, n]; a pivot that is zero is reported in ``info``, LinAlgError with
+    ``check_errors`` only."""
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    found = LUFactorEx(*call("linalg_lu_factor_ex", A, pivot))
+    if check_errors and bool(found.info.any()):
+        _refuse_zero_pivot(found.info, LinAlgError)
+    return found
+
+
+def _refuse_zero_pivot(info: Any, error: type[Exception]) -> None:
+    at = int(info.max())
+    raise error(
+        f"torch.linalg.lu_factor: U[{at},{at}] is zero and using it on lu_solve would result in a division by zero. If "
+        "you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+        "linalg.lu_factor_ex(A, pivot)"
+    )
+
+
+def lu_factor(A: Any, *, pivot: bool = True) -> Any:
+    """(LU, pivots) of [*, m, n], for ``lu_solve``. RuntimeError if a pivot is zero."""
+    factors, pivots, info = lu_factor_ex(A, pivot=pivot)
+    if bool(info.any()):
+        _refuse_zero_pivot(info, RuntimeError)
+    return LUFactor(factors, pivots)
+
+
+def lu(A: Any, *, pivot: bool = True) -> Any:
+    """(P, L, U) with ``A = P L U``: rows exchanged, ones on the diagonal of L."""
+    factors, pivots, _ = lu_factor_ex(A, pivot=pivot)
+    return lu_unpack(factors, pivots)
+
+
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """(P, L, U) of what ``lu_factor`` returns; empty where they are not asked for."""
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    dtype = LU_data.dtype
+    P = L = U = empty(0, dtype=dtype)
+    if unpack_data:
+        eye = call("eye", m, k, dtype)
+        L = LU_data.narrow(-1, 0, k).tril(-1) + eye
+        U = LU_data.narrow(-2, 0, k).triu()
+    if unpack_pivots:
+        P = one_hot(call("lu_permutation", LU_pivots, m), m).to(dtype).transpose(-2, -1)
+    return PLU(P, L, U)
+
+
+def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    """The X with ``A X = B``, from ``lu_factor(A)``.
+
+    Args:
+        LU: [*, n, n].
+        B: [*, n, k]; batches broadcast.
+        left: whether A stands on the left.
+        adjoint: solve with ``A^T``.
+    """
+    if not left:
+        return lu_solve(LU, pivots, B.transpose(-2, -1), adjoint=not adjoint).transpose(-2, -1)
+    P, L, U = lu_unpack(LU, pivots)
+    if adjoint:
+        inner = solve_triangular(U.transpose(-2, -1), B, upper=False)
+        return P @ solve_triangular(L.transpose(-2, -1), inner, upper=True, unitriangular=True)
+    inner = solve_triangular(L, P.transpose(-2, -1) @ B, upper=False, unitriangular=True)
+    return solve_triangular(U, inner, upper=True)

@@ -1,0 +1,215 @@
+"""Systems of linear equations, inverses, least squares.
+
+Owns: solve, solve_triangular, inv, pinv, lstsq, tensorsolve, tensorinv.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.door import door
+from jitgrad.functions import empty
+from jitgrad.linalg.norms import matrix_rank
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.linear_systems import KINDS
+from jitgrad.ops.table import OPS
+
+__all__ = ["inv", "lstsq", "pinv", "solve", "solve_triangular", "tensorinv", "tensorsolve"]
+
+_SOLVE, _INV = (OPS[f"linalg_{name}_ex"] for name in ("solve", "inv"))
+
+
+def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both with the batch that they broadcast to."""
+    if a.shape[:-2] == b.shape[:-2]:
+        return a, b
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+
+
+def solve(A: Any, B: Any, *, left: bool = True) -> Any:
+    """The X with ``A X = B``, or ``X A = B``.
+
+    Args:
+        A: [*, n, n].
+        B: [*, n, k], or the vectors [n] or [*, n]; batches broadcast.
+        left: whether A stands on the left.
+
+    Returns:
+        Shaped as B, with the broadcast batch.
+
+    Raises:
+        RuntimeError: shapes or dtypes do not fit, or are not floating.
+        LinAlgError: a matrix is singular.
+    """
+    if A.ndim < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
+    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    if is_vector:
+        B = B.unsqueeze(-1)
+    if not left:
+        if is_vector or A.shape[-1] != B.shape[-1]:
+            sizes = [f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B)]
+            raise RuntimeError(
+                f"linalg.solve: Incompatible shapes of A and B for the equation XA = B ({sizes[0]} and {sizes[1]})"
+            )
+        return solve(A.transpose(-2, -1), B.transpose(-2, -1)).transpose(-2, -1)
+    X = door.apply(_SOLVE, *_same_batch(A, B))
+    return X.squeeze(-1) if is_vector else X
+
+
+def inv(A: Any) -> Any:
+    """The inverses of [*, n, n]; for ``inv(A) @ B`` prefer ``solve``.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating.
+        LinAlgError: a matrix is singular.
+    """
+    return door.apply(_INV, A)
+
+
+def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    """The X with ``A X = B``, or ``X A = B``, of a triangular A; only that triangle is looked at.
+
+    Args:
+        A: [*, n, n].
+        B: [*, n, k], or [*, k, n] if A stands on the right; batches broadcast.
+        upper: which triangle.
+        left: whether A stands on the left.
+        unitriangular: take ones for the diagonal.
+
+    Raises:
+        RuntimeError: shapes or dtypes do not fit, or are not floating.
+    """
+    for x, name in ((A, "A"), (B, "B")):
+        if x.ndim < 2:
+            raise RuntimeError(f"linalg.solve_triangular: The input tensor {name} must have at least 2 dimensions.")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            "linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type "
+            f"{KINDS[A.dtype.name]} and B of type {KINDS[B.dtype.name]} instead"
+        )
+    if A.shape[-1] == A.shape[-2] != B.shape[-2 if left else -1]:
+        sizes = [f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B)]
+        raise RuntimeError(
+            "linalg.solve_triangular: Incompatible shapes of A and B for the equation "
+            f"{'AX' if left else 'XA'} = B ({sizes[0]} and {sizes[1]})"
+        )
+    if not left:
+        flipped = A.transpose(-2, -1), B.transpose(-2, -1)
+        return solve_triangular(*flipped, upper=not upper, unitriangular=unitriangular).transpose(-2, -1)
+    return call("linalg_solve_triangular", *_same_batch(A, B), upper, unitriangular)
+
+
+def pinv(
+    A: Any, rcond: float | None = None, hermitian: bool = False, *, atol: float | None = None, rtol: float | None = None
+) -> Any:
+    """The pseudo-inverses [*, n, m] of [*, m, n].
+
+    Args:
+        atol, rtol: singular values up to ``max(atol, rtol * the largest)`` count as zero; rtol is max(m, n) times the
+            dtype's epsilon unless one of them is given. ``rcond`` is another name of ``rtol``.
+        hermitian: the matrices are symmetric.
+
+    Raises:
+        RuntimeError: not matrices, or not floating.
+    """
+    if A.ndim < 2 or not A.dtype.is_floating_point:
+        raise RuntimeError(
+            f"linalg.pinv({KINDS[A.dtype.name]}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
+            "float, double, cfloat or cdouble types"
+        )
+    return call("linalg_pinv", A, atol, rtol if rcond is None else rcond, hermitian)
+
+
+class LeastSquares(NamedTuple):
+    """What ``lstsq`` found."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """The X with the smallest ``|A X - B|``, and of these the smallest X.
+
+    Args:
+        A: [*, m, n].
+        B: [*, m, k], or vectors [*, m].
+        rcond: singular values up to this part of the largest count as zero.
+        driver: gels, gelsy (the default), gelsd or gelss. All solve by the pseudo-inverse; only the last two return
+            singular values, and gelsy returns no residuals.
+
+    Returns:
+        (solution, residuals, rank, singular_values); residuals, sums of squares, are empty unless m > n and all ranks
+        are n.
+
+    Raises:
+        RuntimeError: shapes, dtypes or the driver do not fit.
+    """
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if B.ndim < 1:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
+    if A.dtype is not B.dtype:
+        raise RuntimeError("torch.linalg.lstsq: Expected input and other to have the same dtype")
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    is_vector = B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
+    right = B.unsqueeze(-1) if is_vector else B
+    if right.ndim != A.ndim or right.shape[-2] != A.shape[-2]:
+        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
+    X = call("linalg_pinv", A, None, rcond, False) @ right
+    rank = matrix_rank(A, rtol=rcond)
+    m, n = A.shape[-2:]
+    residuals, values = empty(0, dtype=A.dtype), empty(0, dtype=A.dtype)
+    if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
+        residuals = ((A @ X - right) ** 2).sum(-2)
+    if driver in ("gelsd", "gelss"):
+        values = call("_linalg_svd", A.detach(), False)[1]
+    return LeastSquares(X.squeeze(-1) if is_vector else X, residuals, rank, values)
+
+
+def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
+    """The X with ``tensordot(A, X, X.ndim) = B``.
+
+    Args:
+        A: of shape [*B's, *X's], with as many elements in one as in the other.
+        dims: of A, to be moved to its end first.
+
+    Raises:
+        RuntimeError: the shape does not fit.
+        LinAlgError: the system is singular.
+    """
+    if dims is not None:
+        moved = [d % A.ndim for d in dims]
+        A = A.permute(*(d for d in range(A.ndim) if d not in moved), *moved)
+    front, back = math.prod(A.shape[: B.ndim]), math.prod(A.shape[B.ndim :])
+    if front != back:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
+            f"but got {back} != {front}"
+        )
+    return solve(A.reshape(front, back), B.reshape(front)).reshape(A.shape[B.ndim :])
+
+
+def tensorinv(A: Any, ind: int = 2) -> Any:
+    """The inverse of A as a map from its last dimensions to its first ``ind``.
+
+    Raises:
+        RuntimeError: the shape does not fit.
+        LinAlgError: there is no inverse.
+    """
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    front, back = math.prod(A.shape[:ind]), math.prod(A.shape[ind:])
+    if front != back:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{back} != {front}"
+        )
+    return inv(A.reshape(front, back)).reshape(*A.shape[ind:], *A.shape[:ind])

@@ -1,0 +1,209 @@
+"""Functions of matrices: determinants, pseudo-inverses, exponentials, and solutions of triangular systems.
+
+Owns: _linalg_det, linalg_cofactors, _linalg_slogdet, linalg_pinv, linalg_matrix_exp, linalg_solve_triangular. None has
+a lowering.
+Must not know: Tensor, kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.errors import LinAlgError
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.linear_systems import check_matrix, check_square, transposed
+from jitgrad.ops.table import RuleContext, Vjp, define
+
+__all__: list[str] = []
+
+
+# --- _linalg_det(a), linalg_cofactors(a), _linalg_slogdet(a) ---
+
+
+def _det_aval(a: Aval) -> Aval:
+    check_square("linalg.det", a)
+    return make_aval(a.shape[:-2], a.dtype)
+
+
+def _slogdet_aval(a: Aval) -> tuple[Aval, Aval]:
+    check_square("linalg.slogdet", a)
+    return make_aval(a.shape[:-2], a.dtype), make_aval(a.shape[:-2], a.dtype)
+
+
+def _np_cofactors(a: Any) -> Any:
+    """From singular values, since the inverse need not be there: the products of all but one of them."""
+    n = a.shape[-1]
+    try:
+        u, s, vh = np.linalg.svd(a)
+    except np.linalg.LinAlgError:  # of NaN
+        return np.full_like(a, np.nan)
+    others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
+    sign = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    return ((u * others[..., None, :]) @ vh * sign).astype(a.dtype)
+
+
+def _wide(g: Any) -> Any:
+    return g.unsqueeze(-1).unsqueeze(-1)
+
+
+def _cofactors_rule(c: RuleContext, g: Any, a: Any, cofactors: Any) -> Any:
+    """Where the determinant is not zero: the differential of det(A) A^-T."""
+    inner = (cofactors * g).sum((-2, -1), True)
+    return (cofactors * inner - cofactors @ transposed(g) @ cofactors) / _wide(call("_linalg_det", a))
+
+
+def _slogdet_rule(c: RuleContext, g: Any, a: Any) -> Any:
+    if g[1] is None:  # the sign is constant
+        return call("zeros_like", a)
+    return _wide(g[1]) * transposed(call("linalg_inv_ex", a))
+
+
+define(
+    "_linalg_det",
+    aval=_det_aval,
+    numpy=np.linalg.det,
+    vjps=[Vjp(lambda c, g, a: _wide(g) * call("linalg_cofactors", a), (0,))],
+)
+define(
+    "linalg_cofactors",
+    aval=lambda a: make_aval(a.shape, a.dtype),
+    numpy=_np_cofactors,
+    vjps=[Vjp(_cofactors_rule, (0, "out"))],
+)
+define(
+    "_linalg_slogdet",
+    aval=_slogdet_aval,
+    numpy=lambda a: tuple(np.linalg.slogdet(a)),
+    vjps=[Vjp(_slogdet_rule, (0,))],
+)
+
+
+# --- linalg_pinv(a | atol, rtol, hermitian) ---
+
+
+def _pinv_aval(a: Aval, atol: float | None, rtol: float | None, hermitian: bool) -> Aval:
+    check_matrix("linalg.pinv", a)
+    if hermitian:
+        check_square("linalg.pinv", a)
+    return make_aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+
+
+def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+    if not a.size:
+        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if rtol is None:
+        rtol = 0.0 if atol else max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
+    try:
+        if hermitian:
+            s, u = np.linalg.eigh(a)
+            vh = u.swapaxes(-1, -2)
+        else:
+            u, s, vh = np.linalg.svd(a, full_matrices=False)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.pinv: The algorithm failed to converge.") from None
+    sizes = np.abs(s)
+    kept = sizes > np.maximum(atol or 0.0, rtol * sizes.max(-1, keepdims=True))
+    inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
+    return (vh.swapaxes(-1, -2) * inverse[..., None, :]) @ u.swapaxes(-1, -2)
+
+
+def _pinv_rule(c: RuleContext, g: Any, a: Any, p: Any) -> Any:
+    """G. Golub, V. Pereyra, "The differentiation of pseudo-inverses .." (1973), 4.12, transposed; of constant rank."""
+    back, gt = transposed(p), transposed(g)
+    left = gt @ p @ back
+    right = back @ p @ gt
+    return left - a @ (p @ left) + right - (right @ p) @ a - back @ g @ back
+
+
+define("linalg_pinv", aval=_pinv_aval, numpy=_np_pinv, vjps=[Vjp(_pinv_rule, (0, "out"))], checks_reals=True)
+
+
+# --- linalg_matrix_exp(a) ---
+
+_PADE = (
+    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
+    670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+)  # fmt: skip
+_MAX_NORM = 5.37
+
+
+def _exp_aval(a: Aval) -> Aval:
+    check_square("linalg.matrix_exp", a)
+    return make_aval(a.shape, a.dtype)
+
+
+def _np_exp(a: Any) -> Any:
+    """N. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005), algorithm 2.3, in
+    float64."""
+    if not a.size:
+        return a.copy()
+    x = a.astype(np.float64)
+    norms = np.abs(x).sum(-2).max(-1)
+    squarings = np.maximum(np.ceil(np.log2(np.maximum(norms, _MAX_NORM) / _MAX_NORM)), 0)
+    squarings = np.where(np.isfinite(norms), squarings, 0).astype(np.int64)[..., None, None]
+    x = x / 2.0**squarings
+    square, power = x @ x, np.broadcast_to(np.eye(a.shape[-1]), x.shape)
+    odd, even = np.zeros_like(x), np.zeros_like(x)
+    for k in range(0, len(_PADE), 2):
+        even, odd = even + _PADE[k] * power, odd + _PADE[k + 1] * power
+        power = power @ square
+    odd = x @ odd
+    result = np.linalg.solve(even - odd, even + odd)
+    for i in range(int(squarings.max())):
+        result = np.where(squarings > i, result @ result, result)
+    return result.astype(a.dtype)
+
+
+def _exp_rule(c: RuleContext, g: Any, a: Any) -> Any:
+    """N. Higham, "Functions of matrices" (2008), 3.6: a block of the exponential of [[A^T, G], [0, A^T]]."""
+    n, back = a.shape[-1], transposed(a)
+    top, bottom = call("cat", [back, g], -1), call("cat", [call("zeros_like", back), back], -1)
+    whole = call("linalg_matrix_exp", call("cat", [top, bottom], -2))
+    return whole.narrow(-2, 0, n).narrow(-1, n, n)
+
+
+define("linalg_matrix_exp", aval=_exp_aval, numpy=_np_exp, vjps=[Vjp(_exp_rule, (0,))])
+
+
+# --- linalg_solve_triangular(a, b | upper, unitriangular): X with A X = B ---
+
+
+def _triangular_aval(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval:
+    check_square("linalg.solve_triangular", a)
+    return make_aval(b.shape, b.dtype)
+
+
+def _np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
+    """Row by row, from the row with one unknown on; a zero on the diagonal divides, as in LAPACK."""
+    n = a.shape[-1]
+    x = np.array(b, order="C")
+    for i in reversed(range(n)) if upper else range(n):
+        known = slice(i + 1, n) if upper else slice(0, i)
+        row = x[..., i, :] - (a[..., i, None, known] @ x[..., known, :])[..., 0, :]
+        x[..., i, :] = row if unitriangular else row / a[..., i, i, None]
+    return x
+
+
+def _triangular_rules() -> list[Vjp]:
+    def of_b(c: RuleContext, g: Any, a: Any) -> Any:
+        upper, unitriangular = c.params
+        return call("linalg_solve_triangular", transposed(a), g, not upper, unitriangular)
+
+    def of_a(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
+        upper, unitriangular = c.params
+        whole = -(of_b(c, g, a) @ transposed(x))
+        return call("triu", whole, int(unitriangular)) if upper else call("tril", whole, -int(unitriangular))
+
+    return [Vjp(of_a, (0, "out")), Vjp(of_b, (0,))]
+
+
+define(
+    "linalg_solve_triangular",
+    aval=_triangular_aval,
+    numpy=_np_triangular,
+    vjps=_triangular_rules(),
+    num_inputs=2,
+)
