@@ -26,8 +26,6 @@ class IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
 
-    __str__ = __repr__
-
 
 def _entries(module: Any, prefix: str) -> Iterator[tuple[str, Tensor]]:
     """Parameters and persistent buffers with their keys, in PyTorch's order; shared ones under every name."""
