@@ -258,13 +258,16 @@ class Recorder(RecorderState):
 
     @_uninterrupted
     def _read(self, tensor: Any) -> None:
+        if self._owes(tensor):  # no variable may hold the storage meanwhile: the segment's end counts who does
+            self.flush()
+
+    def _owes(self, tensor: Any) -> bool:
+        """Whether a tensor's memory is not yet what the call says that it is."""
         storage = tensor._storage
         if storage is None or not storage.addr:
             # a window whose storage was written has lost its stamp, but the storage is still the trace's to fill
-            if tensor._tid == self.tid or (storage is not None and id(storage) in self.slots):
-                self.flush()
-        elif self.dirty and (id(storage) in self.dirty or self._is_in_family(storage)):
-            self.flush()
+            return tensor._tid == self.tid or (storage is not None and id(storage) in self.slots)
+        return bool(self.dirty) and (id(storage) in self.dirty or self._is_in_family(storage))
 
     def _is_in_family(self, storage: Any) -> bool:
         """Whether the call knows a storage's memory by another storage, too."""

@@ -180,7 +180,8 @@ def link_on_demand(view: Any) -> None:
 def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
     """Link a view that is held: what it was made of may be held by it alone.
 
-    A storage without memory that no slot knows has been seen by views that are gone: the value needs none of that.
+    A storage without memory that nobody else has was made for views that are gone: the value needs none of that, no
+    matter whether they were ever linked.
     """
     if handle._source is not None:
         link(recorder, handle)
@@ -190,6 +191,9 @@ def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
         slots: dict = recorder.slot_table
         if id(storage) not in slots:
             handle._storage = None
+        elif refcount(storage) == 2:  # the handle and the slot
+            slots.pop(id(storage))
+            handle._storage = None
 
 
 @optimized
@@ -197,8 +201,12 @@ def forget_source(handle: TensorBase) -> None:
     """A view that nobody holds holds nothing itself."""
     if handle._source is not None:
         handle._source = None
-    elif handle._base is not None:
+        return
+    if handle._base is not None:
         handle._base = None
+    storage: StorageBase = handle._storage
+    if storage is not None and int(storage.addr) == 0:
+        handle._storage = None
 
 
 @optimized
