@@ -13,7 +13,10 @@ import numpy as np
 from jitgrad.dtypes import bool_, float32, float64, int64
 from jitgrad.ops.aval import make_aval
 
-__all__ = ["SPECS", "Sample"]
+__all__ = ["NO_DERIVATIVE", "SPECS", "Sample"]
+
+NO_DERIVATIVE = frozenset({"floor_divide", "heaviside", "_unique2", "unique_dim", "unique_consecutive", "histogram"})
+"""Operations whose rules raise, as PyTorch's do: they have no derivative."""
 
 
 class Sample(NamedTuple):

@@ -15,7 +15,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.numpy_rule import run_numpy
 from tests.codegen import interpreter
-from tests.ops.op_specs import SPECS, Sample
+from tests.ops.op_specs import NO_DERIVATIVE, SPECS, Sample
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
@@ -50,7 +50,6 @@ EAGER_ONLY |= dict.fromkeys(
 )
 EAGER_ONLY |= dict.fromkeys("histc isin searchsorted".split(), "as sort, which they are made of")
 OPS.load()
-NO_DERIVATIVE = {"floor_divide", "heaviside"}  # their rules raise, as PyTorch's
 CASES = [pytest.param(name, s, id=f"{name}-{i}") for name, samples in SPECS.items() for i, s in enumerate(samples)]
 WITH_TORCH = [case for case in CASES if case.values[1].torch is not None]  # type: ignore[union-attr]
 EXTRA_UNARY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh}

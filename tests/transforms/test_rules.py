@@ -18,10 +18,9 @@ from jitgrad.transforms.batch_rules import RULES
 from jitgrad.transforms.dual import DualLevel
 from jitgrad.transforms.level import level
 from tests.conftest import Mode
-from tests.ops.op_specs import SPECS, Sample
+from tests.ops.op_specs import NO_DERIVATIVE, SPECS, Sample
 
 CASES = [pytest.param(name, s, id=f"{name}-{i}") for name, samples in SPECS.items() for i, s in enumerate(samples)]
-NO_DERIVATIVE = {"floor_divide", "heaviside", "_unique2", "unique_dim", "unique_consecutive", "histogram"}
 SMOOTH = [
     case
     for case in CASES
