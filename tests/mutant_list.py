@@ -308,7 +308,8 @@ _RANDOM = [
     *_in(
         "runtime/random",
         ("draws.py", "found = [_events(rate, draws) for rate in rates.tolist()]\n"
-         "        # draws were taken in advance: go back, and take as many as were used\n        self.set_state(before)\n",
+         "        # draws were taken in advance: go back, and take as many as were used\n"
+         "        self.set_state(before)\n",
          "found = [_events(rate, draws) for rate in rates.tolist()]\n", f"{_NUMBERS}::test_streams_interleave"),
         ("draws.py", "if extent >= WIDE_FROM else", "if extent > WIDE_FROM else",
          f"{_NUMBERS}::test_ranges_of_integers"),
