@@ -160,6 +160,7 @@ print(*[worker.process.pid for one in (iterator, persistent._iterator) for worke
 
 def test_ctrl_c_ends_all() -> None:
     program = _HEAD + """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 loader = DataLoader(Made(10, lambda i: time.sleep(60)), num_workers=2)
 iterator = iter(loader)
 print(*[worker.process.pid for worker in iterator._workers], flush=True)
