@@ -144,10 +144,10 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         NotImplementedError: for another mode, or a rank that the mode does not take.
         RuntimeError: for an odd number of widths, or more than two per dimension.
     """
-    if len(pad) % 2:
-        raise RuntimeError("Padding length must be divisible by 2")
     if mode != "constant":
         return _padding_modes.pad_by_content(input, pad, mode, value)
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) > 2 * input.ndim:
         raise RuntimeError("Padding length should be less than or equal to two times the input dimension")
     lo, hi = [0] * input.ndim, [0] * input.ndim

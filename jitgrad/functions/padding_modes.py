@@ -37,6 +37,8 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
     """
     if mode not in _POSITIONS:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if input.ndim not in _RANKS.get(len(pad), ()):
