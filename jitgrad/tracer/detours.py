@@ -66,7 +66,7 @@ class Detours:
         return self.write(op, targets, args)
 
     def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """End the segment and write eagerly; what looked at the storage is looked at afresh."""
+        """End the segment and write eagerly; other views of the storage read it anew when they are used."""
         recorder = self._recorder
         recorder.flush()
         recorder.backend.check_write(op, targets, args)
@@ -111,7 +111,7 @@ class Detours:
         recorder.path.mark((OUTSIDE, name, seen), make=lambda: OutsideEvent(seen, name, user_line()))
 
     def note_write(self, tensor: Any) -> None:
-        """Python has written a tensor behind the recorder's back, and says so: its values are looked at afresh."""
+        """Python has written a tensor's memory without an operation: the recorder reads its values anew."""
         recorder = self._recorder
         if tensor._aval.device is not CPU:
             return
@@ -154,7 +154,7 @@ class Detours:
         self.go_outside()
 
     def come_back(self, left: _Left) -> None:
-        """Recording goes on: values that were written have to be looked at afresh."""
+        """Recording goes on: the recorder reads values that were written anew."""
         recorder = self._recorder
         write_checks.remove(left.note)
         self.come_inside()
