@@ -62,24 +62,25 @@ from jitgrad.ops.table import OPS as _ops
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 
-_bool, _int, _isinstance, _map, _set, _str, _tuple, _type = bool, int, isinstance, map, set, str, tuple, type
+_py_bool, _py_int, _py_isinstance, _py_map = bool, int, isinstance, map
+_py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 '''
 
-_PLAIN = "not _overrides or _type({0}) in _tensors"
+_PLAIN = "not _overrides or _py_type({0}) in _tensors"
 """A first argument that should be a tensor: what is none is found by the AttributeError that it causes."""
 
 _USUAL = {
-    "Tensor": "_type({0}) in _tensors",
-    "Tensor|Scalar": "_type({0}) in _operands",
-    "Tensor[]": "_type({0}) in _lists and _tensors.issuperset(_map(_type, {0}))",
-    "Scalar": "_type({0}) in _numbers",
-    "float": "_type({0}) in _numbers",
-    "int": "_type({0}) is _int",
-    "int[]": "_type({0}) is _tuple and {0} in _sizes",
-    "int[1]": "(_type({0}) is _int or _type({0}) is _tuple and {0} in _sizes)",
-    "bool": "_type({0}) is _bool",
-    "str": "_type({0}) is _str",
-    "dtype": "_type({0}) is _DType",
+    "Tensor": "_py_type({0}) in _tensors",
+    "Tensor|Scalar": "_py_type({0}) in _operands",
+    "Tensor[]": "_py_type({0}) in _lists and _tensors.issuperset(_py_map(_py_type, {0}))",
+    "Scalar": "_py_type({0}) in _numbers",
+    "float": "_py_type({0}) in _numbers",
+    "int": "_py_type({0}) is _py_int",
+    "int[]": "_py_type({0}) is _py_tuple and {0} in _sizes",
+    "int[1]": "(_py_type({0}) is _py_int or _py_type({0}) is _py_tuple and {0} in _sizes)",
+    "bool": "_py_type({0}) is _py_bool",
+    "str": "_py_type({0}) is _py_str",
+    "dtype": "_py_type({0}) is _DType",
     "any": "True",
 }
 """What an argument of each kind usually is, as a condition; other kinds have no branch."""
@@ -306,7 +307,7 @@ def _by_names(f: _Function, ops: set[str]) -> str:
             "    try:",
             *_indented(_indented(lines)),
             "    except AttributeError:",
-            f"        if _isinstance({first}, _TensorBase):",
+            f"        if _py_isinstance({first}, _TensorBase):",
             "            raise",
         ]
     itself = f"_{f.name}_itself" if f.name in f.every else f.name  # ``pad`` has a parameter of this name
@@ -337,9 +338,9 @@ def _with_sizes(f: _Function) -> str:
 def _by_kinds(f: _Function) -> str:
     """Positional calls by the classes of their arguments, as soon as a call of these classes was matched."""
     return (
-        f"_known_{f.name} = _set()\n\n"
+        f"_known_{f.name} = _py_set()\n\n"
         f"def {f.name}(*args, **options):\n"
-        f"    if not options and (*_map(_type, args),) in _known_{f.name}:\n"
+        f"    if not options and (*_py_map(_py_type, args),) in _known_{f.name}:\n"
         f"        return _{f.name}(*args)\n"
         f"    return _slow({f.name}, args, options, _known_{f.name})\n"
     )

@@ -18,7 +18,8 @@ from jitgrad.ops.table import OPS as _ops
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 
-_bool, _int, _isinstance, _map, _set, _str, _tuple, _type = bool, int, isinstance, map, set, str, tuple, type
+_py_bool, _py_int, _py_isinstance, _py_map = bool, int, isinstance, map
+_py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 
 _op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
 _op_acos = _ops['acos']; _op_acosh = _ops['acosh']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']
@@ -184,230 +185,230 @@ _hardtanh_ = _bare.LAYERS['hardtanh_']; _leaky_relu_ = _bare.LAYERS['leaky_relu_
 _threshold_ = _bare.LAYERS['threshold_']; _rrelu_ = _bare.LAYERS['rrelu_']
 
 def celu(input, alpha=1.0, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(alpha) in _numbers:
+            if _py_type(alpha) in _numbers:
                 return _celu(input, alpha, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(celu, (input,), _given(('alpha', alpha, 1.0), ('inplace', inplace, False)))
 
 def elu(input, alpha=1.0, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(alpha) in _numbers:
+            if _py_type(alpha) in _numbers:
                 return _elu(input, alpha, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(elu, (input,), _given(('alpha', alpha, 1.0), ('inplace', inplace, False)))
 
 def gelu(input, approximate='none'):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(approximate) is _str:
+            if _py_type(approximate) is _py_str:
                 return _door.apply(_op_gelu, input, approximate)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(gelu, (input,), _given(('approximate', approximate, 'none')))
 
 def glu(input, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and axis is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _door.apply(_op_glu, input, -1 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(glu, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def hardshrink(input, lambd=0.5):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(lambd) in _numbers:
+            if _py_type(lambd) in _numbers:
                 return _door.apply(_op_hardshrink, input, lambd)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hardshrink, (input,), _given(('lambd', lambd, 0.5)))
 
 def hardsigmoid(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _hardsigmoid(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hardsigmoid, (input,), _given(('inplace', inplace, False)))
 
 def hardswish(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _hardswish(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hardswish, (input,), _given(('inplace', inplace, False)))
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(min_val) in _numbers and _type(max_val) in _numbers:
+            if _py_type(min_val) in _numbers and _py_type(max_val) in _numbers:
                 return _hardtanh(input, min_val, max_val, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hardtanh, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0), ('inplace', inplace, False)))
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(negative_slope) in _numbers:
+            if _py_type(negative_slope) in _numbers:
                 return _leaky_relu(input, negative_slope, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(leaky_relu, (input,), _given(('negative_slope', negative_slope, 0.01), ('inplace', inplace, False)))
 
 def logsigmoid(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_log_sigmoid, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logsigmoid, (input,), {})
 
 def mish(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _mish(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mish, (input,), _given(('inplace', inplace, False)))
 
 def prelu(input, weight):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(weight) in _tensors:
+            if _py_type(weight) in _tensors:
                 return _prelu(input, weight)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(prelu, (input, weight,), {})
 
 def relu6(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _relu6(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(relu6, (input,), _given(('inplace', inplace, False)))
 
 def selu(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _selu(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(selu, (input,), _given(('inplace', inplace, False)))
 
 def silu(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _silu(input, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(silu, (input,), _given(('inplace', inplace, False)))
 
 def softmin(input, dim, dtype=None, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _door.apply(_op__softmax, -(input if dtype is None else input.to(dtype)), dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(softmin, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def softplus(input, beta=1.0, threshold=20.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(beta) in _numbers and _type(threshold) in _numbers:
+            if _py_type(beta) in _numbers and _py_type(threshold) in _numbers:
                 return _softplus(input, beta, threshold)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(softplus, (input,), _given(('beta', beta, 1.0), ('threshold', threshold, 20.0)))
 
 def softshrink(input, lambd=0.5):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(lambd) in _numbers:
+            if _py_type(lambd) in _numbers:
                 return _door.apply(_op_softshrink, input, lambd)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(softshrink, (input,), _given(('lambd', lambd, 0.5)))
 
 def softsign(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _softsign(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(softsign, (input,), {})
 
 def tanhshrink(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _tanhshrink(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tanhshrink, (input,), {})
 
 def threshold(input, threshold, value, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(threshold) in _numbers and _type(value) in _numbers:
+            if _py_type(threshold) in _numbers and _py_type(value) in _numbers:
                 return _threshold(input, threshold, value, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(_threshold_itself, (input, threshold, value,), _given(('inplace', inplace, False)))
 
 _threshold_itself = threshold
 
-_known_arange = _set()
+_known_arange = _py_set()
 
 def arange(*args, **options):
-    if not options and (*_map(_type, args),) in _known_arange:
+    if not options and (*_py_map(_py_type, args),) in _known_arange:
         return _arange(*args)
     return _slow(arange, args, options, _known_arange)
 
 def clone(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_clone, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clone, (input,), {})
 
 def contiguous(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return input if input._aval.is_contiguous else _door.apply(_op_clone, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(contiguous, (input,), {})
 
@@ -421,39 +422,39 @@ def empty(*sizes, **options):
     return _slow(empty, sizes, options)
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
-    if _type(n) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool and m is _M:
+    if _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M:
         return _eye(n, dtype=dtype, device=device, requires_grad=requires_grad)
-    if _type(n) is _int and _type(m) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+    if _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    if _type(size) is _tuple and size in _sizes and _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+    if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _full_like(input, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
-    if _type(start) in _operands and _type(end) in _operands and _type(steps) is _int and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+    if _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
@@ -467,12 +468,12 @@ def ones(*sizes, **options):
     return _slow(ones, sizes, options)
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _ones_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
@@ -486,82 +487,82 @@ def zeros(*sizes, **options):
     return _slow(zeros, sizes, options)
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _alpha_dropout(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(alpha_dropout, (input,), _given(('p', p, 0.5), ('training', training, False), ('inplace', inplace, False)))
 
 def dropout(input, p=0.5, training=True, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _dropout(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dropout, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _dropout1d(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dropout1d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _dropout2d(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dropout2d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _dropout3d(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dropout3d, (input,), _given(('p', p, 0.5), ('training', training, True), ('inplace', inplace, False)))
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and _type(training) is _bool:
+            if _py_type(p) in _numbers and _py_type(training) is _py_bool:
                 return _feature_alpha_dropout(input, p, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(feature_alpha_dropout, (input,), _given(('p', p, 0.5), ('training', training, False), ('inplace', inplace, False)))
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=_M, *, axis=_M):
-    if not _overrides or _type(logits) in _tensors:
+    if not _overrides or _py_type(logits) in _tensors:
         try:
-            if _type(tau) in _numbers and _type(hard) is _bool and _type(eps) in _numbers and (dim is _M or _type(dim) is _int) and axis is _M:
+            if _py_type(tau) in _numbers and _py_type(hard) is _py_bool and _py_type(eps) in _numbers and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _gumbel_softmax(logits, tau, hard, eps, -1 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(logits, _TensorBase):
+            if _py_isinstance(logits, _TensorBase):
                 raise
     return _slow(gumbel_softmax, (logits,), _given(('tau', tau, 1), ('hard', hard, False), ('eps', eps, 1e-10), ('dim', dim, _M), ('axis', axis, _M)))
 
 def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(lower) in _numbers and _type(upper) in _numbers and _type(training) is _bool:
+            if _py_type(lower) in _numbers and _py_type(upper) in _numbers and _py_type(training) is _py_bool:
                 return _rrelu(input, lower, upper, training, inplace)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rrelu, (input,), _given(('lower', lower, 0.125), ('upper', upper, 0.3333333333333333), ('training', training, False), ('inplace', inplace, False)))
 
@@ -571,121 +572,121 @@ def einsum(*args, **options):
     return _einsum(*args, **options) if options else _einsum(*args)
 
 def argwhere(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _argwhere(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(argwhere, (input,), {})
 
 def gather(input, dim, index, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and axis is _M:
                 return _door.apply(_op_gather, input, index, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(gather, (input, dim, index,), _given(('axis', axis, _M)))
 
 def index_add(input, dim, index, source, *, alpha=1, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and _type(alpha) in _numbers and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(alpha) in _numbers and axis is _M:
                 return _door.apply(_op_index_add, input, index, source if alpha == 1 else source * alpha, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_add, (input, dim, index, source,), _given(('alpha', alpha, 1), ('axis', axis, _M)))
 
 def index_put(input, indices, values, accumulate=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(indices) in _lists and _tensors.issuperset(_map(_type, indices)) and _type(values) in _tensors and _type(accumulate) is _bool:
+            if _py_type(indices) in _lists and _tensors.issuperset(_py_map(_py_type, indices)) and _py_type(values) in _tensors and _py_type(accumulate) is _py_bool:
                 return _index_put(input, indices, values, accumulate)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_put, (input, indices, values,), _given(('accumulate', accumulate, False)))
 
 def index_select(input, dim, index, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and axis is _M:
                 return _door.apply(_op_index_select, input, index, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_select, (input, dim, index,), _given(('axis', axis, _M)))
 
 def masked_fill(input, mask, value):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mask) in _tensors and _type(value) in _operands:
+            if _py_type(mask) in _tensors and _py_type(value) in _operands:
                 return _door.apply(_op_masked_fill, input, mask, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(masked_fill, (input, mask, value,), {})
 
 def masked_select(input, mask):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mask) in _tensors:
+            if _py_type(mask) in _tensors:
                 return _masked_select(input, mask)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(masked_select, (input, mask,), {})
 
 def nonzero(input, *, as_tuple=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(as_tuple) is _bool:
+            if _py_type(as_tuple) is _py_bool:
                 return _nonzero(input, as_tuple=as_tuple)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nonzero, (input,), _given(('as_tuple', as_tuple, False)))
 
 def scatter_add(input, dim, index, src, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and axis is _M:
                 return _door.apply(_op_scatter_add, input, index, src, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(scatter_add, (input, dim, index, src,), _given(('axis', axis, _M)))
 
 def take_along_dim(input, indices, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(indices) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if _py_type(indices) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _take_along_dim(input, indices, None if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(take_along_dim, (input, indices,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def tril(input, diagonal=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(diagonal) is _int:
+            if _py_type(diagonal) is _py_int:
                 return _door.apply(_op_tril, input, diagonal)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tril, (input,), _given(('diagonal', diagonal, 0)))
 
 def triu(input, diagonal=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(diagonal) is _int:
+            if _py_type(diagonal) is _py_int:
                 return _door.apply(_op_triu, input, diagonal)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(triu, (input,), _given(('diagonal', diagonal, 0)))
 
@@ -725,104 +726,104 @@ def cartesian_prod(*args, **options):
     return _cartesian_prod(*args, **options) if options else _cartesian_prod(*args)
 
 def cat(tensors, dim=_M, *, axis=_M):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
         return _door.apply(_op_cat, tensors, 0 if dim is _M else dim)
     return _slow(cat, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def column_stack(tensors):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _column_stack(tensors)
     return _slow(column_stack, (tensors,), {})
 
 def combinations(input, r=2, with_replacement=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(r) is _int and _type(with_replacement) is _bool:
+            if _py_type(r) is _py_int and _py_type(with_replacement) is _py_bool:
                 return _combinations(input, r, with_replacement)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(combinations, (input,), _given(('r', r, 2), ('with_replacement', with_replacement, False)))
 
 def diag(input, diagonal=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(diagonal) is _int:
+            if _py_type(diagonal) is _py_int:
                 return _diag(input, diagonal)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diag, (input,), _given(('diagonal', diagonal, 0)))
 
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+            if _py_type(offset) is _py_int and _py_type(dim1) is _py_int and _py_type(dim2) is _py_int:
                 return _diag_embed(input, offset, dim1, dim2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diag_embed, (input,), _given(('offset', offset, 0), ('dim1', dim1, -2), ('dim2', dim2, -1)))
 
 def diagflat(input, offset=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(offset) is _int:
+            if _py_type(offset) is _py_int:
                 return _diagflat(input, offset)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diagflat, (input,), _given(('offset', offset, 0)))
 
-_known_dsplit = _set()
+_known_dsplit = _py_set()
 
 def dsplit(*args, **options):
-    if not options and (*_map(_type, args),) in _known_dsplit:
+    if not options and (*_py_map(_py_type, args),) in _known_dsplit:
         return _dsplit(*args)
     return _slow(dsplit, args, options, _known_dsplit)
 
 def dstack(tensors):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _dstack(tensors)
     return _slow(dstack, (tensors,), {})
 
 def fliplr(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _fliplr(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(fliplr, (input,), {})
 
 def flipud(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _flipud(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(flipud, (input,), {})
 
-_known_hsplit = _set()
+_known_hsplit = _py_set()
 
 def hsplit(*args, **options):
-    if not options and (*_map(_type, args),) in _known_hsplit:
+    if not options and (*_py_map(_py_type, args),) in _known_hsplit:
         return _hsplit(*args)
     return _slow(hsplit, args, options, _known_hsplit)
 
 def hstack(tensors):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _hstack(tensors)
     return _slow(hstack, (tensors,), {})
 
 def kron(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _kron(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(kron, (input, other,), _given(('x2', x2, _M)))
 
@@ -832,44 +833,44 @@ def meshgrid(*args, **options):
     return _meshgrid(*args, **options) if options else _meshgrid(*args)
 
 def pad(input, pad, mode='constant', value=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(pad) is _tuple and pad in _sizes and _type(mode) is _str and (value is None or _type(value) in _numbers):
+            if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
                 return _pad(input, pad, mode, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(_pad_itself, (input, pad,), _given(('mode', mode, 'constant'), ('value', value, None)))
 
 _pad_itself = pad
 
 def rot90(input, k=1, dims=(0, 1)):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(k) is _int and _type(dims) is _tuple and dims in _sizes:
+            if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes:
                 return _rot90(input, k, dims)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rot90, (input,), _given(('k', k, 1), ('dims', dims, (0, 1))))
 
 def vstack(tensors):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)):
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _vstack(tensors)
     return _slow(vstack, (tensors,), {})
 
 def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(split_sizes) is _tuple and split_sizes in _sizes and (dim is _M or _type(dim) is _int) and axis is _M:
+            if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(split_with_sizes, (input, split_sizes,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def stack(tensors, dim=_M, *, axis=_M):
-    if _type(tensors) in _lists and _tensors.issuperset(_map(_type, tensors)) and (dim is _M or _type(dim) is _int) and axis is _M:
+    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
         return _door.apply(_op_stack, tensors, 0 if dim is _M else dim)
     return _slow(stack, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
@@ -878,176 +879,176 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
     return _slow(sum_to_size, (input, *sizes,), options)
 
-_known_vsplit = _set()
+_known_vsplit = _py_set()
 
 def vsplit(*args, **options):
-    if not options and (*_map(_type, args),) in _known_vsplit:
+    if not options and (*_py_map(_py_type, args),) in _known_vsplit:
         return _vsplit(*args)
     return _slow(vsplit, args, options, _known_vsplit)
 
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and _type(ceil_mode) is _bool and _type(count_include_pad) is _bool and (divisor_override is None or _type(divisor_override) is _int):
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
                 return _avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('ceil_mode', ceil_mode, False), ('count_include_pad', count_include_pad, True), ('divisor_override', divisor_override, None)))
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (running_mean is None or _type(running_mean) in _tensors) and (running_var is None or _type(running_var) in _tensors) and (weight is None or _type(weight) in _tensors) and (bias is None or _type(bias) in _tensors) and _type(training) is _bool and _type(momentum) in _numbers and _type(eps) in _numbers:
+            if (running_mean is None or _py_type(running_mean) in _tensors) and (running_var is None or _py_type(running_var) in _tensors) and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(training) is _py_bool and _py_type(momentum) in _numbers and _py_type(eps) in _numbers:
                 return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(batch_norm, (input, running_mean, running_var,), _given(('weight', weight, None), ('bias', bias, None), ('training', training, False), ('momentum', momentum, 0.1), ('eps', eps, 1e-05)))
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors) and (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(groups) is _int:
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
-            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors) and (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes) and _type(padding) is _str and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(groups) is _int:
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes) and _py_type(padding) is _py_str and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(conv2d, (input, weight,), _given(('bias', bias, None), ('stride', stride, 1), ('padding', padding, 0), ('dilation', dilation, 1), ('groups', groups, 1)))
 
 def embedding(input, weight, padding_idx=None, *, sparse=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(weight) in _tensors and (padding_idx is None or _type(padding_idx) is _int) and _type(sparse) is _bool:
+            if _py_type(weight) in _tensors and (padding_idx is None or _py_type(padding_idx) is _py_int) and _py_type(sparse) is _py_bool:
                 return _embedding(input, weight, padding_idx, sparse=sparse)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(embedding, (input, weight,), _given(('padding_idx', padding_idx, None), ('sparse', sparse, False)))
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(normalized_shape) is _tuple and normalized_shape in _sizes and (weight is None or _type(weight) in _tensors) and (bias is None or _type(bias) in _tensors) and _type(eps) in _numbers:
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
                 return _layer_norm(input, normalized_shape, weight, bias, eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(layer_norm, (input, normalized_shape,), _given(('weight', weight, None), ('bias', bias, None), ('eps', eps, 1e-05)))
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_type(kernel_size) is _int or _type(kernel_size) is _tuple and kernel_size in _sizes) and (stride is None or (_type(stride) is _int or _type(stride) is _tuple and stride in _sizes)) and (_type(padding) is _int or _type(padding) is _tuple and padding in _sizes) and (_type(dilation) is _int or _type(dilation) is _tuple and dilation in _sizes) and _type(ceil_mode) is _bool and _type(return_indices) is _bool:
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(ceil_mode) is _py_bool and _py_type(return_indices) is _py_bool:
                 return _max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(max_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('dilation', dilation, 1), ('ceil_mode', ceil_mode, False), ('return_indices', return_indices, False)))
 
 def normalize(input, p=2.0, dim=_M, eps=1e-12, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and _type(eps) in _numbers and axis is _M:
+            if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and _py_type(eps) in _numbers and axis is _M:
                 return input / input.norm(p, 1 if dim is _M else dim, True).clamp_min(eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(normalize, (input,), _given(('p', p, 2.0), ('dim', dim, _M), ('eps', eps, 1e-12), ('axis', axis, _M)))
 
 def one_hot(tensor, num_classes=-1):
-    if not _overrides or _type(tensor) in _tensors:
+    if not _overrides or _py_type(tensor) in _tensors:
         try:
-            if _type(num_classes) is _int:
+            if _py_type(num_classes) is _py_int:
                 return _one_hot(tensor, num_classes)
         except AttributeError:
-            if _isinstance(tensor, _TensorBase):
+            if _py_isinstance(tensor, _TensorBase):
                 raise
     return _slow(one_hot, (tensor,), _given(('num_classes', num_classes, -1)))
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(normalized_shape) is _tuple and normalized_shape in _sizes and (weight is None or _type(weight) in _tensors) and (eps is None or _type(eps) in _numbers):
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
                 return _rms_norm(input, normalized_shape, weight, eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rms_norm, (input, normalized_shape,), _given(('weight', weight, None), ('eps', eps, None)))
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
-    if not _overrides or _type(query) in _tensors:
+    if not _overrides or _py_type(query) in _tensors:
         try:
-            if _type(key) in _tensors and _type(value) in _tensors and (attn_mask is None or _type(attn_mask) in _tensors) and _type(dropout_p) in _numbers and _type(is_causal) is _bool and (scale is None or _type(scale) in _numbers):
+            if _py_type(key) in _tensors and _py_type(value) in _tensors and (attn_mask is None or _py_type(attn_mask) in _tensors) and _py_type(dropout_p) in _numbers and _py_type(is_causal) is _py_bool and (scale is None or _py_type(scale) in _numbers):
                 return _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
         except AttributeError:
-            if _isinstance(query, _TensorBase):
+            if _py_isinstance(query, _TensorBase):
                 raise
     return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None)))
 
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(batch1) in _tensors and _type(batch2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mat1) in _tensors and _type(mat2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _door.apply(_op_addmm, input, mat1, mat2, beta, alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mat) in _tensors and _type(vec) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(mat) in _tensors and _py_type(vec) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addmv(input, mat, vec, beta=beta, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addmv, (input, mat, vec,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(vec1) in _tensors and _type(vec2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(vec1) in _tensors and _py_type(vec2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addr(input, vec1, vec2, beta=beta, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addr, (input, vec1, vec2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(batch1) in _tensors and _type(batch2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(baddbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def bmm(input, mat2):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mat2) in _tensors:
+            if _py_type(mat2) in _tensors:
                 return _door.apply(_op_bmm, input, mat2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bmm, (input, mat2,), {})
 
@@ -1057,1824 +1058,1824 @@ def chain_matmul(*args, **options):
     return _chain_matmul(*args, **options) if options else _chain_matmul(*args)
 
 def cholesky(input, upper=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(upper) is _bool:
+            if _py_type(upper) is _py_bool:
                 return _cholesky(input, upper)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cholesky, (input,), _given(('upper', upper, False)))
 
 def cholesky_inverse(input, upper=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(upper) is _bool:
+            if _py_type(upper) is _py_bool:
                 return _cholesky_inverse(input, upper)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cholesky_inverse, (input,), _given(('upper', upper, False)))
 
 def cholesky_solve(input, input2, upper=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(input2) in _tensors and _type(upper) is _bool:
+            if _py_type(input2) in _tensors and _py_type(upper) is _py_bool:
                 return _cholesky_solve(input, input2, upper)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cholesky_solve, (input, input2,), _given(('upper', upper, False)))
 
 def cross(input, other, dim=_M, *, axis=_M, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M and x2 is _M:
+            if _py_type(other) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M and x2 is _M:
                 return _cross(input, other, None if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cross, (input, other,), _given(('dim', dim, _M), ('axis', axis, _M), ('x2', x2, _M)))
 
 def det(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _det(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(det, (input,), {})
 
 def dist(input, other, p=2, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and _type(p) in _numbers and x2 is _M:
+            if _py_type(other) in _tensors and _py_type(p) in _numbers and x2 is _M:
                 return (input - other).norm(p)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dist, (input, other,), _given(('p', p, 2), ('x2', x2, _M)))
 
 def dot(input, tensor):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(tensor) in _tensors:
+            if _py_type(tensor) in _tensors:
                 return _door.apply(_op_dot, input, tensor)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(dot, (input, tensor,), {})
 
 def outer(input, vec2):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(vec2) in _tensors:
+            if _py_type(vec2) in _tensors:
                 return _outer(input, vec2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(outer, (input, vec2,), {})
 
 def inner(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _inner(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(inner, (input, other,), _given(('x2', x2, _M)))
 
 def inverse(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _inverse(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(inverse, (input,), {})
 
 def linear(input, weight, bias=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(weight) in _tensors and (bias is None or _type(bias) in _tensors):
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors):
                 return _linear(input, weight, bias)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(linear, (input, weight,), _given(('bias', bias, None)))
 
 def logdet(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _logdet(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logdet, (input,), {})
 
 def lu_solve(input, LU_data, LU_pivots):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(LU_data) in _tensors and _type(LU_pivots) in _tensors:
+            if _py_type(LU_data) in _tensors and _py_type(LU_pivots) in _tensors:
                 return _lu_solve(input, LU_data, LU_pivots)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lu_solve, (input, LU_data, LU_pivots,), {})
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    if not _overrides or _type(LU_data) in _tensors:
+    if not _overrides or _py_type(LU_data) in _tensors:
         try:
-            if _type(LU_pivots) in _tensors and _type(unpack_data) is _bool and _type(unpack_pivots) is _bool:
+            if _py_type(LU_pivots) in _tensors and _py_type(unpack_data) is _py_bool and _py_type(unpack_pivots) is _py_bool:
                 return _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
         except AttributeError:
-            if _isinstance(LU_data, _TensorBase):
+            if _py_isinstance(LU_data, _TensorBase):
                 raise
     return _slow(lu_unpack, (LU_data, LU_pivots,), _given(('unpack_data', unpack_data, True), ('unpack_pivots', unpack_pivots, True)))
 
 def matmul(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _matmul(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(matmul, (input, other,), _given(('x2', x2, _M)))
 
 def matrix_exp(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _matrix_exp(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(matrix_exp, (input,), {})
 
 def matrix_power(input, n):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(n) is _int:
+            if _py_type(n) is _py_int:
                 return _matrix_power(input, n)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(matrix_power, (input, n,), {})
 
 def mm(input, mat2):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mat2) in _tensors:
+            if _py_type(mat2) in _tensors:
                 return _door.apply(_op_mm, input, mat2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mm, (input, mat2,), {})
 
 def mv(input, vec):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(vec) in _tensors:
+            if _py_type(vec) in _tensors:
                 return _door.apply(_op_mv, input, vec)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mv, (input, vec,), {})
 
 def pinverse(input, rcond=1e-15):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(rcond) in _numbers:
+            if _py_type(rcond) in _numbers:
                 return _pinverse(input, rcond)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(pinverse, (input,), _given(('rcond', rcond, 1e-15)))
 
 def qr(input, some=True):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(some) is _bool:
+            if _py_type(some) is _py_bool:
                 return _qr(input, some)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(qr, (input,), _given(('some', some, True)))
 
 def slogdet(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _slogdet(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(slogdet, (input,), {})
 
 def svd(input, some=True, compute_uv=True):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(some) is _bool and _type(compute_uv) is _bool:
+            if _py_type(some) is _py_bool and _py_type(compute_uv) is _py_bool:
                 return _svd(input, some, compute_uv)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(svd, (input,), _given(('some', some, True), ('compute_uv', compute_uv, True)))
 
 def trace(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_trace, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(trace, (input,), {})
 
 def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(A) in _tensors and _type(upper) is _bool and _type(transpose) is _bool and _type(unitriangular) is _bool:
+            if _py_type(A) in _tensors and _py_type(upper) is _py_bool and _py_type(transpose) is _py_bool and _py_type(unitriangular) is _py_bool:
                 return _triangular_solve(input, A, upper, transpose, unitriangular)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(triangular_solve, (input, A,), _given(('upper', upper, True), ('transpose', transpose, False), ('unitriangular', unitriangular, False)))
 
 def vdot(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return input.dot(other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(vdot, (input, other,), _given(('x2', x2, _M)))
 
 def binary_cross_entropy(input, target, weight=None, reduction='mean'):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors):
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors):
                 return _binary_cross_entropy(input, target, weight, reduction)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(binary_cross_entropy, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean')))
 
 def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and (pos_weight is None or _type(pos_weight) in _tensors):
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (pos_weight is None or _py_type(pos_weight) in _tensors):
                 return _binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(binary_cross_entropy_with_logits, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean'), ('pos_weight', pos_weight, None)))
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and _type(ignore_index) is _int and _type(label_smoothing) in _numbers:
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int and _py_type(label_smoothing) in _numbers:
                 return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cross_entropy, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean'), ('label_smoothing', label_smoothing, 0.0)))
 
 def huber_loss(input, target, reduction='mean', delta=1.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and _type(delta) in _numbers:
+            if _py_type(target) in _tensors and _py_type(delta) in _numbers:
                 return _huber_loss(input, target, reduction, delta)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(huber_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('delta', delta, 1.0)))
 
 def kl_div(input, target, reduction='mean', log_target=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and _type(log_target) is _bool:
+            if _py_type(target) in _tensors and _py_type(log_target) is _py_bool:
                 return _kl_div(input, target, reduction, log_target)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(kl_div, (input, target,), _given(('reduction', reduction, 'mean'), ('log_target', log_target, False)))
 
 def l1_loss(input, target, reduction='mean'):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors:
+            if _py_type(target) in _tensors:
                 return _l1_loss(input, target, reduction)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(l1_loss, (input, target,), _given(('reduction', reduction, 'mean')))
 
 def mse_loss(input, target, reduction='mean'):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors:
+            if _py_type(target) in _tensors:
                 return _mse_loss(input, target, reduction)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mse_loss, (input, target,), _given(('reduction', reduction, 'mean')))
 
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction='mean'):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and (weight is None or _type(weight) in _tensors) and _type(ignore_index) is _int:
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int:
                 return _nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nll_loss, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean')))
 
 def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(target) in _tensors and _type(beta) in _numbers:
+            if _py_type(target) in _tensors and _py_type(beta) in _numbers:
                 return _smooth_l1_loss(input, target, reduction, beta)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(smooth_l1_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
 
 def argsort(input, dim=_M, descending=False, *, stable=False, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and _type(descending) is _bool and _type(stable) is _bool and axis is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and _py_type(descending) is _py_bool and _py_type(stable) is _py_bool and axis is _M:
                 return _argsort(input, -1 if dim is _M else dim, descending, stable=stable)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(argsort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, False), ('axis', axis, _M)))
 
 def bincount(input, weights=None, minlength=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (weights is None or _type(weights) in _tensors) and _type(minlength) is _int:
+            if (weights is None or _py_type(weights) in _tensors) and _py_type(minlength) is _py_int:
                 return _bincount(input, weights, minlength)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bincount, (input,), _given(('weights', weights, None), ('minlength', minlength, 0)))
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
-    if _type(input) in _operands and _type(boundaries) in _tensors and _type(out_int32) is _bool and _type(right) is _bool:
+    if _py_type(input) in _operands and _py_type(boundaries) in _tensors and _py_type(out_int32) is _py_bool and _py_type(right) is _py_bool:
         return _bucketize(input, boundaries, out_int32=out_int32, right=right)
     return _slow(bucketize, (input, boundaries,), _given(('out_int32', out_int32, False), ('right', right, False)))
 
 def histc(input, bins=100, min=0, max=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(bins) is _int and _type(min) in _numbers and _type(max) in _numbers:
+            if _py_type(bins) is _py_int and _py_type(min) in _numbers and _py_type(max) in _numbers:
                 return _histc(input, bins, min, max)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(histc, (input,), _given(('bins', bins, 100), ('min', min, 0), ('max', max, 0)))
 
 def histogram(input, bins=100, *, weight=None, density=False, range=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(bins) in _tensors and (weight is None or _type(weight) in _tensors) and _type(density) is _bool and range is _M:
+            if _py_type(bins) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(density) is _py_bool and range is _M:
                 return _histogram(input, bins, weight=weight, density=density)
-            if _type(bins) is _int and (range is _M or (range is None or True)) and (weight is None or _type(weight) in _tensors) and _type(density) is _bool:
+            if _py_type(bins) is _py_int and (range is _M or (range is None or True)) and (weight is None or _py_type(weight) in _tensors) and _py_type(density) is _py_bool:
                 return _histogram(input, bins, range=None if range is _M else range, weight=weight, density=density)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(histogram, (input,), _given(('bins', bins, 100), ('weight', weight, None), ('density', density, False), ('range', range, _M)))
 
-_known_isin = _set()
+_known_isin = _py_set()
 
 def isin(*args, **options):
-    if not options and (*_map(_type, args),) in _known_isin:
+    if not options and (*_py_map(_py_type, args),) in _known_isin:
         return _isin(*args)
     return _slow(isin, args, options, _known_isin)
 
 def kthvalue(input, k, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(k) is _int and (dim is _M or _type(dim) is _int) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if _py_type(k) is _py_int and (dim is _M or _py_type(dim) is _py_int) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _kthvalue(input, k, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(kthvalue, (input, k,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def median(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _median(input)
-            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_int and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _median(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(median, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def mode(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _mode(input, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mode, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def msort(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _msort(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(msort, (input,), {})
 
 def nanmedian(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _nanmedian(input)
-            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_int and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _nanmedian(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nanmedian, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def nanquantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(q) in _operands and (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and _type(interpolation) is _str and axis is _M and keepdims is _M:
+            if _py_type(q) in _operands and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and _py_type(interpolation) is _py_str and axis is _M and keepdims is _M:
                 return _nanquantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nanquantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def quantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(q) in _operands and (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and _type(interpolation) is _str and axis is _M and keepdims is _M:
+            if _py_type(q) in _operands and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and _py_type(interpolation) is _py_str and axis is _M and keepdims is _M:
                 return _quantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(quantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
-    if not _overrides or _type(sorted_sequence) in _tensors:
+    if not _overrides or _py_type(sorted_sequence) in _tensors:
         try:
-            if _type(input) in _operands and _type(out_int32) is _bool and _type(right) is _bool and (side is None or _type(side) is _str) and (sorter is None or _type(sorter) in _tensors):
+            if _py_type(input) in _operands and _py_type(out_int32) is _py_bool and _py_type(right) is _py_bool and (side is None or _py_type(side) is _py_str) and (sorter is None or _py_type(sorter) in _tensors):
                 return _searchsorted(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter)
         except AttributeError:
-            if _isinstance(sorted_sequence, _TensorBase):
+            if _py_isinstance(sorted_sequence, _TensorBase):
                 raise
     return _slow(searchsorted, (sorted_sequence, input,), _given(('out_int32', out_int32, False), ('right', right, False), ('side', side, None), ('sorter', sorter, None)))
 
 def sort(input, dim=_M, descending=False, *, stable=None, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and _type(descending) is _bool and (stable is None or _type(stable) is _bool) and axis is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and _py_type(descending) is _py_bool and (stable is None or _py_type(stable) is _py_bool) and axis is _M:
                 return _sort(input, -1 if dim is _M else dim, descending, stable=stable)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, None), ('axis', axis, _M)))
 
 def topk(input, k, dim=_M, largest=True, sorted=True, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(k) is _int and (dim is _M or _type(dim) is _int) and _type(largest) is _bool and _type(sorted) is _bool and axis is _M:
+            if _py_type(k) is _py_int and (dim is _M or _py_type(dim) is _py_int) and _py_type(largest) is _py_bool and _py_type(sorted) is _py_bool and axis is _M:
                 return _topk(input, k, -1 if dim is _M else dim, largest, sorted)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(topk, (input, k,), _given(('dim', dim, _M), ('largest', largest, True), ('sorted', sorted, True), ('axis', axis, _M)))
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(sorted) is _bool and _type(return_inverse) is _bool and _type(return_counts) is _bool and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if _py_type(sorted) is _py_bool and _py_type(return_inverse) is _py_bool and _py_type(return_counts) is _py_bool and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _unique(input, sorted, return_inverse, return_counts, None if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unique, (input,), _given(('sorted', sorted, True), ('return_inverse', return_inverse, False), ('return_counts', return_counts, False), ('dim', dim, _M), ('axis', axis, _M)))
 
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(return_inverse) is _bool and _type(return_counts) is _bool and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if _py_type(return_inverse) is _py_bool and _py_type(return_counts) is _py_bool and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _unique_consecutive(input, return_inverse, return_counts, None if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unique_consecutive, (input,), _given(('return_inverse', return_inverse, False), ('return_counts', return_counts, False), ('dim', dim, _M), ('axis', axis, _M)))
 
 def abs(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_abs, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(abs, (input,), {})
 
 def acos(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_acos, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(acos, (input,), {})
 
 def acosh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_acosh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(acosh, (input,), {})
 
 def add(input, other, *, alpha=1, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _door.apply(_op_add, input, other) if alpha == 1 else _door.apply(_op_add_scaled, input, other, alpha)
     return _slow(add, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def addcdiv(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _door.apply(_op_addcdiv, input, tensor1, tensor2, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addcdiv, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def addcmul(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _door.apply(_op_addcmul, input, tensor1, tensor2, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addcmul, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def asin(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_asin, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(asin, (input,), {})
 
 def asinh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_asinh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(asinh, (input,), {})
 
 def atan(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_atan, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atan, (input,), {})
 
 def atan2(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_atan2, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atan2, (input, other,), _given(('x2', x2, _M)))
 
 def atanh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_atanh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atanh, (input,), {})
 
 def bitwise_and(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_and, input, other)
     return _slow(bitwise_and, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_left_shift(input, other, *, x2=_M):
-    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _bitwise_left_shift(input, other)
-    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _bitwise_left_shift(input, other)
     return _slow(bitwise_left_shift, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_not(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_bitwise_not, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bitwise_not, (input,), {})
 
 def bitwise_or(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_or, input, other)
     return _slow(bitwise_or, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_right_shift(input, other, *, x2=_M):
-    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _bitwise_right_shift(input, other)
-    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _bitwise_right_shift(input, other)
     return _slow(bitwise_right_shift, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_xor(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_xor, input, other)
     return _slow(bitwise_xor, (input, other,), _given(('x2', x2, _M)))
 
 def ceil(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_ceil, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ceil, (input,), {})
 
 def clamp(input, min=None, max=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (min is None or _type(min) in _tensors) and (max is None or _type(max) in _tensors):
+            if (min is None or _py_type(min) in _tensors) and (max is None or _py_type(max) in _tensors):
                 return _clamp(input, min, max)
-            if (min is None or _type(min) in _numbers) and (max is None or _type(max) in _numbers):
+            if (min is None or _py_type(min) in _numbers) and (max is None or _py_type(max) in _numbers):
                 return _clamp(input, min, max)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp, (input,), _given(('min', min, None), ('max', max, None)))
 
 def clamp_max(input, max):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(max) in _operands:
+            if _py_type(max) in _operands:
                 return _door.apply(_op_clamp_max, input, max)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_max, (input, max,), {})
 
 def clamp_min(input, min):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(min) in _operands:
+            if _py_type(min) in _operands:
                 return _door.apply(_op_clamp_min, input, min)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_min, (input, min,), {})
 
 def copysign(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and x2 is _M:
+            if _py_type(other) in _operands and x2 is _M:
                 return _copysign(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(copysign, (input, other,), _given(('x2', x2, _M)))
 
 def cos(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_cos, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cos, (input,), {})
 
 def cosh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_cosh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cosh, (input,), {})
 
 def deg2rad(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_deg2rad, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(deg2rad, (input,), {})
 
 def digamma(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_digamma, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(digamma, (input,), {})
 
 def div(input, other, *, rounding_mode=_M, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and rounding_mode is _M and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and rounding_mode is _M and x2 is _M:
         return _div(input, other)
-    if _type(input) in _operands and _type(other) in _operands and (rounding_mode is None or _type(rounding_mode) is _str) and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and (rounding_mode is None or _py_type(rounding_mode) is _py_str) and x2 is _M:
         return _div(input, other, rounding_mode=rounding_mode)
     return _slow(div, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
 
 def eq(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_eq, input, other)
     return _slow(eq, (input, other,), _given(('x2', x2, _M)))
 
 def erf(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_erf, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erf, (input,), {})
 
 def erfc(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_erfc, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erfc, (input,), {})
 
 def erfinv(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_erfinv, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erfinv, (input,), {})
 
 def exp(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_exp, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(exp, (input,), {})
 
 def exp2(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_exp2, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(exp2, (input,), {})
 
 def expm1(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_expm1, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(expm1, (input,), {})
 
 def trunc(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_trunc, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(trunc, (input,), {})
 
 def float_power(input, exponent):
-    if _type(input) in _tensors and _type(exponent) in _operands:
+    if _py_type(input) in _tensors and _py_type(exponent) in _operands:
         return _float_power(input, exponent)
-    if _type(input) in _numbers and _type(exponent) in _tensors:
+    if _py_type(input) in _numbers and _py_type(exponent) in _tensors:
         return _float_power(input, exponent)
     return _slow(float_power, (input, exponent,), {})
 
 def floor(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_floor, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(floor, (input,), {})
 
 def floor_divide(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_floor_divide, input, other)
     return _slow(floor_divide, (input, other,), _given(('x2', x2, _M)))
 
 def fmax(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _fmax(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(fmax, (input, other,), _given(('x2', x2, _M)))
 
 def fmin(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _fmin(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(fmin, (input, other,), _given(('x2', x2, _M)))
 
 def fmod(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_fmod, input, other)
     return _slow(fmod, (input, other,), _given(('x2', x2, _M)))
 
 def frac(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_frac, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(frac, (input,), {})
 
 def gcd(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _gcd(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(gcd, (input, other,), _given(('x2', x2, _M)))
 
 def ge(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_ge, input, other)
     return _slow(ge, (input, other,), _given(('x2', x2, _M)))
 
 def gt(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_gt, input, other)
     return _slow(gt, (input, other,), _given(('x2', x2, _M)))
 
 def heaviside(input, values):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(values) in _tensors:
+            if _py_type(values) in _tensors:
                 return _heaviside(input, values)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(heaviside, (input, values,), {})
 
 def hypot(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _hypot(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hypot, (input, other,), _given(('x2', x2, _M)))
 
 def i0(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_i0, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(i0, (input,), {})
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and _type(rtol) in _numbers and _type(atol) in _numbers and _type(equal_nan) is _bool and x2 is _M:
+            if _py_type(other) in _tensors and _py_type(rtol) in _numbers and _py_type(atol) in _numbers and _py_type(equal_nan) is _py_bool and x2 is _M:
                 return _door.apply(_op_isclose, input, other, rtol, atol, equal_nan)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isclose, (input, other,), _given(('rtol', rtol, 1e-05), ('atol', atol, 1e-08), ('equal_nan', equal_nan, False), ('x2', x2, _M)))
 
 def isfinite(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isfinite, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isfinite, (input,), {})
 
 def isinf(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isinf, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isinf, (input,), {})
 
 def isnan(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isnan, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isnan, (input,), {})
 
 def isneginf(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isneginf, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isneginf, (input,), {})
 
 def isposinf(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isposinf, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isposinf, (input,), {})
 
 def isreal(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_isreal, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(isreal, (input,), {})
 
 def lcm(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _lcm(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lcm, (input, other,), _given(('x2', x2, _M)))
 
 def ldexp(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _ldexp(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ldexp, (input, other,), _given(('x2', x2, _M)))
 
 def le(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_le, input, other)
     return _slow(le, (input, other,), _given(('x2', x2, _M)))
 
 def lerp(input, end, weight):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(end) in _tensors and _type(weight) in _operands:
+            if _py_type(end) in _tensors and _py_type(weight) in _operands:
                 return _door.apply(_op_lerp, input, end, weight)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lerp, (input, end, weight,), {})
 
 def lt(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_lt, input, other)
     return _slow(lt, (input, other,), _given(('x2', x2, _M)))
 
 def lgamma(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_lgamma, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lgamma, (input,), {})
 
 def log(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_log, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log, (input,), {})
 
 def log1p(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_log1p, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log1p, (input,), {})
 
 def log2(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_log2, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log2, (input,), {})
 
 def log10(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_log10, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log10, (input,), {})
 
 def logaddexp(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logaddexp, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logaddexp, (input, other,), _given(('x2', x2, _M)))
 
 def logaddexp2(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _logaddexp2(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logaddexp2, (input, other,), _given(('x2', x2, _M)))
 
 def logical_and(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_and, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_and, (input, other,), _given(('x2', x2, _M)))
 
 def logical_not(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_logical_not, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_not, (input,), {})
 
 def logical_or(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_or, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_or, (input, other,), _given(('x2', x2, _M)))
 
 def logical_xor(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_xor, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_xor, (input, other,), _given(('x2', x2, _M)))
 
 def logit(input, eps=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (eps is None or _type(eps) in _numbers):
+            if (eps is None or _py_type(eps) in _numbers):
                 return _door.apply(_op_logit, input, eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logit, (input,), _given(('eps', eps, None)))
 
 def maximum(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_maximum, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(maximum, (input, other,), _given(('x2', x2, _M)))
 
 def minimum(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_minimum, input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(minimum, (input, other,), _given(('x2', x2, _M)))
 
 def mul(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_mul, input, other)
     return _slow(mul, (input, other,), _given(('x2', x2, _M)))
 
 def nan_to_num(input, nan=None, posinf=None, neginf=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (nan is None or _type(nan) in _numbers) and (posinf is None or _type(posinf) in _numbers) and (neginf is None or _type(neginf) in _numbers):
+            if (nan is None or _py_type(nan) in _numbers) and (posinf is None or _py_type(posinf) in _numbers) and (neginf is None or _py_type(neginf) in _numbers):
                 return _door.apply(_op_nan_to_num, input, nan, posinf, neginf)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nan_to_num, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None)))
 
 def ne(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_ne, input, other)
     return _slow(ne, (input, other,), _given(('x2', x2, _M)))
 
 def neg(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_neg, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(neg, (input,), {})
 
 def nextafter(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _nextafter(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nextafter, (input, other,), _given(('x2', x2, _M)))
 
 def polygamma(n, input):
-    if _type(n) is _int and _type(input) in _tensors:
+    if _py_type(n) is _py_int and _py_type(input) in _tensors:
         return _door.apply(_op_polygamma, input, n)
     return _slow(polygamma, (n, input,), {})
 
 def positive(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _positive(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(positive, (input,), {})
 
 def pow(input, exponent):
-    if _type(input) in _tensors and _type(exponent) in _operands:
+    if _py_type(input) in _tensors and _py_type(exponent) in _operands:
         return _pow(input, exponent)
-    if _type(input) in _numbers and _type(exponent) in _tensors:
+    if _py_type(input) in _numbers and _py_type(exponent) in _tensors:
         return _pow(input, exponent)
     return _slow(pow, (input, exponent,), {})
 
 def rad2deg(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_rad2deg, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rad2deg, (input,), {})
 
 def reciprocal(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_reciprocal, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(reciprocal, (input,), {})
 
 def relu(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_relu, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(relu, (input,), {})
 
 def remainder(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_remainder, input, other)
     return _slow(remainder, (input, other,), _given(('x2', x2, _M)))
 
 def round(input, *, decimals=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if decimals is _M:
                 return _round(input)
-            if _type(decimals) is _int:
+            if _py_type(decimals) is _py_int:
                 return _round(input, decimals=decimals)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(round, (input,), _given(('decimals', decimals, _M)))
 
 def rsqrt(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_rsqrt, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rsqrt, (input,), {})
 
 def rsub(input, other, *, alpha=1, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+            if _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
                 return _rsub(input, other, alpha=alpha)
-            if _type(other) in _numbers and _type(alpha) in _numbers and x2 is _M:
+            if _py_type(other) in _numbers and _py_type(alpha) in _numbers and x2 is _M:
                 return _rsub(input, other, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rsub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def sgn(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sgn, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sgn, (input,), {})
 
 def sigmoid(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sigmoid, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sigmoid, (input,), {})
 
 def sign(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sign, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sign, (input,), {})
 
 def signbit(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_signbit, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(signbit, (input,), {})
 
 def sin(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sin, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sin, (input,), {})
 
 def sinc(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sinc, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sinc, (input,), {})
 
 def sinh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sinh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sinh, (input,), {})
 
 def sqrt(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_sqrt, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sqrt, (input,), {})
 
 def square(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_pow_scalar, input, 2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(square, (input,), {})
 
 def sub(input, other, *, alpha=1, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _door.apply(_op_sub, input, other) if alpha == 1 else _door.apply(_op_sub_scaled, input, other, alpha)
     return _slow(sub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def tan(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_tan, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tan, (input,), {})
 
 def tanh(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_tanh, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tanh, (input,), {})
 
 def where(condition, input=_M, other=_M, *, x2=_M):
-    if not _overrides or _type(condition) in _tensors:
+    if not _overrides or _py_type(condition) in _tensors:
         try:
             if input is _M and other is _M and x2 is _M:
                 return _where(condition)
-            if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+            if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
                 return _where(condition, input, other)
         except AttributeError:
-            if _isinstance(condition, _TensorBase):
+            if _py_isinstance(condition, _TensorBase):
                 raise
     return _slow(where, (condition,), _given(('input', input, _M), ('other', other, _M), ('x2', x2, _M)))
 
 def xlogy(input, other, *, x2=_M):
-    if _type(input) in _tensors and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _xlogy(input, other)
-    if _type(input) in _numbers and _type(other) in _tensors and x2 is _M:
+    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _xlogy(input, other)
     return _slow(xlogy, (input, other,), _given(('x2', x2, _M)))
 
 def all(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _all(input)
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _all(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(all, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and _type(rtol) in _numbers and _type(atol) in _numbers and _type(equal_nan) is _bool and x2 is _M:
+            if _py_type(other) in _tensors and _py_type(rtol) in _numbers and _py_type(atol) in _numbers and _py_type(equal_nan) is _py_bool and x2 is _M:
                 return _allclose(input, other, rtol, atol, equal_nan)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(allclose, (input, other,), _given(('rtol', rtol, 1e-05), ('atol', atol, 1e-08), ('equal_nan', equal_nan, False), ('x2', x2, _M)))
 
 def amax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amax(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(amax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def amin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amin(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(amin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def aminmax(input, *, dim=_M, keepdim=_M, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _aminmax(input, dim=None if dim is _M else dim, keepdim=False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(aminmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def any(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _any(input)
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _any(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(any, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def argmax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _door.apply(_op_argmax, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(argmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def argmin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or _type(dim) is _int)) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _door.apply(_op_argmin, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(argmin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def count_nonzero(input, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _count_nonzero(input, None if dim is _M else dim)
-            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
                 return _count_nonzero(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(count_nonzero, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def cummax(input, dim, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _cummax(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cummax, (input, dim,), _given(('axis', axis, _M)))
 
 def cummin(input, dim, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _cummin(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cummin, (input, dim,), _given(('axis', axis, _M)))
 
 def cumprod(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumprod(input, dim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cumprod, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def cumsum(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumsum(input, dim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cumsum, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def cumulative_trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
-    if not _overrides or _type(y) in _tensors:
+    if not _overrides or _py_type(y) in _tensors:
         try:
-            if _type(x) in _tensors and (dim is _M or _type(dim) is _int) and dx is _M and axis is _M:
+            if _py_type(x) in _tensors and (dim is _M or _py_type(dim) is _py_int) and dx is _M and axis is _M:
                 return _cumulative_trapezoid(y, x, dim=-1 if dim is _M else dim)
-            if (dx is _M or _type(dx) in _numbers) and (dim is _M or _type(dim) is _int) and x is _M and axis is _M:
+            if (dx is _M or _py_type(dx) in _numbers) and (dim is _M or _py_type(dim) is _py_int) and x is _M and axis is _M:
                 return _cumulative_trapezoid(y, dx=1 if dx is _M else dx, dim=-1 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(y, _TensorBase):
+            if _py_isinstance(y, _TensorBase):
                 raise
     return _slow(cumulative_trapezoid, (y,), _given(('x', x, _M), ('dim', dim, _M), ('dx', dx, _M), ('axis', axis, _M)))
 
 def diff(input, n=1, dim=_M, prepend=None, append=None, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(n) is _int and (dim is _M or _type(dim) is _int) and (prepend is None or _type(prepend) in _tensors) and (append is None or _type(append) in _tensors) and axis is _M:
+            if _py_type(n) is _py_int and (dim is _M or _py_type(dim) is _py_int) and (prepend is None or _py_type(prepend) in _tensors) and (append is None or _py_type(append) in _tensors) and axis is _M:
                 return _diff(input, n, -1 if dim is _M else dim, prepend, append)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diff, (input,), _given(('n', n, 1), ('dim', dim, _M), ('prepend', prepend, None), ('append', append, None), ('axis', axis, _M)))
 
 def equal(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _equal(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(equal, (input, other,), _given(('x2', x2, _M)))
 
 def is_complex(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _is_complex(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(is_complex, (input,), {})
 
 def is_floating_point(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _is_floating_point(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(is_floating_point, (input,), {})
 
 def is_nonzero(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _is_nonzero(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(is_nonzero, (input,), {})
 
 def is_same_size(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _is_same_size(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(is_same_size, (input, other,), _given(('x2', x2, _M)))
 
 def is_signed(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _is_signed(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(is_signed, (input,), {})
 
 def log_softmax(input, dim, dtype=None, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _door.apply(_op__log_softmax, input if dtype is None else input.to(dtype), dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log_softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def logcumsumexp(input, dim, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _logcumsumexp(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logcumsumexp, (input, dim,), _given(('axis', axis, _M)))
 
 def logsumexp(input, dim, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _logsumexp(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logsumexp, (input, dim,), _given(('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-_known_max = _set()
+_known_max = _py_set()
 
 def max(*args, **options):
-    if not options and (*_map(_type, args),) in _known_max:
+    if not options and (*_py_map(_py_type, args),) in _known_max:
         return _max(*args)
     return _slow(max, args, options, _known_max)
 
 def mean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+            if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _mean(input, dtype=dtype)
-            if (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _mean(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(mean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-_known_min = _set()
+_known_min = _py_set()
 
 def min(*args, **options):
-    if not options and (*_map(_type, args),) in _known_min:
+    if not options and (*_py_map(_py_type, args),) in _known_min:
         return _min(*args)
     return _slow(min, args, options, _known_min)
 
 def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nanmean(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nanmean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def nansum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nansum(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes))) and (keepdim is _M or _type(keepdim) is _bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def prod(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+            if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _prod(input, dtype=dtype)
-            if _type(dim) is _int and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_int and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _prod(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(prod, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def softmax(input, dim, dtype=None, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _door.apply(_op__softmax, input if dtype is None else input.to(dtype), dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
-_known_std = _set()
+_known_std = _py_set()
 
 def std(*args, **options):
-    if not options and (*_map(_type, args),) in _known_std:
+    if not options and (*_py_map(_py_type, args),) in _known_std:
         return _std(*args)
     return _slow(std, args, options, _known_std)
 
 def sum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
+            if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _sum(input, dtype=dtype)
-            if (dim is None or (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes)) and (keepdim is _M or _type(keepdim) is _bool) and (dtype is None or _type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _sum(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
-    if not _overrides or _type(y) in _tensors:
+    if not _overrides or _py_type(y) in _tensors:
         try:
-            if _type(x) in _tensors and (dim is _M or _type(dim) is _int) and dx is _M and axis is _M:
+            if _py_type(x) in _tensors and (dim is _M or _py_type(dim) is _py_int) and dx is _M and axis is _M:
                 return _trapezoid(y, x, dim=-1 if dim is _M else dim)
-            if (dx is _M or _type(dx) in _numbers) and (dim is _M or _type(dim) is _int) and x is _M and axis is _M:
+            if (dx is _M or _py_type(dx) in _numbers) and (dim is _M or _py_type(dim) is _py_int) and x is _M and axis is _M:
                 return _trapezoid(y, dx=1 if dx is _M else dx, dim=-1 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(y, _TensorBase):
+            if _py_isinstance(y, _TensorBase):
                 raise
     return _slow(trapezoid, (y,), _given(('x', x, _M), ('dim', dim, _M), ('dx', dx, _M), ('axis', axis, _M)))
 
-_known_var = _set()
+_known_var = _py_set()
 
 def var(*args, **options):
-    if not options and (*_map(_type, args),) in _known_var:
+    if not options and (*_py_map(_py_type, args),) in _known_var:
         return _var(*args)
     return _slow(var, args, options, _known_var)
 
 def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _type(x) in _tensors:
+    if not _overrides or _py_type(x) in _tensors:
         try:
             if (dim is _M or (dim is None or True)) and (keepdim is _M or True) and axis is _M and keepdims is _M:
                 return _vector_norm(x, ord, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
-            if _isinstance(x, _TensorBase):
+            if _py_isinstance(x, _TensorBase):
                 raise
     return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def bernoulli(input, p=_M, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if (generator is None or True) and p is _M:
                 return _bernoulli(input, generator=generator)
-            if _type(p) in _numbers and (generator is None or True):
+            if _py_type(p) in _numbers and (generator is None or True):
                 return _bernoulli(input, p, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bernoulli, (input,), _given(('p', p, _M), ('generator', generator, None)))
 
 def multinomial(input, num_samples, replacement=False, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(num_samples) is _int and _type(replacement) is _bool and (generator is None or True):
+            if _py_type(num_samples) is _py_int and _py_type(replacement) is _py_bool and (generator is None or True):
                 return _multinomial(input, num_samples, replacement, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None)))
 
 def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M):
-    if _type(mean) in _tensors and _type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _type(mean) in _tensors and _type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _type(mean) in _numbers and _type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _type(mean) in _numbers and _type(std) in _numbers and _type(size) is _tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _type(requires_grad) is _bool):
+    if _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool):
         return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad)
     return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M)))
 
 def poisson(input, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if (generator is None or True):
                 return _poisson(input, generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(poisson, (input,), _given(('generator', generator, None)))
 
@@ -2888,12 +2889,12 @@ def rand(*sizes, **options):
     return _slow(rand, sizes, options)
 
 def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _rand_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
@@ -2902,10 +2903,10 @@ def randint(*args, **options):
         return _slow(randint, args, options)
     return _randint(*args, **options) if options else _randint(*args)
 
-_known_randint_like = _set()
+_known_randint_like = _py_set()
 
 def randint_like(*args, **options):
-    if not options and (*_map(_type, args),) in _known_randint_like:
+    if not options and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args)
     return _slow(randint_like, args, options, _known_randint_like)
 
@@ -2919,182 +2920,182 @@ def randn(*sizes, **options):
     return _slow(randn, sizes, options)
 
 def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _randn_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False):
-    if _type(n) is _int and (generator is None or True) and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+    if _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(src) in _tensors and _type(size) is _tuple and size in _sizes and _type(stride) is _tuple and stride in _sizes and (storage_offset is None or _type(storage_offset) is _int):
+            if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided_scatter(input, src, size, stride, storage_offset)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(as_strided_scatter, (input, src, size, stride,), _given(('storage_offset', storage_offset, None)))
 
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(src) in _tensors and _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+            if _py_type(src) in _tensors and _py_type(offset) is _py_int and _py_type(dim1) is _py_int and _py_type(dim2) is _py_int:
                 return _door.apply(_op_diagonal_scatter, input, src, offset, dim1, dim2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diagonal_scatter, (input, src,), _given(('offset', offset, 0), ('dim1', dim1, 0), ('dim2', dim2, 1)))
 
 def index_copy(input, dim, index, source, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and axis is _M:
                 return _door.apply(_op_index_copy, input, index, source, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_copy, (input, dim, index, source,), _given(('axis', axis, _M)))
 
 def index_fill(input, dim, index, value, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(value) in _operands and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(value) in _operands and axis is _M:
                 return _door.apply(_op_index_fill, input, index, value, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_fill, (input, dim, index, value,), _given(('axis', axis, _M)))
 
 def masked_scatter(input, mask, source):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mask) in _tensors and _type(source) in _tensors:
+            if _py_type(mask) in _tensors and _py_type(source) in _tensors:
                 return _door.apply(_op_masked_scatter, input, mask, source)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(masked_scatter, (input, mask, source,), {})
 
 def put(input, index, source, accumulate=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(index) in _tensors and _type(source) in _tensors and _type(accumulate) is _bool:
+            if _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(accumulate) is _py_bool:
                 return _put(input, index, source, accumulate)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(put, (input, index, source,), _given(('accumulate', accumulate, False)))
 
-_known_scatter = _set()
+_known_scatter = _py_set()
 
 def scatter(*args, **options):
-    if not options and (*_map(_type, args),) in _known_scatter:
+    if not options and (*_py_map(_py_type, args),) in _known_scatter:
         return _scatter(*args)
     return _slow(scatter, args, options, _known_scatter)
 
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and _type(reduce) is _str and _type(include_self) is _bool and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and _py_type(reduce) is _py_str and _py_type(include_self) is _py_bool and axis is _M:
                 return _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(scatter_reduce, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('axis', axis, _M)))
 
 def select_scatter(input, src, dim, index, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(src) in _tensors and _type(dim) is _int and _type(index) is _int and axis is _M:
+            if _py_type(src) in _tensors and _py_type(dim) is _py_int and _py_type(index) is _py_int and axis is _M:
                 return _door.apply(_op_select_scatter, input, src, dim, index)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(select_scatter, (input, src, dim, index,), _given(('axis', axis, _M)))
 
 def slice_scatter(input, src, dim=_M, start=None, end=None, step=1, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(src) in _tensors and (dim is _M or _type(dim) is _int) and (start is None or _type(start) is _int) and (end is None or _type(end) is _int) and _type(step) is _int and axis is _M:
+            if _py_type(src) in _tensors and (dim is _M or _py_type(dim) is _py_int) and (start is None or _py_type(start) is _py_int) and (end is None or _py_type(end) is _py_int) and _py_type(step) is _py_int and axis is _M:
                 return _slice_scatter(input, src, 0 if dim is _M else dim, start, end, step)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(slice_scatter, (input, src,), _given(('dim', dim, _M), ('start', start, None), ('end', end, None), ('step', step, 1), ('axis', axis, _M)))
 
 def take(input, index):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(index) in _tensors:
+            if _py_type(index) in _tensors:
                 return _door.apply(_op_take, input, index)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(take, (input, index,), {})
 
 def adjoint(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _adjoint(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(adjoint, (input,), {})
 
 def as_strided(input, size, stride, storage_offset=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _tuple and size in _sizes and _type(stride) is _tuple and stride in _sizes and (storage_offset is None or _type(storage_offset) is _int):
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided(input, size, stride, storage_offset)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(as_strided, (input, size, stride,), _given(('storage_offset', storage_offset, None)))
 
 def broadcast_to(input, size):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _tuple and size in _sizes:
+            if _py_type(size) is _py_tuple and size in _sizes:
                 return _broadcast_to(input, size)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(broadcast_to, (input, size,), {})
 
 def chunk(input, chunks, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(chunks) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+            if _py_type(chunks) is _py_int and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _chunk(input, chunks, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(chunk, (input, chunks,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def detach(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_detach, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(detach, (input,), {})
 
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(offset) is _int and _type(dim1) is _int and _type(dim2) is _int:
+            if _py_type(offset) is _py_int and _py_type(dim1) is _py_int and _py_type(dim2) is _py_int:
                 return _door.apply(_op_diagonal, input, offset, dim1, dim2)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(diagonal, (input,), _given(('offset', offset, 0), ('dim1', dim1, 0), ('dim2', dim2, 1)))
 
@@ -3103,27 +3104,27 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
     return _slow(expand, (input, *sizes,), options)
 
 def expand_as(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_expand, input, other.shape)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(expand_as, (input, other,), _given(('x2', x2, _M)))
 
 def flatten(input, start_dim=0, end_dim=-1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(start_dim) is _int and _type(end_dim) is _int:
+            if _py_type(start_dim) is _py_int and _py_type(end_dim) is _py_int:
                 return _flatten(input, start_dim, end_dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(flatten, (input,), _given(('start_dim', start_dim, 0), ('end_dim', end_dim, -1)))
 
@@ -3132,29 +3133,29 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
     return _slow(flip, (input, *sizes,), options)
 
 def movedim(input, source, destination):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(source) is _int and _type(destination) is _int:
+            if _py_type(source) is _py_int and _py_type(destination) is _py_int:
                 return _movedim(input, source, destination)
-            if _type(source) is _tuple and source in _sizes and _type(destination) is _tuple and destination in _sizes:
+            if _py_type(source) is _py_tuple and source in _sizes and _py_type(destination) is _py_tuple and destination in _sizes:
                 return _movedim(input, source, destination)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(movedim, (input, source, destination,), {})
 
 def narrow(input, dim, start, length, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(start) is _int and _type(length) is _int and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(start) is _py_int and _py_type(length) is _py_int and axis is _M:
                 return _narrow(input, dim, start, length)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(narrow, (input, dim, start, length,), _given(('axis', axis, _M)))
 
@@ -3163,16 +3164,16 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
     return _slow(permute, (input, *sizes,), options)
 
 def ravel(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _ravel(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ravel, (input,), {})
 
@@ -3181,19 +3182,19 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
     return _slow(repeat, (input, *sizes,), options)
 
 def repeat_interleave(input, repeats, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(repeats) in _tensors and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if _py_type(repeats) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _repeat_interleave(input, repeats, None if dim is _M else dim)
-            if _type(repeats) is _int and (dim is _M or (dim is None or _type(dim) is _int)) and axis is _M:
+            if _py_type(repeats) is _py_int and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _repeat_interleave(input, repeats, None if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(repeat_interleave, (input, repeats,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
@@ -3202,95 +3203,95 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
     return _slow(reshape, (input, *sizes,), options)
 
 def reshape_as(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _reshape_as(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(reshape_as, (input, other,), _given(('x2', x2, _M)))
 
 def roll(input, shifts, dims=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_type(shifts) is _int or _type(shifts) is _tuple and shifts in _sizes) and (dims is None or (_type(dims) is _int or _type(dims) is _tuple and dims in _sizes)):
+            if (_py_type(shifts) is _py_int or _py_type(shifts) is _py_tuple and shifts in _sizes) and (dims is None or (_py_type(dims) is _py_int or _py_type(dims) is _py_tuple and dims in _sizes)):
                 return _roll(input, shifts, dims)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(roll, (input, shifts,), _given(('dims', dims, None)))
 
 def select(input, dim, index, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) is _int and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) is _py_int and axis is _M:
                 return _door.apply(_op_select, input, dim, index)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(select, (input, dim, index,), _given(('axis', axis, _M)))
 
 def split(input, split_size, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and axis is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split(input, split_size, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(split, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def squeeze(input, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and axis is _M:
                 return _squeeze(input)
-            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
                 return _squeeze(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(squeeze, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def swapaxes(input, axis0, axis1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(axis0) is _int and _type(axis1) is _int:
+            if _py_type(axis0) is _py_int and _py_type(axis1) is _py_int:
                 return _door.apply(_op_transpose, input, axis0, axis1)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(swapaxes, (input, axis0, axis1,), {})
 
 def transpose(input, dim0, dim1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim0) is _int and _type(dim1) is _int:
+            if _py_type(dim0) is _py_int and _py_type(dim1) is _py_int:
                 return _door.apply(_op_transpose, input, dim0, dim1)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(transpose, (input, dim0, dim1,), {})
 
 def t(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_t, input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(t, (input,), {})
 
-_known_tensor_split = _set()
+_known_tensor_split = _py_set()
 
 def tensor_split(*args, **options):
-    if not options and (*_map(_type, args),) in _known_tensor_split:
+    if not options and (*_py_map(_py_type, args),) in _known_tensor_split:
         return _tensor_split(*args)
     return _slow(tensor_split, args, options, _known_tensor_split)
 
@@ -3299,67 +3300,67 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
     return _slow(tile, (input, *sizes,), options)
 
 def unbind(input, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dim is _M or _type(dim) is _int) and axis is _M:
+            if (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _unbind(input, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unbind, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def unflatten(input, dim, sizes, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _unflatten(input, dim, sizes)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unflatten, (input, dim, sizes,), _given(('axis', axis, _M)))
 
 def unfold(input, dimension, size, step):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dimension) is _int and _type(size) is _int and _type(step) is _int:
+            if _py_type(dimension) is _py_int and _py_type(size) is _py_int and _py_type(step) is _py_int:
                 return _door.apply(_op_unfold, input, dimension, size, step)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unfold, (input, dimension, size, step,), {})
 
 def unsafe_chunk(input, chunks, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(chunks) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+            if _py_type(chunks) is _py_int and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _unsafe_chunk(input, chunks, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unsafe_chunk, (input, chunks,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def unsafe_split(input, split_size, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(split_size) is _int and (dim is _M or _type(dim) is _int) and axis is _M:
+            if _py_type(split_size) is _py_int and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _door.apply(_op_unsafe_split, input, split_size, 0 if dim is _M else dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unsafe_split, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def unsqueeze(input, dim, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _door.apply(_op_unsqueeze, input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unsqueeze, (input, dim,), _given(('axis', axis, _M)))
 
@@ -3368,17 +3369,17 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
     return _slow(view, (input, *sizes,), options)
 
 def view_as(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_view, input, other.shape)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(view_as, (input, other,), _given(('x2', x2, _M)))
 
@@ -3387,7 +3388,7 @@ def new_zeros(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
     return _slow(new_zeros, (input, *sizes,), options)
 
@@ -3396,101 +3397,101 @@ def new_ones(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
     return _slow(new_ones, (input, *sizes,), options)
 
 def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _tuple and size in _sizes and _type(fill_value) in _numbers and (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(new_full, (input, size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def storage(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _storage(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(storage, (input,), {})
 
 def untyped_storage(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _untyped_storage(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(untyped_storage, (input,), {})
 
 def cpu(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _cpu(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cpu, (input,), {})
 
 def get_device(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _get_device(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(get_device, (input,), {})
 
 def record_stream(input, stream):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _record_stream(input, stream)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(record_stream, (input, stream,), {})
 
 def type_as(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _type_as(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(type_as, (input, other,), _given(('x2', x2, _M)))
 
 def vcpu(input, device=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if (device is None or True):
                 return _vcpu(input, device)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(vcpu, (input,), _given(('device', device, None)))
 
 def detach_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _detach_(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(detach_, (input,), {})
 
 def set_(input, source=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if (source is None or True):
                 return _set_(input, source)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(set_, (input,), _given(('source', source, None)))
 
@@ -3499,1246 +3500,1246 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if (not _overrides or _type(input) in _tensors) and is_plain and not options:
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)
     return _slow(resize_, (input, *sizes,), options)
 
 def bool(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _bool(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bool, (input,), {})
 
 def cuda(input, device=None, non_blocking=False, memory_format=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (device is None or True) and _type(non_blocking) is _bool and (memory_format is None or True):
+            if (device is None or True) and _py_type(non_blocking) is _py_bool and (memory_format is None or True):
                 return _cuda(input, device, non_blocking, memory_format)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cuda, (input,), _given(('device', device, None), ('non_blocking', non_blocking, False), ('memory_format', memory_format, None)))
 
 def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _type(dtype) is _DType) and (device is None or True) and _type(requires_grad) is _bool:
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _new_tensor(input, data, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(new_tensor, (input, data,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def polygamma_method(self, n):
-    if not _overrides or _type(self) in _tensors:
+    if not _overrides or _py_type(self) in _tensors:
         try:
-            if _type(n) is _int:
+            if _py_type(n) is _py_int:
                 return _polygamma_method(self, n)
         except AttributeError:
-            if _isinstance(self, _TensorBase):
+            if _py_isinstance(self, _TensorBase):
                 raise
     return _slow(polygamma_method, (self, n,), {})
 
 def where_method(self, condition, other, *, x2=_M):
-    if not _overrides or _type(self) in _tensors:
+    if not _overrides or _py_type(self) in _tensors:
         try:
-            if _type(condition) in _tensors and _type(other) in _operands and x2 is _M:
+            if _py_type(condition) in _tensors and _py_type(other) in _operands and x2 is _M:
                 return _door.apply(_op_where, condition, self, other)
         except AttributeError:
-            if _isinstance(self, _TensorBase):
+            if _py_isinstance(self, _TensorBase):
                 raise
     return _slow(where_method, (self, condition, other,), _given(('x2', x2, _M)))
 
 def abs_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_abs, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(abs_, (input,), {})
 
 def acos_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_acos, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(acos_, (input,), {})
 
 def asin_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_asin, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(asin_, (input,), {})
 
 def atan_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_atan, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atan_, (input,), {})
 
 def ceil_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_ceil, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ceil_, (input,), {})
 
 def cos_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_cos, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cos_, (input,), {})
 
 def cosh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_cosh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cosh_, (input,), {})
 
 def exp_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_exp, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(exp_, (input,), {})
 
 def exp2_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_exp2, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(exp2_, (input,), {})
 
 def expm1_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_expm1, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(expm1_, (input,), {})
 
 def erf_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_erf, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erf_, (input,), {})
 
 def floor_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_floor, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(floor_, (input,), {})
 
 def log_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_log, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log_, (input,), {})
 
 def log10_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_log10, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log10_, (input,), {})
 
 def log1p_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_log1p, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log1p_, (input,), {})
 
 def log2_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_log2, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log2_, (input,), {})
 
 def neg_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_neg, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(neg_, (input,), {})
 
 def reciprocal_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_reciprocal, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(reciprocal_, (input,), {})
 
 def relu_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_relu, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(relu_, (input,), {})
 
 def rsqrt_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_rsqrt, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rsqrt_, (input,), {})
 
 def sigmoid_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sigmoid, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sigmoid_, (input,), {})
 
 def sign_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sign, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sign_, (input,), {})
 
 def sin_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sin, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sin_, (input,), {})
 
 def sinh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sinh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sinh_, (input,), {})
 
 def sqrt_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sqrt, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sqrt_, (input,), {})
 
 def tan_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_tan, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tan_, (input,), {})
 
 def tanh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_tanh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tanh_, (input,), {})
 
 def trunc_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_trunc, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(trunc_, (input,), {})
 
 def bitwise_not_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_bitwise_not, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bitwise_not_, (input,), {})
 
 def logical_not_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_logical_not, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_not_, (input,), {})
 
 def lgamma_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_lgamma, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lgamma_, (input,), {})
 
 def digamma_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_digamma, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(digamma_, (input,), {})
 
 def erfinv_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_erfinv, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erfinv_, (input,), {})
 
 def asinh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_asinh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(asinh_, (input,), {})
 
 def acosh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_acosh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(acosh_, (input,), {})
 
 def atanh_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_atanh, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atanh_, (input,), {})
 
 def erfc_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_erfc, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(erfc_, (input,), {})
 
 def sinc_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sinc, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sinc_, (input,), {})
 
 def rad2deg_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_rad2deg, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rad2deg_, (input,), {})
 
 def deg2rad_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_deg2rad, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(deg2rad_, (input,), {})
 
 def frac_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_frac, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(frac_, (input,), {})
 
 def sgn_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_sgn, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(sgn_, (input,), {})
 
 def i0_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             _door.apply_inplace(_op_i0, (input,), input)
             return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(i0_, (input,), {})
 
 def mul_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_mul, (input,), input, other)
         return input
     return _slow(mul_, (input, other,), _given(('x2', x2, _M)))
 
 def remainder_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_remainder, (input,), input, other)
         return input
     return _slow(remainder_, (input, other,), _given(('x2', x2, _M)))
 
 def fmod_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_fmod, (input,), input, other)
         return input
     return _slow(fmod_, (input, other,), _given(('x2', x2, _M)))
 
 def floor_divide_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_floor_divide, (input,), input, other)
         return input
     return _slow(floor_divide_, (input, other,), _given(('x2', x2, _M)))
 
 def atan2_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_atan2, (input,), input, other)
                 return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(atan2_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_and_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_and, (input,), input, other)
                 return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_and_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_or_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_or, (input,), input, other)
                 return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_or_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_xor_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_xor, (input,), input, other)
                 return input
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logical_xor_, (input, other,), _given(('x2', x2, _M)))
 
 def copysign_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and x2 is _M:
+            if _py_type(other) in _operands and x2 is _M:
                 return _copysign_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(copysign_, (input, other,), _given(('x2', x2, _M)))
 
 def hypot_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _hypot_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hypot_, (input, other,), _given(('x2', x2, _M)))
 
 def heaviside_(input, values):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(values) in _tensors:
+            if _py_type(values) in _tensors:
                 return _heaviside_(input, values)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(heaviside_, (input, values,), {})
 
 def nextafter_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _nextafter_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nextafter_, (input, other,), _given(('x2', x2, _M)))
 
 def ldexp_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _ldexp_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(ldexp_, (input, other,), _given(('x2', x2, _M)))
 
 def xlogy_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and x2 is _M:
+            if _py_type(other) in _operands and x2 is _M:
                 return _xlogy_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(xlogy_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_and_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _bitwise_and_(input, other)
     return _slow(bitwise_and_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_or_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _bitwise_or_(input, other)
     return _slow(bitwise_or_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_xor_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _bitwise_xor_(input, other)
     return _slow(bitwise_xor_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_left_shift_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and x2 is _M:
+            if _py_type(other) in _operands and x2 is _M:
                 return _bitwise_left_shift_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bitwise_left_shift_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_right_shift_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _operands and x2 is _M:
+            if _py_type(other) in _operands and x2 is _M:
                 return _bitwise_right_shift_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bitwise_right_shift_, (input, other,), _given(('x2', x2, _M)))
 
 def gcd_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _gcd_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(gcd_, (input, other,), _given(('x2', x2, _M)))
 
 def lcm_(input, other, *, x2=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(other) in _tensors and x2 is _M:
+            if _py_type(other) in _tensors and x2 is _M:
                 return _lcm_(input, other)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lcm_, (input, other,), _given(('x2', x2, _M)))
 
 def eq_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_eq_as_self, (input,), input, other)
         return input
     return _slow(eq_, (input, other,), _given(('x2', x2, _M)))
 
 def ne_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_ne_as_self, (input,), input, other)
         return input
     return _slow(ne_, (input, other,), _given(('x2', x2, _M)))
 
 def lt_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_lt_as_self, (input,), input, other)
         return input
     return _slow(lt_, (input, other,), _given(('x2', x2, _M)))
 
 def le_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_le_as_self, (input,), input, other)
         return input
     return _slow(le_, (input, other,), _given(('x2', x2, _M)))
 
 def gt_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_gt_as_self, (input,), input, other)
         return input
     return _slow(gt_, (input, other,), _given(('x2', x2, _M)))
 
 def ge_(input, other, *, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         _door.apply_inplace(_op_ge_as_self, (input,), input, other)
         return input
     return _slow(ge_, (input, other,), _given(('x2', x2, _M)))
 
 def cumsum_(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumsum_(input, dim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cumsum_, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def cumprod_(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and (dtype is None or _type(dtype) is _DType) and axis is _M:
+            if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumprod_(input, dim, dtype=dtype)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cumprod_, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
 def add_(input, other, *, alpha=1, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _add_(input, other, alpha=alpha)
     return _slow(add_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def sub_(input, other, *, alpha=1, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and _type(alpha) in _numbers and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _sub_(input, other, alpha=alpha)
     return _slow(sub_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def div_(input, other, *, rounding_mode=_M, x2=_M):
-    if _type(input) in _operands and _type(other) in _operands and rounding_mode is _M and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and rounding_mode is _M and x2 is _M:
         return _div_(input, other)
-    if _type(input) in _operands and _type(other) in _operands and (rounding_mode is None or _type(rounding_mode) is _str) and x2 is _M:
+    if _py_type(input) in _operands and _py_type(other) in _operands and (rounding_mode is None or _py_type(rounding_mode) is _py_str) and x2 is _M:
         return _div_(input, other, rounding_mode=rounding_mode)
     return _slow(div_, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
 
 def pow_(input, exponent):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(exponent) in _operands:
+            if _py_type(exponent) in _operands:
                 return _pow_(input, exponent)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(pow_, (input, exponent,), {})
 
 def float_power_(input, exponent):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(exponent) in _operands:
+            if _py_type(exponent) in _operands:
                 return _float_power_(input, exponent)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(float_power_, (input, exponent,), {})
 
 def square_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _square_(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(square_, (input,), {})
 
 def clamp_(input, min=None, max=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (min is None or _type(min) in _tensors) and (max is None or _type(max) in _tensors):
+            if (min is None or _py_type(min) in _tensors) and (max is None or _py_type(max) in _tensors):
                 return _clamp_(input, min, max)
-            if (min is None or _type(min) in _numbers) and (max is None or _type(max) in _numbers):
+            if (min is None or _py_type(min) in _numbers) and (max is None or _py_type(max) in _numbers):
                 return _clamp_(input, min, max)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_, (input,), _given(('min', min, None), ('max', max, None)))
 
 def clamp_min_(input, min):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(min) in _operands:
+            if _py_type(min) in _operands:
                 return _clamp_min_(input, min)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_min_, (input, min,), {})
 
 def clamp_max_(input, max):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(max) in _operands:
+            if _py_type(max) in _operands:
                 return _clamp_max_(input, max)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(clamp_max_, (input, max,), {})
 
 def lerp_(input, end, weight):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(end) in _tensors and _type(weight) in _operands:
+            if _py_type(end) in _tensors and _py_type(weight) in _operands:
                 return _lerp_(input, end, weight)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(lerp_, (input, end, weight,), {})
 
 def round_(input, *, decimals=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if decimals is _M:
                 return _round_(input)
-            if _type(decimals) is _int:
+            if _py_type(decimals) is _py_int:
                 return _round_(input, decimals=decimals)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(round_, (input,), _given(('decimals', decimals, _M)))
 
 def addcmul_(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _addcmul_(input, tensor1, tensor2, value=value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addcmul_, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def addcdiv_(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(tensor1) in _tensors and _type(tensor2) in _tensors and _type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _addcdiv_(input, tensor1, tensor2, value=value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mat1) in _tensors and _type(mat2) in _tensors and _type(beta) in _numbers and _type(alpha) in _numbers:
+            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addmm_(input, mat1, mat2, beta=beta, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(addmm_, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def fill_diagonal_(input, fill_value, wrap=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(fill_value) in _numbers and _type(wrap) is _bool:
+            if _py_type(fill_value) in _numbers and _py_type(wrap) is _py_bool:
                 return _fill_diagonal_(input, fill_value, wrap)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(fill_diagonal_, (input, fill_value,), _given(('wrap', wrap, False)))
 
 def logit_(input, eps=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (eps is None or _type(eps) in _numbers):
+            if (eps is None or _py_type(eps) in _numbers):
                 return _logit_(input, eps)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(logit_, (input,), _given(('eps', eps, None)))
 
 def nan_to_num_(input, nan=None, posinf=None, neginf=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if (nan is None or _type(nan) in _numbers) and (posinf is None or _type(posinf) in _numbers) and (neginf is None or _type(neginf) in _numbers):
+            if (nan is None or _py_type(nan) in _numbers) and (posinf is None or _py_type(posinf) in _numbers) and (neginf is None or _py_type(neginf) in _numbers):
                 return _nan_to_num_(input, nan, posinf, neginf)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(nan_to_num_, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None)))
 
 def polygamma_(input, n):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(n) is _int:
+            if _py_type(n) is _py_int:
                 return _polygamma_(input, n)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(polygamma_, (input, n,), {})
 
-_known_copy_ = _set()
+_known_copy_ = _py_set()
 
 def copy_(*args, **options):
-    if not options and (*_map(_type, args),) in _known_copy_:
+    if not options and (*_py_map(_py_type, args),) in _known_copy_:
         return _copy_(*args)
     return _slow(copy_, args, options, _known_copy_)
 
 def fill_(input, value):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(value) in _operands:
+            if _py_type(value) in _operands:
                 return _fill_(input, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(fill_, (input, value,), {})
 
 def zero_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _zero_(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(zero_, (input,), {})
 
 def uniform_(input, from_=0.0, to=1.0, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(from_) in _numbers and _type(to) in _numbers and (generator is None or True):
+            if _py_type(from_) in _numbers and _py_type(to) in _numbers and (generator is None or True):
                 return _uniform_(input, from_, to, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(uniform_, (input,), _given(('from_', from_, 0.0), ('to', to, 1.0), ('generator', generator, None)))
 
 def normal_(input, mean=0.0, std=1.0, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mean) in _numbers and _type(std) in _numbers and (generator is None or True):
+            if _py_type(mean) in _numbers and _py_type(std) in _numbers and (generator is None or True):
                 return _normal_(input, mean, std, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(normal_, (input,), _given(('mean', mean, 0.0), ('std', std, 1.0), ('generator', generator, None)))
 
 def bernoulli_(input, p=0.5, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _tensors and (generator is None or True):
+            if _py_type(p) in _tensors and (generator is None or True):
                 return _bernoulli_(input, p, generator=generator)
-            if _type(p) in _numbers and (generator is None or True):
+            if _py_type(p) in _numbers and (generator is None or True):
                 return _bernoulli_(input, p, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bernoulli_, (input,), _given(('p', p, 0.5), ('generator', generator, None)))
 
-_known_random_ = _set()
+_known_random_ = _py_set()
 
 def random_(*args, **options):
-    if not options and (*_map(_type, args),) in _known_random_:
+    if not options and (*_py_map(_py_type, args),) in _known_random_:
         return _random_(*args)
     return _slow(random_, args, options, _known_random_)
 
 def exponential_(input, lambd=1.0, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(lambd) in _numbers and (generator is None or True):
+            if _py_type(lambd) in _numbers and (generator is None or True):
                 return _exponential_(input, lambd, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(exponential_, (input,), _given(('lambd', lambd, 1.0), ('generator', generator, None)))
 
 def geometric_(input, p, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(p) in _numbers and (generator is None or True):
+            if _py_type(p) in _numbers and (generator is None or True):
                 return _geometric_(input, p, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(geometric_, (input, p,), _given(('generator', generator, None)))
 
 def cauchy_(input, median=0.0, sigma=1.0, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(median) in _numbers and _type(sigma) in _numbers and (generator is None or True):
+            if _py_type(median) in _numbers and _py_type(sigma) in _numbers and (generator is None or True):
                 return _cauchy_(input, median, sigma, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(cauchy_, (input,), _given(('median', median, 0.0), ('sigma', sigma, 1.0), ('generator', generator, None)))
 
 def log_normal_(input, mean=1.0, std=2.0, *, generator=None):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mean) in _numbers and _type(std) in _numbers and (generator is None or True):
+            if _py_type(mean) in _numbers and _py_type(std) in _numbers and (generator is None or True):
                 return _log_normal_(input, mean, std, generator=generator)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(log_normal_, (input,), _given(('mean', mean, 1.0), ('std', std, 2.0), ('generator', generator, None)))
 
 def masked_fill_(input, mask, value):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mask) in _tensors and _type(value) in _operands:
+            if _py_type(mask) in _tensors and _py_type(value) in _operands:
                 return _masked_fill_(input, mask, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(masked_fill_, (input, mask, value,), {})
 
 def scatter_add_(input, dim, index, src, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and axis is _M:
                 return _scatter_add_(input, dim, index, src)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(scatter_add_, (input, dim, index, src,), _given(('axis', axis, _M)))
 
 def index_add_(input, dim, index, source, *, alpha=1, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and _type(alpha) in _numbers and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(alpha) in _numbers and axis is _M:
                 return _index_add_(input, dim, index, source, alpha=alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_add_, (input, dim, index, source,), _given(('alpha', alpha, 1), ('axis', axis, _M)))
 
 def index_put_(input, indices, values, accumulate=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(indices) in _lists and _tensors.issuperset(_map(_type, indices)) and _type(values) in _tensors and _type(accumulate) is _bool:
+            if _py_type(indices) in _lists and _tensors.issuperset(_py_map(_py_type, indices)) and _py_type(values) in _tensors and _py_type(accumulate) is _py_bool:
                 return _index_put_(input, indices, values, accumulate)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_put_, (input, indices, values,), _given(('accumulate', accumulate, False)))
 
 def tril_(input, diagonal=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(diagonal) is _int:
+            if _py_type(diagonal) is _py_int:
                 return _tril_(input, diagonal)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(tril_, (input,), _given(('diagonal', diagonal, 0)))
 
 def triu_(input, diagonal=0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(diagonal) is _int:
+            if _py_type(diagonal) is _py_int:
                 return _triu_(input, diagonal)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(triu_, (input,), _given(('diagonal', diagonal, 0)))
 
-_known_scatter_ = _set()
+_known_scatter_ = _py_set()
 
 def scatter_(*args, **options):
-    if not options and (*_map(_type, args),) in _known_scatter_:
+    if not options and (*_py_map(_py_type, args),) in _known_scatter_:
         return _scatter_(*args)
     return _slow(scatter_, args, options, _known_scatter_)
 
 def scatter_reduce_(input, dim, index, src, reduce, *, include_self=True, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(src) in _tensors and _type(reduce) is _str and _type(include_self) is _bool and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and _py_type(reduce) is _py_str and _py_type(include_self) is _py_bool and axis is _M:
                 return _scatter_reduce_(input, dim, index, src, reduce, include_self=include_self)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(scatter_reduce_, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('axis', axis, _M)))
 
 def index_copy_(input, dim, index, source, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(source) in _tensors and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and axis is _M:
                 return _index_copy_(input, dim, index, source)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_copy_, (input, dim, index, source,), _given(('axis', axis, _M)))
 
 def index_fill_(input, dim, index, value, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and _type(index) in _tensors and _type(value) in _operands and axis is _M:
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(value) in _operands and axis is _M:
                 return _index_fill_(input, dim, index, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(index_fill_, (input, dim, index, value,), _given(('axis', axis, _M)))
 
 def masked_scatter_(input, mask, source):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(mask) in _tensors and _type(source) in _tensors:
+            if _py_type(mask) in _tensors and _py_type(source) in _tensors:
                 return _masked_scatter_(input, mask, source)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(masked_scatter_, (input, mask, source,), {})
 
 def put_(input, index, source, accumulate=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(index) in _tensors and _type(source) in _tensors and _type(accumulate) is _bool:
+            if _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(accumulate) is _py_bool:
                 return _put_(input, index, source, accumulate)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(put_, (input, index, source,), _given(('accumulate', accumulate, False)))
 
 def transpose_(input, dim0, dim1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim0) is _int and _type(dim1) is _int:
+            if _py_type(dim0) is _py_int and _py_type(dim1) is _py_int:
                 return _transpose_(input, dim0, dim1)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(transpose_, (input, dim0, dim1,), {})
 
 def t_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _t_(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(t_, (input,), {})
 
 def squeeze_(input, dim=_M, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             if dim is _M and axis is _M:
                 return _squeeze_(input)
-            if (_type(dim) is _int or _type(dim) is _tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
                 return _squeeze_(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(squeeze_, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def unsqueeze_(input, dim, *, axis=_M):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dim) is _int and axis is _M:
+            if _py_type(dim) is _py_int and axis is _M:
                 return _unsqueeze_(input, dim)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(unsqueeze_, (input, dim,), _given(('axis', axis, _M)))
 
 def swapaxes_(input, axis0, axis1):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(axis0) is _int and _type(axis1) is _int:
+            if _py_type(axis0) is _py_int and _py_type(axis1) is _py_int:
                 return _swapaxes_(input, axis0, axis1)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(swapaxes_, (input, axis0, axis1,), {})
 
 def functional_relu(input, inplace=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _door.apply(_op_relu, input) if not inplace else input.relu_()
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(functional_relu, (input,), _given(('inplace', inplace, False)))
 
 def elu_(input, alpha=1.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(alpha) in _numbers:
+            if _py_type(alpha) in _numbers:
                 return _elu_(input, alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(elu_, (input,), _given(('alpha', alpha, 1.0)))
 
 def celu_(input, alpha=1.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(alpha) in _numbers:
+            if _py_type(alpha) in _numbers:
                 return _celu_(input, alpha)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(celu_, (input,), _given(('alpha', alpha, 1.0)))
 
 def selu_(input):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
             return _selu_(input)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(selu_, (input,), {})
 
 def hardtanh_(input, min_val=-1.0, max_val=1.0):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(min_val) in _numbers and _type(max_val) in _numbers:
+            if _py_type(min_val) in _numbers and _py_type(max_val) in _numbers:
                 return _hardtanh_(input, min_val, max_val)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(hardtanh_, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0)))
 
 def leaky_relu_(input, negative_slope=0.01):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(negative_slope) in _numbers:
+            if _py_type(negative_slope) in _numbers:
                 return _leaky_relu_(input, negative_slope)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(leaky_relu_, (input,), _given(('negative_slope', negative_slope, 0.01)))
 
 def threshold_(input, threshold, value):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(threshold) in _numbers and _type(value) in _numbers:
+            if _py_type(threshold) in _numbers and _py_type(value) in _numbers:
                 return _threshold_(input, threshold, value)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(threshold_, (input, threshold, value,), {})
 
 def rrelu_(input, lower=0.125, upper=0.3333333333333333, training=False):
-    if not _overrides or _type(input) in _tensors:
+    if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(lower) in _numbers and _type(upper) in _numbers and _type(training) is _bool:
+            if _py_type(lower) in _numbers and _py_type(upper) in _numbers and _py_type(training) is _py_bool:
                 return _rrelu_(input, lower, upper, training)
         except AttributeError:
-            if _isinstance(input, _TensorBase):
+            if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(rrelu_, (input,), _given(('lower', lower, 0.125), ('upper', upper, 0.3333333333333333), ('training', training, False)))
 
