@@ -181,6 +181,7 @@ NAMES_OF_TWO = {
     "Identity": "PyTorch has both: the layer nn.Identity, and the graph node torch::autograd::Identity",
     "autocast": "PyTorch has both: torch.amp.autocast, and torch.cuda.amp.autocast, which is derived from it",
     "GradScaler": "PyTorch has both: torch.amp.GradScaler, and torch.cuda.amp.GradScaler, which is derived from it",
+    "Buffer": "a tensor of a module, by PyTorch's name; and memory of a compiled program",
 }
 
 

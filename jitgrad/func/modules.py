@@ -32,13 +32,14 @@ def _merged(given: Any) -> dict[str, Any]:
     return {k: v for d in given for k, v in d.items()}
 
 
-def _places(module: Module) -> dict[str, tuple[Module, str]]:
+def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     """Where each parameter and buffer is kept, under every name it has; see Note [Where a module keeps things]."""
-    found = {}
+    found: dict[str, tuple[dict[str, Any], str]] = {}
     for prefix, part in module.named_modules(remove_duplicate=False):
-        for name in (*part._parameters, *part._buffers):
-            if part.__dict__.get(name) is not None:
-                found[f"{prefix}.{name}" if prefix else name] = (part, name)
+        for registry in (part._parameters, part._buffers):
+            for name, value in registry.items():
+                if value is not None:
+                    found[f"{prefix}.{name}" if prefix else name] = (registry, name)
     return found
 
 
@@ -70,24 +71,24 @@ def functional_call(
     tied = _tied(places, given) if tie_weights else given
     if strict:
         _check_names(module, places, tied)
-    saved = {name: places[name][0].__dict__[places[name][1]] for name in tied if name in places}
+    saved = {name: places[name][0][places[name][1]] for name in tied if name in places}
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
     try:
         for name in saved:
-            part, attribute = places[name]
-            part.__dict__[attribute] = tied[name]
+            registry, attribute = places[name]
+            registry[attribute] = tied[name]
         return module(*arguments, **(kwargs or {}))
     finally:
         for name, value in saved.items():
-            part, attribute = places[name]
-            part.__dict__[attribute] = value
+            registry, attribute = places[name]
+            registry[attribute] = value
 
 
-def _tied(places: dict[str, tuple[Module, str]], given: dict[str, Any]) -> dict[str, Any]:
+def _tied(places: dict[str, tuple[dict[str, Any], str]], given: dict[str, Any]) -> dict[str, Any]:
     """The values under every name of the parameters they are for."""
     groups: dict[int, list[str]] = {}
-    for name, (part, attribute) in places.items():
-        groups.setdefault(id(part.__dict__[attribute]), []).append(name)
+    for name, (registry, attribute) in places.items():
+        groups.setdefault(id(registry[attribute]), []).append(name)
     tied = dict(given)
     for names in groups.values():
         values = [given[n] for n in names if n in given]

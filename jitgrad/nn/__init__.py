@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from jitgrad.lazy import late_names
-from jitgrad.nn import functional, init, utils
+from jitgrad.nn import functional, init
 from jitgrad.nn.activation import (
     CELU,
     ELU,
@@ -32,17 +32,6 @@ from jitgrad.nn.activation import (
 from jitgrad.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from jitgrad.nn.conv import AvgPool2d, Conv2d, MaxPool2d
 from jitgrad.nn.linear import Embedding, Identity, Linear
-from jitgrad.nn.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
 from jitgrad.nn.misc import (
     AlphaDropout,
     Dropout,
@@ -55,10 +44,10 @@ from jitgrad.nn.misc import (
 )
 from jitgrad.nn.module import Module
 from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, LayerNorm, RMSNorm, SyncBatchNorm
-from jitgrad.nn.parameter import Parameter
+from jitgrad.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 if TYPE_CHECKING:
-    from jitgrad.nn import parallel
+    from jitgrad.nn import parallel, utils
     from jitgrad.nn.attention import MultiheadAttention
     from jitgrad.nn.conv_other import Conv1d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
     from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
@@ -70,6 +59,17 @@ if TYPE_CHECKING:
         InstanceNorm2d,
         InstanceNorm3d,
         LocalResponseNorm,
+    )
+    from jitgrad.nn.loss import (
+        BCELoss,
+        BCEWithLogitsLoss,
+        CrossEntropyLoss,
+        HuberLoss,
+        KLDivLoss,
+        L1Loss,
+        MSELoss,
+        NLLLoss,
+        SmoothL1Loss,
     )
     from jitgrad.nn.margin_loss import (
         CosineEmbeddingLoss,
@@ -167,6 +167,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "Buffer",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -280,6 +281,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -298,6 +301,7 @@ _LATE_BY_PLACE = {
     "distance": "Bilinear CosineSimilarity PairwiseDistance",
     "embedding_bag": "EmbeddingBag",
     "group_norm": "CrossMapLRN2d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm",
+    "loss": "BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss MSELoss NLLLoss SmoothL1Loss",
     "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss "
     "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss "
     "SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss",
@@ -316,6 +320,7 @@ _LATE_BY_PLACE = {
     "UpsamplingNearest2d",
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
+_LATE["utils"] = "jitgrad.nn.utils"
 _find_late = late_names(globals(), _LATE)
 
 

@@ -101,7 +101,7 @@ class _InstanceNorm(NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape. ValueError for another rank, for other channels, or one element per channel."""
-        self._check_rank(input)
+        self._check_input_dim(input)
         dim = input.ndim - self.ndims[0]
         if input.shape[dim] != self.num_features:
             if self.affine:

@@ -1,230 +1,326 @@
 """Hooks of modules: around their forward, and around their part of the backward.
 
-Owns: ``ModuleHooks``: the hooks of one module, and calling a module that has some.
-Must not know: which modules there are, how backward is run.
-
-The gradients that backward hooks see flow through two nodes that do nothing, one before the module's forward and one
-after it: their own hooks call the module's. (PyTorch's ``BackwardHook``, torch/utils/hooks.py.)
+Owns: ``ModuleHooks`` (those of one module, or of all), ``Hooked`` (adding some), and calling a module that has some.
+Must not know: which modules there are; how gradients reach a hook (``backward_hooks.py``).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from jitgrad.autograd.function import Function
-from jitgrad.grad_mode import is_grad_enabled
-from jitgrad.runtime.engine.graph.node_hooks import HookDict
-from jitgrad.tensor import Tensor
+from jitgrad.lazy import LazyModule
+from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
 
-__all__ = ["ForwardHook", "ModuleHooks"]
+__all__ = [
+    "Hooked",
+    "HookedCall",
+    "ModuleHooks",
+    "every_module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
-
-class ForwardHook(NamedTuple):
-    """A hook around forward.
-
-    Attributes:
-        fn: the user's function.
-        with_kwargs: it is given (and a pre-hook may replace) the keyword arguments too.
-        always_call: it is called even if forward raised.
-    """
-
-    fn: Callable[..., Any]
-    with_kwargs: bool
-    always_call: bool = False
+_backward_hooks = LazyModule("jitgrad.nn.backward_hooks")
 
 
 class ModuleHooks:
-    """The hooks of one module, in the order in which they are called.
+    """The hooks of one module, or of all modules, in the order in which they are called.
 
     Attributes:
-        pre, post: ``ForwardHook``s before and after forward.
+        pre, post: functions before and after forward.
+        pre_with_kwargs, post_with_kwargs: handle ids of those that are given (and before forward may replace) the
+            keyword arguments too.
+        always_called: handle ids of those that are called even if forward raises.
         backward_pre, backward: functions of (module, grad_output) and of (module, grad_input, grad_output).
+        is_full: whether ``backward`` sees the gradients of the whole module; None while there are no such hooks. The
+            others, deprecated, see those of the last node.
     """
 
-    __slots__ = ("backward", "backward_pre", "post", "pre")
+    __slots__ = (
+        "always_called", "backward", "backward_pre", "is_full", "post", "post_with_kwargs", "pre", "pre_with_kwargs",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.pre, self.post = HookDict(), HookDict()
         self.backward_pre, self.backward = HookDict(), HookDict()
+        self.pre_with_kwargs: set[int] = set()
+        self.post_with_kwargs: set[int] = set()
+        self.always_called: set[int] = set()
+        self.is_full: bool | None = None
 
-    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The module's forward, with everything around it."""
-        called: set[int] = set()
-        result = None
-        try:
-            args, kwargs = self._run_pre(module, args, kwargs)
-            around = None
-            if self.backward or self.backward_pre:
-                around = _BackwardHook(module, tuple(self.backward.values()), tuple(self.backward_pre.values()))
-                args = around.watch_inputs(args)
-            result = module.forward(*args, **kwargs)
-            for key, hook in tuple(self.post.items()):
-                called.add(key)
-                replaced = _call_post(hook, module, args, kwargs, result)
-                result = result if replaced is None else replaced
-            return result if around is None else around.watch_outputs(result)
-        except Exception:
-            for key, hook in tuple(self.post.items()):
-                if hook.always_call and key not in called:
-                    _call_after_error(hook, module, args, kwargs, result)
-            raise
+    def add_pre(self, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
+        """A hook before forward."""
+        handle = self.pre.add(hook, prepend=prepend)
+        if with_kwargs:
+            self.pre_with_kwargs.add(handle.id)
+        return handle
 
-    def _run_pre(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for hook in tuple(self.pre.values()):
-            if hook.with_kwargs:
-                replaced = hook.fn(module, args, kwargs)
-                if replaced is not None:
-                    if not (isinstance(replaced, tuple) and len(replaced) == 2):
-                        raise RuntimeError(
-                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
-                            f"{replaced}."
-                        )
-                    args, kwargs = replaced
-            else:
-                replaced = hook.fn(module, args)
-                if replaced is not None:
-                    args = replaced if isinstance(replaced, tuple) else (replaced,)
-        return args, kwargs
+    def add_post(
+        self, hook: Callable[..., Any], prepend: bool, with_kwargs: bool, always_call: bool
+    ) -> RemovableHandle:
+        """A hook after forward."""
+        handle = self.post.add(hook, prepend=prepend)
+        if with_kwargs:
+            self.post_with_kwargs.add(handle.id)
+        if always_call:
+            self.always_called.add(handle.id)
+        return handle
+
+    def add_backward(self, hook: Callable[..., Any], prepend: bool, is_full: bool, where: str) -> RemovableHandle:
+        """A hook around backward. RuntimeError if there are hooks of the other kind."""
+        if self.is_full is not None and self.is_full is not is_full:
+            raise RuntimeError(
+                f"Cannot use both regular backward hooks and full backward hooks {where}. Please use only one of them."
+            )
+        self.is_full = is_full
+        return self.backward.add(hook, prepend=prepend)
 
 
-def _call_post(hook: ForwardHook, module: Any, args: Any, kwargs: Any, result: Any) -> Any:
-    return hook.fn(module, args, kwargs, result) if hook.with_kwargs else hook.fn(module, args, result)
-
-
-def _call_after_error(hook: ForwardHook, module: Any, args: Any, kwargs: Any, result: Any) -> None:
-    """The first error is the one that counts; one of the hook is only told."""
-    try:
-        _call_post(hook, module, args, kwargs, result)
-    except Exception as error:
-        warnings.warn(
-            f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was "
-            f"raised in forward: {error}",
-            stacklevel=4,
-        )
-
-
-class BackwardHookFunction(Function):
-    """Does nothing, as a node of the graph."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        ctx.mark_non_differentiable(*[x for x in args if not x.requires_grad])
-        return args
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads
-
-
-class _BackwardHook:
-    """The backward hooks of one call of a module.
+class EveryModule:
+    """What is hooked into all modules.
 
     Attributes:
-        grad_outputs: what has arrived at the outputs, until the hooks have been called.
+        hooks: theirs; None until somebody adds one.
+        registration: kind of member -> functions of (module, name, member) that may replace it.
     """
 
-    def __init__(self, module: Any, hooks: tuple[Any, ...], pre_hooks: tuple[Any, ...]) -> None:
-        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
-        self.grad_outputs: Any = None
-        self.input_places: list[int] | None = None
-        self.num_inputs = 0
+    def __init__(self) -> None:
+        self.hooks: ModuleHooks | None = None
+        self.registration = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
-    def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, behind a node that calls the hooks with the gradients of both sides."""
-        self.num_inputs = len(args)
-        args, self.input_places, node = _through_node(args)
-        if node is not None:
-            node.register_hook(lambda grad_inputs, _: self._at_inputs(grad_inputs))
-        return args
+    def own_hooks(self) -> ModuleHooks:
+        """``hooks``, which exist from now on."""
+        if self.hooks is None:
+            self.hooks = ModuleHooks()
+        return self.hooks
 
-    def watch_outputs(self, result: Any) -> Any:
-        """The result, behind a node that calls the pre-hooks, and keeps the gradients for the hooks."""
-        if not isinstance(result, (Tensor, tuple)):
+    def at_registration(self, kind: str, module: Any, name: str, member: Any) -> Any:
+        """What becomes the module's member."""
+        for hook in tuple(self.registration[kind].values()):
+            replaced = hook(module, name, member)
+            member = member if replaced is None else replaced
+        return member
+
+
+every_module = EveryModule()
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, args)`` before every module's forward, and before the module's own hooks."""
+    return every_module.own_hooks().add_pre(hook, False, False)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, result)`` after every module's forward; see ``Module.register_forward_hook``."""
+    return every_module.own_hooks().add_post(hook, False, with_kwargs, always_call)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_output)`` before every module's backward."""
+    return every_module.own_hooks().backward_pre.add(hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` after every module's backward. RuntimeError beside old ones."""
+    return every_module.own_hooks().add_backward(hook, False, True, "as a global Module hook")
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Deprecated form of ``register_module_full_backward_hook``: it sees the gradients of the last node only."""
+    return every_module.own_hooks().add_backward(hook, False, False, "as a global Module hook")
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` whenever a module gets a parameter; what it returns replaces it."""
+    return every_module.registration["_parameters"].add(hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` whenever a module gets a buffer; what it returns replaces it."""
+    return every_module.registration["_buffers"].add(hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, child)`` whenever a module gets a child; what it returns replaces it."""
+    return every_module.registration["_modules"].add(hook)
+
+
+class HookedCall:
+    """One call of a module that has hooks, of its own or everybody's.
+
+    Attributes:
+        module: which one.
+        args, kwargs: what forward gets, as hooks have left it.
+        result: of forward and the hooks so far.
+        called: ids of hooks after forward that have been called.
+    """
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+        self.owners = [hooks for hooks in (every_module.hooks, module._hooks) if hooks is not None]
+
+    def run(self) -> Any:
+        """Forward, with everything around it."""
+        try:
+            return self._run()
+        except Exception:
+            for hooks, key, hook in self._hooks_after():
+                if key in hooks.always_called and key not in self.called:
+                    self._call_after_error(hooks, key, hook)
+            raise
+
+    def _run(self) -> Any:
+        module = self.module
+        self._run_pre()
+        full = [hook for hooks in self.owners if hooks.is_full for hook in hooks.backward.values()]
+        backward_pre = [hook for hooks in self.owners for hook in hooks.backward_pre.values()]
+        partial = [hook for hooks in self.owners if hooks.is_full is False for hook in hooks.backward.values()]
+        around = None
+        if full or backward_pre:
+            around = _backward_hooks.BackwardHook(module, tuple(full), tuple(backward_pre))
+            self.args = around.watch_inputs(self.args)
+        self.result = module.forward(*self.args, **self.kwargs)
+        for hooks, key, hook in self._hooks_after():
+            self.called.add(key)
+            replaced = self._call_post(hooks, key, hook)
+            self.result = self.result if replaced is None else replaced
+        if around is not None:
+            self.result = around.watch_outputs(self.result)
+        if partial:
+            _backward_hooks.watch_last_node(module, partial, self.args, self.result)
+        return self.result
+
+    def _run_pre(self) -> None:
+        for hooks in self.owners:
+            for key, hook in tuple(hooks.pre.items()):
+                if key not in hooks.pre_with_kwargs:
+                    replaced = hook(self.module, self.args)
+                    if replaced is not None:
+                        self.args = replaced if isinstance(replaced, tuple) else (replaced,)
+                    continue
+                replaced = hook(self.module, self.args, self.kwargs)
+                if replaced is None:
+                    continue
+                if not (isinstance(replaced, tuple) and len(replaced) == 2):
+                    raise RuntimeError(
+                        "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+                        f"{replaced}."
+                    )
+                self.args, self.kwargs = replaced
+
+    def _hooks_after(self) -> list[tuple[ModuleHooks, int, Any]]:
+        return [(hooks, key, hook) for hooks in self.owners for key, hook in hooks.post.items()]
+
+    def _call_post(self, hooks: ModuleHooks, key: int, hook: Any) -> Any:
+        if key in hooks.post_with_kwargs:
+            return hook(self.module, self.args, self.kwargs, self.result)
+        return hook(self.module, self.args, self.result)
+
+    def _call_after_error(self, hooks: ModuleHooks, key: int, hook: Any) -> None:
+        """The first error is the one that counts; an error of the hook becomes a warning."""
+        try:
+            self._call_post(hooks, key, hook)
+        except Exception as error:
+            whose = "global module" if hooks is every_module.hooks else "module"
             warnings.warn(
-                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
-                f"{type(result)}",
+                f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                f"error was raised in forward: {error}",
                 stacklevel=4,
             )
-        outputs = result if isinstance(result, tuple) else (result,)
-        count = len(outputs)
-        outputs, places, node = _through_node(outputs)
-        if node is not None:
-            node.register_hook(lambda _, grad_outputs: self._at_outputs(grad_outputs, places, count))
-        return outputs if isinstance(result, tuple) else outputs[0]
-
-    def _at_outputs(self, grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
-        grad_outputs = self.grad_outputs = _spread(places, grads, count)
-        for hook in self.pre_hooks:
-            replaced = hook(self.module, grad_outputs)
-            if replaced is None:
-                continue
-            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-            if len(replaced) != count:
-                raise RuntimeError(
-                    f"Backward pre hook returned an invalid number of grad_output, got {len(replaced)}, but expected "
-                    f"{count}"
-                )
-            grad_outputs = self.grad_outputs = replaced
-        if self.input_places is None:
-            self._without_inputs(grad_outputs)
-        return tuple(grad_outputs[i] for i in places)
-
-    def _without_inputs(self, grad_outputs: tuple[Any, ...]) -> None:
-        """No input requires grad: the hooks are called here, and have nothing to replace."""
-        if self.hooks:
-            warnings.warn(
-                "Full backward hook is firing when gradients are computed with respect to module outputs since no "
-                "inputs require gradients.",
-                stacklevel=5,
-            )
-        for hook in self.hooks:
-            replaced = hook(self.module, (None,) * self.num_inputs, grad_outputs)
-            if replaced is not None and not (isinstance(replaced, tuple) and all(x is None for x in replaced)):
-                raise RuntimeError(
-                    "Backward hook for Modules where no input requires gradient should always return None or None for "
-                    "all gradients."
-                )
-        self.grad_outputs = None
-
-    def _at_inputs(self, grads: tuple[Any, ...]) -> Any:
-        if self.grad_outputs is None:
-            return None  # the gradient has come round the module's outputs, as in a double backward
-        assert self.input_places is not None
-        grad_inputs = _spread(self.input_places, grads, self.num_inputs)
-        for hook in self.hooks:
-            replaced = hook(self.module, grad_inputs, self.grad_outputs)
-            if replaced is None:
-                continue
-            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-            if len(replaced) != len(grad_inputs):
-                raise RuntimeError(
-                    f"Backward hook returned an invalid number of grad_input, got {len(replaced)}, but expected "
-                    f"{len(grad_inputs)}"
-                )
-            grad_inputs = replaced
-        self.grad_outputs = None
-        return tuple(grad_inputs[i] for i in self.input_places)
 
 
-def _through_node(args: tuple[Any, ...]) -> Any:
-    """(the arguments, where tensors among them stand, the node that they have passed); no node outside a graph."""
-    places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
-    if not (is_grad_enabled() and any(args[i].requires_grad for i in places)):
-        return args, None, None
-    passed = BackwardHookFunction.apply(*[args[i] for i in places])
-    passed = passed if isinstance(passed, tuple) else (passed,)
-    node = next(x.grad_fn for x in passed if x.requires_grad)
-    behind = list(args)
-    for i, x in zip(places, passed, strict=True):
-        behind[i] = x
-    return tuple(behind), places, node
+class Hooked:
+    """The part of ``Module`` that adds hooks."""
 
+    _hooks: ModuleHooks | None = None  # once there, they stay: the slow call is right with and without hooks
 
-def _spread(places: list[int], values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """``values`` at their places among ``count``, None elsewhere."""
-    out: list[Any] = [None] * count
-    for i, value in zip(places, values, strict=True):
-        out[i] = value
-    return tuple(out)
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before forward; what it returns replaces the arguments.
+
+        Args:
+            hook: the function.
+            prepend: call it before the hooks that are there.
+            with_kwargs: call ``hook(module, args, kwargs)``, which returns None or ``(args, kwargs)``.
+        """
+        return self._own_hooks().add_pre(hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after forward; what it returns replaces the result.
+
+        Args:
+            hook: the function.
+            prepend: call it before the hooks that are there.
+            with_kwargs: call ``hook(module, args, kwargs, result)``.
+            always_call: call it even if forward raises.
+        """
+        return self._own_hooks().add_post(hook, prepend, with_kwargs, always_call)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[[Any, Any], Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before the module's backward; what it returns replaces ``grad_output``."""
+        return self._own_hooks().backward_pre.add(hook, prepend=prepend)
+
+    def register_full_backward_hook(
+        self, hook: Callable[[Any, Any, Any], Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the module's inputs are known.
+
+        Both are tuples, with None for what is no tensor; what the hook returns replaces ``grad_input``.
+
+        Raises:
+            RuntimeError: the module has hooks of ``register_backward_hook``.
+        """
+        return self._own_hooks().add_backward(hook, prepend, True, "on a single Module")
+
+    def register_backward_hook(self, hook: Callable[[Any, Any, Any], Any]) -> RemovableHandle:
+        """Deprecated form of ``register_full_backward_hook``: it sees the gradients of the last node only.
+
+        Raises:
+            RuntimeError: the module has full backward hooks.
+        """
+        return self._own_hooks().add_backward(hook, False, False, "on a single Module")
+
+    def _own_hooks(self) -> ModuleHooks:
+        hooks = self._hooks
+        if hooks is None:
+            hooks = self.__dict__["_hooks"] = ModuleHooks()
+        return hooks
+
+    # PyTorch's names, for programs that look
+    @property
+    def _forward_hooks(self) -> HookDict:
+        return self._own_hooks().post
+
+    @property
+    def _forward_pre_hooks(self) -> HookDict:
+        return self._own_hooks().pre
+
+    @property
+    def _backward_hooks(self) -> HookDict:
+        return self._own_hooks().backward
+
+    @property
+    def _backward_pre_hooks(self) -> HookDict:
+        return self._own_hooks().backward_pre

@@ -115,6 +115,7 @@ class NormBase(Module):
     """
 
     ndims: tuple[int, ...] = ()
+    _version = 2  # num_batches_tracked came with it
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class NormBase(Module):
         self.bias: Parameter | None
         self.running_mean: Tensor | None
         self.running_var: Tensor | None
-        self.num_batches_tracked: Tensor
+        self.num_batches_tracked: Tensor | None
         for name, make, there in (("weight", ones, affine), ("bias", zeros, affine and bias)):
             self.register_parameter(name, Parameter(make(num_features, device=device, dtype=dtype)) if there else None)
         tracked = track_running_stats
@@ -144,17 +145,16 @@ class NormBase(Module):
             self.register_buffer(name, make(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("num_batches_tracked", zeros((), device=device, dtype=int64) if tracked else None)
 
-    def _check_rank(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self.ndims:
             expected = " or ".join(f"{n}D" for n in self.ndims)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
 
     def reset_running_stats(self) -> None:
         """Forget every batch."""
-        if self.running_mean is not None and self.running_var is not None:
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-            self.num_batches_tracked.zero_()
+        if self.track_running_stats:
+            for name, value in (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+                self._buffers[name].fill_(value)
 
     def reset_parameters(self) -> None:
         """Forget every batch; weight 1 and bias 0 again."""
@@ -163,6 +163,17 @@ class NormBase(Module):
             init.ones_(self.weight)
         if self.bias is not None:
             init.zeros_(self.bias)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        version = local_metadata.get("version")
+        key = f"{prefix}num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            known = self.num_batches_tracked
+            is_there = known is not None and not known.is_meta
+            state_dict[key] = known if is_there else zeros((), dtype=int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
@@ -177,15 +188,16 @@ class BatchNorm(NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape. ValueError for another rank, or one element per channel while training."""
-        self._check_rank(input)
-        by_batch = self.training or self.running_mean is None
+        self._check_input_dim(input)
+        mean, variance = self.running_mean, self.running_var
+        by_batch = self.training or (mean is None and variance is None)
         momentum = self.momentum or 0.0
-        if self.training and self.track_running_stats:
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
-        moved = not self.training or self.track_running_stats
-        mean, variance = (self.running_mean, self.running_var) if moved else (None, None)
+        if self.training and not self.track_running_stats:  # whoever has switched it off keeps the statistics there are
+            mean = variance = None
         return F.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
@@ -243,7 +255,7 @@ class SyncBatchNorm(BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
-    def _check_rank(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 

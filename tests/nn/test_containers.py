@@ -134,5 +134,5 @@ def test_parameter_list_is_extended_in_place() -> None:
 def test_a_buffer_is_found_by_its_path() -> None:
     model = nn.Sequential(nn.BatchNorm1d(2))
     assert model.get_buffer("0.running_mean") is model[0].running_mean
-    with pytest.raises(AttributeError, match="has no attribute `weight`"):
+    with pytest.raises(AttributeError, match="`weight` is not a buffer"):
         model.get_buffer("0.weight")

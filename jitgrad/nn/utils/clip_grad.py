@@ -1,24 +1,21 @@
-"""``jitgrad.nn.utils``: gradient clipping, and parameters as one vector.
+"""Gradient clipping.
+
+Owns: the norm of all gradients, and clipping by norm or by value.
+Must not know: modules.
 
 Source of norm clipping: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
-from jitgrad.functions import amax, cat, stack, zeros
+from jitgrad.functions import amax, stack, zeros
 from jitgrad.grad_mode import no_grad
 from jitgrad.tensor import Tensor
 
-__all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
-    "get_total_norm",
-    "parameters_to_vector",
-    "vector_to_parameters",
-]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -112,22 +109,26 @@ def clip_grad_norm_(
     return norm
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Clamp every gradient to +-``clip_value``, in place."""
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The old name of ``clip_grad_norm_``; it warns."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Clamp every gradient to +-``clip_value``, in place; ``foreach`` is accepted for PyTorch's sake."""
     with no_grad():
         for g in _gradients(parameters):
             g.clamp_(-clip_value, clip_value)
-
-
-def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters, in order."""
-    return cat([p.reshape(-1) for p in parameters])
-
-
-def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copy the elements of a vector back into the parameters."""
-    start = 0
-    with no_grad():
-        for p in parameters:
-            p.copy_(vec[start : start + p.numel()].reshape(p.shape))
-            start += p.numel()
