@@ -20,6 +20,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.activate: ("activate_now", "none", ("obj",)),
     primitives.active: ("active", "borrowed", ()),
     primitives.blank: ("blank", "new", ("obj",)),
+    primitives.is_atomic: ("is_atomic", "bool", ()),
     primitives.new_handle: ("new_handle", "new", ()),
     primitives.poke: ("poke", "none", ("int", "int", "int")),
     primitives.poke_float: ("poke_float", "none", ("int", "int", "obj")),
@@ -28,6 +29,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.run_driver: ("run_driver", "int", ("int",)),
     primitives.run_driver_released: ("run_driver_released", "int", ("int",)),
     primitives.same: ("same", "bool", ("obj", "obj")),
+    primitives.take_last: ("take_last", "new", ("obj",)),
 }
 """Python function -> (symbol, kind of the result or ``"none"`` or ``"new"``, kinds of the arguments)."""
 

@@ -41,6 +41,7 @@ __all__ = [
     "blank",
     "install_driver",
     "install_handles",
+    "is_atomic",
     "native",
     "new_handle",
     "optimized",
@@ -51,6 +52,7 @@ __all__ = [
     "run_driver",
     "run_driver_released",
     "same",
+    "take_last",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,6 +84,19 @@ def refcount(obj: Any) -> int:
     Very many where nobody knows, see Note [Reference counts].
     """
     return references(obj) - ONE_PASSED
+
+
+def is_atomic() -> bool:
+    """Whether no other thread runs between two statements of this function: native code keeps the GIL."""
+    return False
+
+
+def take_last(items: list[Any]) -> Any:
+    """The last item, removed from its list; None if there is none. Threads may take from one list at a time."""
+    try:
+        return items.pop()
+    except IndexError:
+        return None
 
 
 def same(a: Any, b: Any) -> bool:

@@ -69,6 +69,9 @@ define internal i64 @refcount(ptr %o) alwaysinline nounwind {
   %others = sub i64 %wide, 1
   ret i64 %others
 }
+define internal i1 @is_atomic() alwaysinline nounwind {
+  ret i1 true
+}
 define internal void @poke(i64 %address, i64 %index, i64 %value) alwaysinline nounwind {
   %base = inttoptr i64 %address to ptr
   %at = getelementptr i64, ptr %base, i64 %index
@@ -155,6 +158,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
     parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _same(module), _pack(load("PyTuple_New"))]
     parts += [_new_handle(stamp["cls"], load("PyType_GenericAlloc")), _is_idle(stamp, wiped), _retire_all(module)]
     parts.append(_active(module))
+    parts.append(_take_last(module.object_word(None)))
     parts.append(
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
@@ -169,6 +173,26 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         "  %status = call i64 @run_driver(i64 %record)\n  call void %restore(ptr %thread)\n  ret i64 %status\n}"
     )
     return "\n".join(parts)
+
+
+def _take_last(none: str) -> str:
+    return f"""
+define internal ptr @take_last(ptr %list) nounwind {{
+  %at.size = getelementptr i8, ptr %list, i64 {SIZE}
+  %size = load i64, ptr %at.size
+  %any = icmp sgt i64 %size, 0
+  br i1 %any, label %take, label %empty
+take:
+  %last = sub i64 %size, 1
+  %p = call ptr @place(ptr %list, i64 %last)
+  %o = load ptr, ptr %p
+  store i64 %last, ptr %at.size
+  ret ptr %o
+empty:
+  %none = {none}
+  call void @incref(ptr %none)
+  ret ptr %none
+}}"""
 
 
 def _dealloc(word: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
+    is_atomic,
     native,
     optimized,
     poke,
@@ -28,6 +29,7 @@ from jitgrad.cpython.primitives import (
     run_driver,
     run_driver_released,
     same,
+    take_last,
 )
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, write_checks
@@ -234,10 +236,13 @@ def find_end(recorder: RecorderState, alive: list) -> Any:
 
 @native
 def output_storage(plan: EndPlan, i: int) -> Any:
-    """A storage for an output: one that served before and that nobody holds any more, or a new one."""
+    """A storage for an output: one that served before and that nobody holds any more, or a new one.
+
+    Another thread must not look at the same spares meanwhile: to each, the other's local would be the list's reference.
+    """
     sizes: tuple = plan.sizes
     nbytes: int = sizes[i]
-    if nbytes > _SPARE_NBYTES:
+    if nbytes > _SPARE_NBYTES or not is_atomic():
         return StorageBase.kind(nbytes)
     spare: StorageBase = plan.spares[i]
     if spare is not None and refcount(spare) == 1 and spare.__weakref__ is None:
@@ -283,9 +288,9 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> boo
     if int(plan.arena_nbytes) != 0:
         arena = StorageBase.kind(plan.arena_nbytes)
     idle: list = plan.idle
-    if not idle:
+    record: RunRecord = take_last(idle)
+    if record is None:
         return False
-    record: RunRecord = idle.pop()
     fill(recorder, plan, record, made)
     if arena is not None:
         poke(int(record.bufs_addr), 1 + len(plan.places) + len(plan.outs), int(arena.addr))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict, namedtuple
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -254,7 +255,17 @@ def test_threads_call_one_function_on_their_own_tensors() -> None:
     _in_threads(32, work)
 
 
-def test_threads_share_tensors_that_they_read() -> None:
+@pytest.fixture(params=["usual", "shortest"])
+def switch_interval(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How long Python lets a thread run before another one's turn."""
+    before = sys.getswitchinterval()
+    if request.param == "shortest":
+        sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_share_tensors_that_they_read(switch_interval: None) -> None:
     w = jg.full((5,), 2.0).requires_grad_()
     frozen = jg.full((5,), 3.0)
     step = jg.compile(lambda x, k: ((x * w + frozen) * k).detach())
