@@ -50,10 +50,21 @@ from jitgrad.grad_mode import (
     no_grad,
     set_grad_enabled,
 )
+from jitgrad.layouts import (
+    Size,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_coo,
+    strided,
+)
 from jitgrad.lazy import late_names
 from jitgrad.legacy import BoolTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor
 from jitgrad.runtime.native.pool import get_num_threads, set_num_threads
-from jitgrad.sparse import sparse_coo, sparse_coo_tensor, strided
+from jitgrad.sparse import sparse_coo_tensor
 from jitgrad.tensor import Tensor, is_tensor
 
 if TYPE_CHECKING:
@@ -77,20 +88,16 @@ if TYPE_CHECKING:
     from jitgrad.compiled.explain import Explanation, explain
     from jitgrad.formatting import set_printoptions
     from jitgrad.func import vmap
+    from jitgrad.functions.storages import TypedStorage, UntypedStorage
     from jitgrad.scripts.alias import as_torch
     from jitgrad.serialization import load, save
     from jitgrad.settings import (
         are_deterministic_algorithms_enabled,
-        channels_last,
-        channels_last_3d,
-        contiguous_format,
         get_default_device,
         get_float32_matmul_precision,
         get_num_interop_threads,
         is_autocast_enabled,
         is_deterministic_algorithms_warn_only_enabled,
-        memory_format,
-        preserve_format,
         set_default_device,
         set_float32_matmul_precision,
         set_num_interop_threads,
@@ -121,7 +128,10 @@ __all__ = [
     "IntTensor",
     "JitgradError",
     "LongTensor",
+    "Size",
     "Tensor",
+    "TypedStorage",
+    "UntypedStorage",
     "accelerator",
     "amp",
     "are_deterministic_algorithms_enabled",
@@ -171,6 +181,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
+    "layout",
     "linalg",
     "load",
     "long",
@@ -225,12 +236,14 @@ _LATE = {
     "backends": "jitgrad.backends",
     "cuda": "jitgrad.cuda",
     "mps": "jitgrad.mps",
+    "TypedStorage": "jitgrad.functions.storages",
+    "UntypedStorage": "jitgrad.functions.storages",
     "set_printoptions": "jitgrad.formatting",
     "version": "jitgrad.version",
     "xpu": "jitgrad.xpu",
     **dict.fromkeys(
-        "are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format get_default_device "
-        "get_float32_matmul_precision get_num_interop_threads is_autocast_enabled memory_format preserve_format "
+        "are_deterministic_algorithms_enabled get_default_device "
+        "get_float32_matmul_precision get_num_interop_threads is_autocast_enabled "
         "is_deterministic_algorithms_warn_only_enabled set_default_device set_float32_matmul_precision "
         "set_num_interop_threads use_deterministic_algorithms".split(),
         "jitgrad.settings",

@@ -14,12 +14,23 @@ from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_, float32, float64, get_default_dtype, int32, int64
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.grad_mode import no_grad
+from jitgrad.layouts import Size
 from jitgrad.ops.table import OPS
 from jitgrad.overrides import DisableTorchFunctionSubclass, take_place
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "IntTensor", "LongTensor", "TensorType", "make_variable"]
+
+
+def _is_data(args: tuple[Any, ...]) -> bool:
+    """Whether arguments are values: not extents, one by one or as a ``Size``."""
+    return len(args) == 1 and not isinstance(args[0], int | Size)
+
+
+def _extents(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape that extents mean: none of them, one dimension without elements."""
+    return tuple(args[0]) if args and type(args[0]) is Size else args or (0,)
 
 
 class TensorType:
@@ -36,9 +47,9 @@ class TensorType:
         self.dtype = dtype
 
     def __call__(self, *args: Any) -> Any:
-        if len(args) == 1 and not isinstance(args[0], int):
+        if _is_data(args):
             return tensor(args[0], self.dtype)
-        return empty(args or (0,), dtype=self.dtype)
+        return empty(_extents(args), dtype=self.dtype)
 
     def __instancecheck__(self, obj: Any) -> bool:
         return isinstance(obj, TensorBase) and obj._aval.dtype is self.dtype
@@ -92,8 +103,8 @@ def _construct(self: Any, *args: Any, device: Any = None) -> None:
     if device is not None and Device(device).type != "cpu":
         kind = Device(device).type
         raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {kind} was passed")
-    if all(type(x) is int for x in args):
-        made = empty(args or (0,), dtype=get_default_dtype(), device="cpu")
+    if all(type(x) is int for x in args) or (len(args) == 1 and type(args[0]) is Size):
+        made = empty(_extents(args), dtype=get_default_dtype(), device="cpu")
     elif len(args) > 1:
         at, wrong = next((i, x) for i, x in enumerate(args) if type(x) is not int)
         raise TypeError(

@@ -1,6 +1,6 @@
 """Process-wide switches of ``torch`` that scripts set: what they mean here.
 
-Owns: precision of products, deterministic algorithms, the default device, memory formats.
+Owns: precision of products, deterministic algorithms, the default device.
 Must not know: operations.
 
 Results never depend on threads and products are computed in the operands' dtype, so most switches are kept and
@@ -17,25 +17,12 @@ from jitgrad.runtime.devices.device import canonical
 from jitgrad.state import state
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "channels_last", "channels_last_3d", "contiguous_format",
+    "are_deterministic_algorithms_enabled",
     "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads", "is_autocast_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "memory_format", "preserve_format", "set_default_device",
+    "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
     "set_float32_matmul_precision", "set_num_interop_threads", "use_deterministic_algorithms",
 ]  # fmt: skip
 
-
-class memory_format:
-    """How a tensor's elements lie in memory: a name, as PyTorch's. Results here are row-major."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self._name}"
-
-
-contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
-channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 
 _PRECISIONS = ("highest", "high", "medium")
 _kept: dict[str, Any] = {"precision": "highest", "is_deterministic": False, "warns_only": False, "interop_threads": 1}

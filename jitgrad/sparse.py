@@ -26,6 +26,7 @@ from jitgrad.errors import SparseOperandError
 from jitgrad.functions.creation import as_tensor, tensor, zeros
 from jitgrad.functions.indexing import index_put, nonzero
 from jitgrad.functions.joining import cat, stack
+from jitgrad.layouts import sparse_coo, strided
 from jitgrad.ops import dispatch_hook
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
@@ -35,24 +36,9 @@ from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import count_write
 
-__all__ = ["Layout", "SparseTensor", "sparse_coo", "sparse_coo_tensor", "strided"]
+__all__ = ["SparseTensor", "sparse_coo_tensor"]
 
 _ADD, _SUB, _MUL, _DIV, _MM = (OPS[n] for n in ("add", "sub", "mul", "div", "mm"))
-
-
-class Layout:
-    """How a tensor's elements are kept: ``jitgrad.strided`` or ``jitgrad.sparse_coo``."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"jitgrad.{self._name}"
-
-
-strided, sparse_coo = Layout("strided"), Layout("sparse_coo")
 
 
 class SparseTensor(Tensor):
@@ -193,7 +179,7 @@ class SparseTensor(Tensor):
         return not self.requires_grad
 
     # to Python
-    def is_contiguous(self) -> bool:
+    def is_contiguous(self, *, memory_format: Any = None) -> bool:
         return False
 
     def stride(self, dim: int | None = None) -> Any:

@@ -22,6 +22,7 @@ from jitgrad.functions import copying
 from jitgrad.functions._bind import operator
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.torch_function import asks
+from jitgrad.layouts import Size
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
@@ -222,9 +223,9 @@ class Tensor(TensorBase):
 
     # shape and type
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, a plain tuple."""
-        return self._aval.shape
+    def shape(self) -> Size:
+        """Extents."""
+        return self._aval.size
 
     @property
     def dtype(self) -> DType:
@@ -253,9 +254,9 @@ class Tensor(TensorBase):
 
     def size(self, dim: int | None = None) -> Any:
         """All extents, or the extent of ``dim``; IndexError if there is no such dimension."""
-        shape = self._aval.shape
         if dim is None:
-            return shape
+            return self._aval.size
+        shape = self._aval.shape
         if not -len(shape) <= dim < max(len(shape), 1) or not shape:
             low, high = -max(len(shape), 1), max(len(shape), 1) - 1
             raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
@@ -282,10 +283,6 @@ class Tensor(TensorBase):
     def storage_offset(self) -> int:
         """Elements before the first one, in the storage."""
         return self._aval.offset
-
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order, without gaps."""
-        return self._aval.is_contiguous
 
     def data_ptr(self) -> int:
         """Address of the first element."""

@@ -32,6 +32,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jitgrad.cpython.liveness import ONE_PASSED, references
+from jitgrad.layouts import Size
 
 __all__ = [
     "NATIVE",
@@ -99,16 +100,22 @@ def take_last(items: list[Any]) -> Any:
         return None
 
 
+_ROWS = (tuple, Size)
+
+
 def same(a: Any, b: Any) -> bool:
-    """Whether two keys mean the same constant: equal, of one type, floats bit for bit, tuples item by item."""
+    """Whether two keys mean the same constant: equal, of one type, floats bit for bit, tuples item by item.
+
+    A ``Size`` is as good as a plain tuple.
+    """
     if a is b:
         return True
+    if type(a) in _ROWS and type(b) in _ROWS:
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is not type(b):
         return False
     if type(a) is float:
         return struct.pack("d", a) == struct.pack("d", b)
-    if type(a) is tuple:
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b) if type(a) in (int, str) else False
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
 from jitgrad.cpython.module_text import ModuleText
+from jitgrad.layouts import Size
 
 __all__ = ["POOL", "runtime_text"]
 
@@ -155,7 +156,8 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         stamp: ``cls`` is the load of the handles' class, ``weakrefs`` the offset of their list of weak references.
     """
     load = module.api_word
-    parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _same(module), _pack(load("PyTuple_New"))]
+    parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _is_row(module)]
+    parts += [_equal(module), _same(module), _pack(load("PyTuple_New"))]
     parts += [_new_handle(stamp["cls"], load("PyType_GenericAlloc")), _is_idle(stamp, wiped), _retire_all(module)]
     parts.append(_active(module))
     parts.append(_take_last(module.object_word(None)))
@@ -202,11 +204,40 @@ def _dealloc(word: str) -> str:
     )
 
 
+def _is_row(module: ModuleText) -> str:
+    """``is_row(class)``: whether it is ``tuple`` or ``Size``, which is laid out as one."""
+    return f"""
+define internal i1 @is_row(ptr %class) alwaysinline nounwind {{
+  %tuples = {module.object_word(tuple)}
+  %sizes = {module.object_word(Size)}
+  %is.tuple = icmp eq ptr %class, %tuples
+  %is.size = icmp eq ptr %class, %sizes
+  %is.row = or i1 %is.tuple, %is.size
+  ret i1 %is.row
+}}"""
+
+
+def _equal(module: ModuleText) -> str:
+    """``a == b``; False if that raises."""
+    return f"""
+define internal i1 @equal(ptr %a, ptr %b) nounwind {{
+  %f = {module.api_word("PyObject_RichCompareBool")}
+  %found = call i32 %f(ptr %a, ptr %b, i32 2)
+  %failed = icmp slt i32 %found, 0
+  br i1 %failed, label %forget, label %answer
+forget:
+  %g = {module.api_word("PyErr_Clear")}
+  call void %g()
+  ret i1 false
+answer:
+  %equal = icmp ne i32 %found, 0
+  ret i1 %equal
+}}"""
+
+
 def _same(module: ModuleText) -> str:
     """``same(a, b)``: most are the same object, or tuples of such."""
-    floats, tuples, ints, texts = (module.object_word(t) for t in (float, tuple, int, str))
-    compare = module.api_word("PyObject_RichCompareBool")
-    clear = module.api_word("PyErr_Clear")
+    floats, ints, texts = (module.object_word(t) for t in (float, int, str))
     return f"""
 define internal i1 @same(ptr %a, ptr %b) nounwind {{
 entry:
@@ -217,12 +248,17 @@ types:
   %kb.at = getelementptr i8, ptr %b, i64 {TYPE}
   %ka = load ptr, ptr %ka.at
   %kb = load ptr, ptr %kb.at
+  %a.is.row = call i1 @is_row(ptr %ka)
+  %b.is.row = call i1 @is_row(ptr %kb)
+  %are.rows = and i1 %a.is.row, %b.is.row
+  br i1 %are.rows, label %sizes, label %others
+others:
   %alike = icmp eq ptr %ka, %kb
   br i1 %alike, label %float, label %no
 float:
   %floats = {floats}
   %is.float = icmp eq ptr %ka, %floats
-  br i1 %is.float, label %bits, label %tuple
+  br i1 %is.float, label %bits, label %int
 bits:
   %fa.at = getelementptr i8, ptr %a, i64 16
   %fb.at = getelementptr i8, ptr %b, i64 16
@@ -230,10 +266,6 @@ bits:
   %fb = load i64, ptr %fb.at
   %same.bits = icmp eq i64 %fa, %fb
   ret i1 %same.bits
-tuple:
-  %tuples = {tuples}
-  %is.tuple = icmp eq ptr %ka, %tuples
-  br i1 %is.tuple, label %sizes, label %int
 sizes:
   %sa.at = getelementptr i8, ptr %a, i64 {SIZE}
   %sb.at = getelementptr i8, ptr %b, i64 {SIZE}
@@ -260,22 +292,13 @@ item.same:
 int:
   %ints = {ints}
   %is.int = icmp eq ptr %ka, %ints
-  br i1 %is.int, label %compare, label %text
+  br i1 %is.int, label %answer, label %text
 text:
   %texts = {texts}
   %is.text = icmp eq ptr %ka, %texts
-  br i1 %is.text, label %compare, label %no
-compare:
-  %f = {compare}
-  %found = call i32 %f(ptr %a, ptr %b, i32 2)
-  %failed = icmp slt i32 %found, 0
-  br i1 %failed, label %forget, label %answer
-forget:
-  %g = {clear}
-  call void %g()
-  br label %no
+  br i1 %is.text, label %answer, label %no
 answer:
-  %equal = icmp ne i32 %found, 0
+  %equal = call i1 @equal(ptr %a, ptr %b)
   ret i1 %equal
 yes:
   ret i1 true

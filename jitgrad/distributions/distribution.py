@@ -13,11 +13,12 @@ from jitgrad.distributions import constraints
 from jitgrad.distributions.constraints import Constraint
 from jitgrad.distributions.utils import lazy_property
 from jitgrad.grad_mode import no_grad
+from jitgrad.layouts import Size
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["Distribution", "Shape"]
 
-Shape = tuple[int, ...]
+Shape = Size
 
 
 class Distribution:
@@ -57,10 +58,10 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(
-        self, batch_shape: Shape = (), event_shape: Shape = (), validate_args: bool | None = None
+        self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None
     ) -> None:
-        self._batch_shape = tuple(batch_shape)
-        self._event_shape = tuple(event_shape)
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
@@ -192,7 +193,7 @@ class Distribution:
         return self.entropy().exp()
 
     def _extended_shape(self, sample_shape: Any = ()) -> Shape:
-        return (*sample_shape, *self._batch_shape, *self._event_shape)
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _enumerated(self, values: Any, expand: bool) -> Any:
         """Values of one dimension, as ``enumerate_support`` returns them."""
@@ -205,7 +206,7 @@ class Distribution:
             return
         if not isinstance(value, TensorBase):
             raise ValueError("The value argument to log_prob must be a Tensor")
-        shape, expected = tuple(value._aval.shape), self._batch_shape + self._event_shape
+        shape, expected = value._aval.size, self._batch_shape + self._event_shape
         if shape[len(shape) - len(self._event_shape) :] != self._event_shape:
             raise ValueError(
                 f"The right-most size of value must match event_shape: {shape} vs {self._event_shape}."
@@ -222,7 +223,7 @@ class Distribution:
             )
         elif not support.check(value).all():
             raise ValueError(
-                f"Expected value argument ({type(value).__name__} of shape {shape}) to be within the support "
+                f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the support "
                 f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 

@@ -15,6 +15,7 @@ from jitgrad.functions._parse import TENSORS as _tensors
 from jitgrad.functions._parse import given as _given
 from jitgrad.functions._parse import slow as _slow
 from jitgrad.ops.table import OPS as _ops
+from jitgrad.layouts import Size as _Size
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 
@@ -28,23 +29,23 @@ _op_argmin = _ops['argmin']; _op_asin = _ops['asin']; _op_asinh = _ops['asinh'];
 _op_atan2 = _ops['atan2']; _op_atanh = _ops['atanh']; _op_bitwise_and = _ops['bitwise_and']
 _op_bitwise_not = _ops['bitwise_not']; _op_bitwise_or = _ops['bitwise_or']; _op_bitwise_xor = _ops['bitwise_xor']
 _op_bmm = _ops['bmm']; _op_cat = _ops['cat']; _op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']
-_op_clamp_min = _ops['clamp_min']; _op_clone = _ops['clone']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']
-_op_deg2rad = _ops['deg2rad']; _op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']
-_op_diagonal_scatter = _ops['diagonal_scatter']; _op_digamma = _ops['digamma']; _op_dot = _ops['dot']
-_op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']; _op_erf = _ops['erf']; _op_erfc = _ops['erfc']
-_op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']; _op_exp2 = _ops['exp2']; _op_expand = _ops['expand']
-_op_expm1 = _ops['expm1']; _op_floor = _ops['floor']; _op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']
-_op_frac = _ops['frac']; _op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']
-_op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']
-_op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']; _op_index_add = _ops['index_add']
-_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
-_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
-_op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']; _op_isreal = _ops['isreal']; _op_le = _ops['le']
-_op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']
-_op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
-_op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
-_op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']
-_op_lt = _ops['lt']; _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
+_op_clamp_min = _ops['clamp_min']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']; _op_deg2rad = _ops['deg2rad']
+_op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']; _op_diagonal_scatter = _ops['diagonal_scatter']
+_op_digamma = _ops['digamma']; _op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']
+_op_erf = _ops['erf']; _op_erfc = _ops['erfc']; _op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']
+_op_exp2 = _ops['exp2']; _op_expand = _ops['expand']; _op_expm1 = _ops['expm1']; _op_floor = _ops['floor']
+_op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']; _op_frac = _ops['frac']; _op_gather = _ops['gather']
+_op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']; _op_glu = _ops['glu']
+_op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']; _op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']
+_op_index_add = _ops['index_add']; _op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']
+_op_index_select = _ops['index_select']; _op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']
+_op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']; _op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']
+_op_isreal = _ops['isreal']; _op_le = _ops['le']; _op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']
+_op_lgamma = _ops['lgamma']; _op_log = _ops['log']; _op_log10 = _ops['log10']; _op_log1p = _ops['log1p']
+_op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']; _op_logaddexp = _ops['logaddexp']
+_op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']; _op_logical_or = _ops['logical_or']
+_op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']; _op_lt = _ops['lt']
+_op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
 _op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
 _op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_nan_to_num = _ops['nan_to_num']
 _op_ne = _ops['ne']; _op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
@@ -65,30 +66,30 @@ _mish = _bare.PUBLIC['mish']; _prelu = _bare.PUBLIC['prelu']; _relu6 = _bare.PUB
 _selu = _bare.PUBLIC['selu']; _silu = _bare.PUBLIC['silu']; _softplus = _bare.PUBLIC['softplus']
 _softsign = _bare.PUBLIC['softsign']; _tanhshrink = _bare.PUBLIC['tanhshrink']; _threshold = _bare.PUBLIC['threshold']
 _arange = _bare.PUBLIC['arange']; _empty = _bare.PUBLIC['empty']; _zeros_like = _bare.PUBLIC['zeros_like']
-_eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']; _full_like = _bare.PUBLIC['full_like']
-_linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']; _ones_like = _bare.PUBLIC['ones_like']
-_zeros = _bare.PUBLIC['zeros']; _alpha_dropout = _bare.PUBLIC['alpha_dropout']; _dropout = _bare.PUBLIC['dropout']
-_dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']; _dropout3d = _bare.PUBLIC['dropout3d']
-_feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']; _gumbel_softmax = _bare.PUBLIC['gumbel_softmax']
-_rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']; _argwhere = _bare.PUBLIC['argwhere']
-_index_put = _bare.PUBLIC['index_put']; _masked_select = _bare.PUBLIC['masked_select']
-_nonzero = _bare.PUBLIC['nonzero']; _take_along_dim = _bare.PUBLIC['take_along_dim']
-_atleast_1d = _bare.PUBLIC['atleast_1d']; _atleast_2d = _bare.PUBLIC['atleast_2d']
-_atleast_3d = _bare.PUBLIC['atleast_3d']; _block_diag = _bare.PUBLIC['block_diag']
-_broadcast_shapes = _bare.PUBLIC['broadcast_shapes']; _broadcast_tensors = _bare.PUBLIC['broadcast_tensors']
-_cartesian_prod = _bare.PUBLIC['cartesian_prod']; _column_stack = _bare.PUBLIC['column_stack']
-_combinations = _bare.PUBLIC['combinations']; _diag = _bare.PUBLIC['diag']; _diag_embed = _bare.PUBLIC['diag_embed']
-_diagflat = _bare.PUBLIC['diagflat']; _dsplit = _bare.PUBLIC['dsplit']; _dstack = _bare.PUBLIC['dstack']
-_fliplr = _bare.PUBLIC['fliplr']; _flipud = _bare.PUBLIC['flipud']; _hsplit = _bare.PUBLIC['hsplit']
-_hstack = _bare.PUBLIC['hstack']; _kron = _bare.PUBLIC['kron']; _meshgrid = _bare.PUBLIC['meshgrid']
-_pad = _bare.PUBLIC['pad']; _rot90 = _bare.PUBLIC['rot90']; _vstack = _bare.PUBLIC['vstack']
-_split_with_sizes = _bare.PUBLIC['split_with_sizes']; _sum_to_size = _bare.PUBLIC['sum_to_size']
-_vsplit = _bare.PUBLIC['vsplit']; _avg_pool2d = _bare.PUBLIC['avg_pool2d']; _batch_norm = _bare.PUBLIC['batch_norm']
-_conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']; _layer_norm = _bare.PUBLIC['layer_norm']
-_max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']; _rms_norm = _bare.PUBLIC['rms_norm']
-_scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']; _addbmm = _bare.PUBLIC['addbmm']
-_addmv = _bare.PUBLIC['addmv']; _addr = _bare.PUBLIC['addr']; _baddbmm = _bare.PUBLIC['baddbmm']
-_chain_matmul = _bare.PUBLIC['chain_matmul']; _cholesky = _bare.PUBLIC['cholesky']
+_empty_strided = _bare.PUBLIC['empty_strided']; _eye = _bare.PUBLIC['eye']; _full = _bare.PUBLIC['full']
+_full_like = _bare.PUBLIC['full_like']; _linspace = _bare.PUBLIC['linspace']; _ones = _bare.PUBLIC['ones']
+_ones_like = _bare.PUBLIC['ones_like']; _zeros = _bare.PUBLIC['zeros']; _alpha_dropout = _bare.PUBLIC['alpha_dropout']
+_dropout = _bare.PUBLIC['dropout']; _dropout1d = _bare.PUBLIC['dropout1d']; _dropout2d = _bare.PUBLIC['dropout2d']
+_dropout3d = _bare.PUBLIC['dropout3d']; _feature_alpha_dropout = _bare.PUBLIC['feature_alpha_dropout']
+_gumbel_softmax = _bare.PUBLIC['gumbel_softmax']; _rrelu = _bare.PUBLIC['rrelu']; _einsum = _bare.PUBLIC['einsum']
+_argwhere = _bare.PUBLIC['argwhere']; _index_put = _bare.PUBLIC['index_put']
+_masked_select = _bare.PUBLIC['masked_select']; _nonzero = _bare.PUBLIC['nonzero']
+_take_along_dim = _bare.PUBLIC['take_along_dim']; _atleast_1d = _bare.PUBLIC['atleast_1d']
+_atleast_2d = _bare.PUBLIC['atleast_2d']; _atleast_3d = _bare.PUBLIC['atleast_3d']
+_block_diag = _bare.PUBLIC['block_diag']; _broadcast_shapes = _bare.PUBLIC['broadcast_shapes']
+_broadcast_tensors = _bare.PUBLIC['broadcast_tensors']; _cartesian_prod = _bare.PUBLIC['cartesian_prod']
+_column_stack = _bare.PUBLIC['column_stack']; _combinations = _bare.PUBLIC['combinations']
+_diag = _bare.PUBLIC['diag']; _diag_embed = _bare.PUBLIC['diag_embed']; _diagflat = _bare.PUBLIC['diagflat']
+_dsplit = _bare.PUBLIC['dsplit']; _dstack = _bare.PUBLIC['dstack']; _fliplr = _bare.PUBLIC['fliplr']
+_flipud = _bare.PUBLIC['flipud']; _hsplit = _bare.PUBLIC['hsplit']; _hstack = _bare.PUBLIC['hstack']
+_kron = _bare.PUBLIC['kron']; _meshgrid = _bare.PUBLIC['meshgrid']; _pad = _bare.PUBLIC['pad']
+_rot90 = _bare.PUBLIC['rot90']; _vstack = _bare.PUBLIC['vstack']; _split_with_sizes = _bare.PUBLIC['split_with_sizes']
+_sum_to_size = _bare.PUBLIC['sum_to_size']; _vsplit = _bare.PUBLIC['vsplit']; _avg_pool2d = _bare.PUBLIC['avg_pool2d']
+_batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']
+_layer_norm = _bare.PUBLIC['layer_norm']; _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']
+_rms_norm = _bare.PUBLIC['rms_norm']; _scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']
+_addbmm = _bare.PUBLIC['addbmm']; _addmv = _bare.PUBLIC['addmv']; _addr = _bare.PUBLIC['addr']
+_baddbmm = _bare.PUBLIC['baddbmm']; _chain_matmul = _bare.PUBLIC['chain_matmul']; _cholesky = _bare.PUBLIC['cholesky']
 _cholesky_inverse = _bare.PUBLIC['cholesky_inverse']; _cholesky_solve = _bare.PUBLIC['cholesky_solve']
 _cross = _bare.PUBLIC['cross']; _det = _bare.PUBLIC['det']; _outer = _bare.PUBLIC['outer']
 _inner = _bare.PUBLIC['inner']; _inverse = _bare.PUBLIC['inverse']; _linear = _bare.PUBLIC['linear']
@@ -142,13 +143,14 @@ _repeat_interleave = _bare.PUBLIC['repeat_interleave']; _reshape = _bare.PUBLIC[
 _reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']; _split = _bare.PUBLIC['split']
 _squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']; _tile = _bare.PUBLIC['tile']
 _unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']; _unsafe_chunk = _bare.PUBLIC['unsafe_chunk']
-_view = _bare.PUBLIC['view']; _new_zeros = _bare.METHODS['new_zeros']; _new_ones = _bare.METHODS['new_ones']
-_new_full = _bare.METHODS['new_full']; _storage = _bare.METHODS['storage']
-_untyped_storage = _bare.METHODS['untyped_storage']; _cpu = _bare.METHODS['cpu']
-_get_device = _bare.METHODS['get_device']; _record_stream = _bare.METHODS['record_stream']
-_type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']; _detach_ = _bare.METHODS['detach_']
-_set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']; _bool = _bare.METHODS['bool']
-_cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
+_view = _bare.PUBLIC['view']; _clone = _bare.PUBLIC['clone']; _contiguous = _bare.PUBLIC['contiguous']
+_new_zeros = _bare.METHODS['new_zeros']; _new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']
+_new_empty_strided = _bare.METHODS['new_empty_strided']; _cpu = _bare.METHODS['cpu']
+_get_device = _bare.METHODS['get_device']; _is_contiguous = _bare.METHODS['is_contiguous']
+_storage = _bare.METHODS['storage']; _untyped_storage = _bare.METHODS['untyped_storage']
+_record_stream = _bare.METHODS['record_stream']; _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']
+_detach_ = _bare.METHODS['detach_']; _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']
+_bool = _bare.METHODS['bool']; _cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
 _polygamma_method = _bare.METHODS['polygamma']; _copysign_ = _bare.INPLACE_METHODS['copysign_']
 _hypot_ = _bare.INPLACE_METHODS['hypot_']; _heaviside_ = _bare.INPLACE_METHODS['heaviside_']
 _nextafter_ = _bare.INPLACE_METHODS['nextafter_']; _ldexp_ = _bare.INPLACE_METHODS['ldexp_']
@@ -394,42 +396,35 @@ def arange(*args, **options):
         return _arange(*args)
     return _slow(arange, args, options, _known_arange)
 
-def clone(input):
-    if not _overrides or _py_type(input) in _tensors:
-        try:
-            return _door.apply(_op_clone, input)
-        except AttributeError:
-            if _py_isinstance(input, _TensorBase):
-                raise
-    return _slow(clone, (input,), {})
-
-def contiguous(input):
-    if not _overrides or _py_type(input) in _tensors:
-        try:
-            return input if input._aval.is_contiguous else _door.apply(_op_clone, input)
-        except AttributeError:
-            if _py_isinstance(input, _TensorBase):
-                raise
-    return _slow(contiguous, (input,), {})
-
 def empty(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
     return _slow(empty, sizes, options)
 
-def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
+def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
-                return _zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+                return _zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
+
+def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False):
+    if _type(size) is _Size:
+        size = _tuple(size)
+    if _type(stride) is _Size:
+        stride = _tuple(stride)
+    if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+        return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
     if _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M:
@@ -439,19 +434,21 @@ def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
     return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    if _type(size) is _Size:
+        size = _tuple(size)
     if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
-                return _full_like(input, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+            if _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+                return _full_like(input, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     if _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
@@ -463,25 +460,29 @@ def ones(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
     return _slow(ones, sizes, options)
 
-def ones_like(input, *, dtype=None, device=None, requires_grad=False):
+def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
-                return _ones_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+                return _ones_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
 
 def zeros(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
     return _slow(zeros, sizes, options)
@@ -835,6 +836,8 @@ def meshgrid(*args, **options):
 def pad(input, pad, mode='constant', value=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(pad) is _Size:
+                pad = _tuple(pad)
             if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
                 return _pad(input, pad, mode, value)
         except AttributeError:
@@ -847,6 +850,8 @@ _pad_itself = pad
 def rot90(input, k=1, dims=(0, 1)):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(dims) is _Size:
+                dims = _tuple(dims)
             if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes:
                 return _rot90(input, k, dims)
         except AttributeError:
@@ -862,6 +867,8 @@ def vstack(tensors):
 def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(split_sizes) is _Size:
+                split_sizes = _tuple(split_sizes)
             if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
         except AttributeError:
@@ -879,6 +886,8 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
     return _slow(sum_to_size, (input, *sizes,), options)
@@ -935,6 +944,8 @@ def embedding(input, weight, padding_idx=None, *, sparse=False):
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(normalized_shape) is _Size:
+                normalized_shape = _tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
                 return _layer_norm(input, normalized_shape, weight, bias, eps)
         except AttributeError:
@@ -975,6 +986,8 @@ def one_hot(tensor, num_classes=-1):
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(normalized_shape) is _Size:
+                normalized_shape = _tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
                 return _rms_norm(input, normalized_shape, weight, eps)
         except AttributeError:
@@ -2859,6 +2872,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None)))
 
 def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M):
+    if _type(size) is _Size:
+        size = _tuple(size)
     if _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
     if _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
@@ -2884,6 +2899,8 @@ def rand(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
     return _slow(rand, sizes, options)
@@ -2915,6 +2932,8 @@ def randn(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
     return _slow(randn, sizes, options)
@@ -2937,6 +2956,10 @@ def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False)
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(size) is _Size:
+                size = _tuple(size)
+            if _type(stride) is _Size:
+                stride = _tuple(stride)
             if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided_scatter(input, src, size, stride, storage_offset)
         except AttributeError:
@@ -3053,6 +3076,10 @@ def adjoint(input):
 def as_strided(input, size, stride, storage_offset=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(size) is _Size:
+                size = _tuple(size)
+            if _type(stride) is _Size:
+                stride = _tuple(stride)
             if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided(input, size, stride, storage_offset)
         except AttributeError:
@@ -3063,6 +3090,8 @@ def as_strided(input, size, stride, storage_offset=None):
 def broadcast_to(input, size):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(size) is _Size:
+                size = _tuple(size)
             if _py_type(size) is _py_tuple and size in _sizes:
                 return _broadcast_to(input, size)
         except AttributeError:
@@ -3104,6 +3133,8 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
     return _slow(expand, (input, *sizes,), options)
@@ -3133,6 +3164,8 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
     return _slow(flip, (input, *sizes,), options)
@@ -3140,6 +3173,10 @@ def flip(input, *sizes, **options):
 def movedim(input, source, destination):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(source) is _Size:
+                source = _tuple(source)
+            if _type(destination) is _Size:
+                destination = _tuple(destination)
             if _py_type(source) is _py_int and _py_type(destination) is _py_int:
                 return _movedim(input, source, destination)
             if _py_type(source) is _py_tuple and source in _sizes and _py_type(destination) is _py_tuple and destination in _sizes:
@@ -3164,6 +3201,8 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
     return _slow(permute, (input, *sizes,), options)
@@ -3182,6 +3221,8 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
     return _slow(repeat, (input, *sizes,), options)
@@ -3203,6 +3244,8 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
     return _slow(reshape, (input, *sizes,), options)
@@ -3300,6 +3343,8 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
     return _slow(tile, (input, *sizes,), options)
@@ -3369,6 +3414,8 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
     return _slow(view, (input, *sizes,), options)
@@ -3383,11 +3430,33 @@ def view_as(input, other, *, x2=_M):
                 raise
     return _slow(view_as, (input, other,), _given(('x2', x2, _M)))
 
+def clone(input, *, memory_format=None):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (memory_format is None or True):
+                return _clone(input, memory_format=memory_format)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(clone, (input,), _given(('memory_format', memory_format, None)))
+
+def contiguous(input, *, memory_format=None):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (memory_format is None or True):
+                return _contiguous(input, memory_format=memory_format)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(contiguous, (input,), _given(('memory_format', memory_format, None)))
+
 def new_zeros(input, *sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
     return _slow(new_zeros, (input, *sizes,), options)
@@ -3397,6 +3466,8 @@ def new_ones(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
     return _slow(new_ones, (input, *sizes,), options)
@@ -3404,6 +3475,8 @@ def new_ones(input, *sizes, **options):
 def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _type(size) is _Size:
+                size = _tuple(size)
             if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
@@ -3411,23 +3484,19 @@ def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=
                 raise
     return _slow(new_full, (input, size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
-def storage(input):
+def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_grad=False):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _storage(input)
+            if _type(size) is _Size:
+                size = _tuple(size)
+            if _type(stride) is _Size:
+                stride = _tuple(stride)
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+                return _new_empty_strided(input, size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(storage, (input,), {})
-
-def untyped_storage(input):
-    if not _overrides or _py_type(input) in _tensors:
-        try:
-            return _untyped_storage(input)
-        except AttributeError:
-            if _py_isinstance(input, _TensorBase):
-                raise
-    return _slow(untyped_storage, (input,), {})
+    return _slow(new_empty_strided, (input, size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def cpu(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -3446,6 +3515,34 @@ def get_device(input):
             if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(get_device, (input,), {})
+
+def is_contiguous(input, *, memory_format=None):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (memory_format is None or True):
+                return _is_contiguous(input, memory_format=memory_format)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(is_contiguous, (input,), _given(('memory_format', memory_format, None)))
+
+def storage(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _storage(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(storage, (input,), {})
+
+def untyped_storage(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _untyped_storage(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(untyped_storage, (input,), {})
 
 def record_stream(input, stream):
     if not _overrides or _py_type(input) in _tensors:
@@ -3500,6 +3597,8 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
+    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)
     return _slow(resize_, (input, *sizes,), options)
@@ -4748,28 +4847,28 @@ PUBLIC = {
     'hardswish': hardswish, 'hardtanh': hardtanh, 'leaky_relu': leaky_relu, 'logsigmoid': logsigmoid, 'mish': mish,
     'prelu': prelu, 'relu6': relu6, 'selu': selu, 'silu': silu, 'softmin': softmin, 'softplus': softplus,
     'softshrink': softshrink, 'softsign': softsign, 'tanhshrink': tanhshrink, 'threshold': threshold, 'arange': arange,
-    'as_tensor': _bare.PUBLIC['as_tensor'], 'clone': clone, 'contiguous': contiguous, 'empty': empty,
-    'empty_like': zeros_like, 'eye': eye, 'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full,
-    'full_like': full_like, 'linspace': linspace, 'ones': ones, 'ones_like': ones_like,
-    'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like, 'alpha_dropout': alpha_dropout,
-    'dropout': dropout, 'dropout1d': dropout1d, 'dropout2d': dropout2d, 'dropout3d': dropout3d,
-    'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax, 'rrelu': rrelu, 'einsum': einsum,
-    'argwhere': argwhere, 'gather': gather, 'index_add': index_add, 'index_put': index_put,
-    'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select, 'nonzero': nonzero,
-    'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu, 'atleast_1d': atleast_1d,
-    'atleast_2d': atleast_2d, 'atleast_3d': atleast_3d, 'block_diag': block_diag, 'broadcast_shapes': broadcast_shapes,
-    'broadcast_tensors': broadcast_tensors, 'cartesian_prod': cartesian_prod, 'cat': cat, 'column_stack': column_stack,
-    'combinations': combinations, 'concat': cat, 'concatenate': cat, 'diag': diag, 'diag_embed': diag_embed,
-    'diagflat': diagflat, 'dsplit': dsplit, 'dstack': dstack, 'fliplr': fliplr, 'flipud': flipud, 'hsplit': hsplit,
-    'hstack': hstack, 'kron': kron, 'meshgrid': meshgrid, 'pad': pad, 'rot90': rot90, 'row_stack': vstack,
-    'split_with_sizes': split_with_sizes, 'stack': stack, 'sum_to_size': sum_to_size, 'vsplit': vsplit,
-    'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm, 'conv2d': conv2d, 'embedding': embedding,
-    'layer_norm': layer_norm, 'max_pool2d': max_pool2d, 'normalize': normalize, 'one_hot': one_hot,
-    'rms_norm': rms_norm, 'scaled_dot_product_attention': scaled_dot_product_attention, 'addbmm': addbmm,
-    'addmm': addmm, 'addmv': addmv, 'addr': addr, 'baddbmm': baddbmm, 'bmm': bmm, 'chain_matmul': chain_matmul,
-    'cholesky': cholesky, 'cholesky_inverse': cholesky_inverse, 'cholesky_solve': cholesky_solve, 'cross': cross,
-    'det': det, 'dist': dist, 'dot': dot, 'ger': outer, 'inner': inner, 'inverse': inverse, 'linear': linear,
-    'logdet': logdet, 'lu_solve': lu_solve, 'lu_unpack': lu_unpack, 'matmul': matmul, 'matrix_exp': matrix_exp,
+    'as_tensor': _bare.PUBLIC['as_tensor'], 'empty': empty, 'empty_like': zeros_like, 'empty_strided': empty_strided,
+    'eye': eye, 'from_numpy': _bare.PUBLIC['from_numpy'], 'full': full, 'full_like': full_like, 'linspace': linspace,
+    'ones': ones, 'ones_like': ones_like, 'tensor': _bare.PUBLIC['tensor'], 'zeros': zeros, 'zeros_like': zeros_like,
+    'alpha_dropout': alpha_dropout, 'dropout': dropout, 'dropout1d': dropout1d, 'dropout2d': dropout2d,
+    'dropout3d': dropout3d, 'feature_alpha_dropout': feature_alpha_dropout, 'gumbel_softmax': gumbel_softmax,
+    'rrelu': rrelu, 'einsum': einsum, 'argwhere': argwhere, 'gather': gather, 'index_add': index_add,
+    'index_put': index_put, 'index_select': index_select, 'masked_fill': masked_fill, 'masked_select': masked_select,
+    'nonzero': nonzero, 'scatter_add': scatter_add, 'take_along_dim': take_along_dim, 'tril': tril, 'triu': triu,
+    'atleast_1d': atleast_1d, 'atleast_2d': atleast_2d, 'atleast_3d': atleast_3d, 'block_diag': block_diag,
+    'broadcast_shapes': broadcast_shapes, 'broadcast_tensors': broadcast_tensors, 'cartesian_prod': cartesian_prod,
+    'cat': cat, 'column_stack': column_stack, 'combinations': combinations, 'concat': cat, 'concatenate': cat,
+    'diag': diag, 'diag_embed': diag_embed, 'diagflat': diagflat, 'dsplit': dsplit, 'dstack': dstack, 'fliplr': fliplr,
+    'flipud': flipud, 'hsplit': hsplit, 'hstack': hstack, 'kron': kron, 'meshgrid': meshgrid, 'pad': pad,
+    'rot90': rot90, 'row_stack': vstack, 'split_with_sizes': split_with_sizes, 'stack': stack,
+    'sum_to_size': sum_to_size, 'vsplit': vsplit, 'vstack': vstack, 'avg_pool2d': avg_pool2d, 'batch_norm': batch_norm,
+    'conv2d': conv2d, 'embedding': embedding, 'layer_norm': layer_norm, 'max_pool2d': max_pool2d,
+    'normalize': normalize, 'one_hot': one_hot, 'rms_norm': rms_norm,
+    'scaled_dot_product_attention': scaled_dot_product_attention, 'addbmm': addbmm, 'addmm': addmm, 'addmv': addmv,
+    'addr': addr, 'baddbmm': baddbmm, 'bmm': bmm, 'chain_matmul': chain_matmul, 'cholesky': cholesky,
+    'cholesky_inverse': cholesky_inverse, 'cholesky_solve': cholesky_solve, 'cross': cross, 'det': det, 'dist': dist,
+    'dot': dot, 'ger': outer, 'inner': inner, 'inverse': inverse, 'linear': linear, 'logdet': logdet,
+    'lu_solve': lu_solve, 'lu_unpack': lu_unpack, 'matmul': matmul, 'matrix_exp': matrix_exp,
     'matrix_power': matrix_power, 'mm': mm, 'mv': mv, 'outer': outer, 'pinverse': pinverse, 'qr': qr,
     'slogdet': slogdet, 'svd': svd, 'trace': trace, 'triangular_solve': triangular_solve, 'vdot': vdot,
     'binary_cross_entropy': binary_cross_entropy, 'binary_cross_entropy_with_logits': binary_cross_entropy_with_logits,
@@ -4819,7 +4918,7 @@ PUBLIC = {
     'select': select, 'split': split, 'squeeze': squeeze, 'swapaxes': swapaxes, 'swapdims': transpose, 't': t,
     'tensor_split': tensor_split, 'tile': tile, 'transpose': transpose, 'unbind': unbind, 'unflatten': unflatten,
     'unfold': unfold, 'unsafe_chunk': unsafe_chunk, 'unsafe_split': unsafe_split, 'unsqueeze': unsqueeze, 'view': view,
-    'view_as': view_as,
+    'view_as': view_as, 'clone': clone, 'contiguous': contiguous,
 }
 
 METHODS = {
@@ -4873,11 +4972,11 @@ METHODS = {
     'argwhere': argwhere, 'sort': sort, 'argsort': argsort, 'msort': msort, 'topk': topk, 'kthvalue': kthvalue,
     'median': median, 'nanmedian': nanmedian, 'mode': mode, 'quantile': quantile, 'nanquantile': nanquantile,
     'unique': unique, 'unique_consecutive': unique_consecutive, 'bincount': bincount, 'histc': histc,
-    'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial, 'clone': clone,
-    'contiguous': contiguous, 'new_zeros': new_zeros, 'new_ones': new_ones, 'new_full': new_full,
-    'new_empty': new_zeros, 'storage': storage, 'untyped_storage': untyped_storage, 'cpu': cpu,
-    'get_device': get_device, 'record_stream': record_stream, 'to': _bare.METHODS['to'], 'type_as': type_as,
-    'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
+    'histogram': histogram, 'bernoulli': bernoulli, 'multinomial': multinomial, 'new_zeros': new_zeros,
+    'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'new_empty_strided': new_empty_strided,
+    'clone': clone, 'contiguous': contiguous, 'cpu': cpu, 'get_device': get_device, 'is_contiguous': is_contiguous,
+    'storage': storage, 'untyped_storage': untyped_storage, 'record_stream': record_stream, 'to': _bare.METHODS['to'],
+    'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
     'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
 }
 
@@ -4925,8 +5024,8 @@ MADE = (
     (silu, _bare.PUBLIC['silu']), (softmin, _bare.PUBLIC['softmin']), (softplus, _bare.PUBLIC['softplus']),
     (softshrink, _bare.PUBLIC['softshrink']), (softsign, _bare.PUBLIC['softsign']),
     (tanhshrink, _bare.PUBLIC['tanhshrink']), (threshold, _bare.PUBLIC['threshold']), (arange, _bare.PUBLIC['arange']),
-    (clone, _bare.PUBLIC['clone']), (contiguous, _bare.PUBLIC['contiguous']), (empty, _bare.PUBLIC['empty']),
-    (zeros_like, _bare.PUBLIC['zeros_like']), (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']),
+    (empty, _bare.PUBLIC['empty']), (zeros_like, _bare.PUBLIC['zeros_like']),
+    (empty_strided, _bare.PUBLIC['empty_strided']), (eye, _bare.PUBLIC['eye']), (full, _bare.PUBLIC['full']),
     (full_like, _bare.PUBLIC['full_like']), (linspace, _bare.PUBLIC['linspace']), (ones, _bare.PUBLIC['ones']),
     (ones_like, _bare.PUBLIC['ones_like']), (zeros, _bare.PUBLIC['zeros']),
     (alpha_dropout, _bare.PUBLIC['alpha_dropout']), (dropout, _bare.PUBLIC['dropout']),
@@ -5048,10 +5147,12 @@ MADE = (
     (tile, _bare.PUBLIC['tile']), (unbind, _bare.PUBLIC['unbind']), (unflatten, _bare.PUBLIC['unflatten']),
     (unfold, _bare.PUBLIC['unfold']), (unsafe_chunk, _bare.PUBLIC['unsafe_chunk']),
     (unsafe_split, _bare.PUBLIC['unsafe_split']), (unsqueeze, _bare.PUBLIC['unsqueeze']), (view, _bare.PUBLIC['view']),
-    (view_as, _bare.PUBLIC['view_as']), (new_zeros, _bare.METHODS['new_zeros']), (new_ones, _bare.METHODS['new_ones']),
-    (new_full, _bare.METHODS['new_full']), (storage, _bare.METHODS['storage']),
-    (untyped_storage, _bare.METHODS['untyped_storage']), (cpu, _bare.METHODS['cpu']),
-    (get_device, _bare.METHODS['get_device']), (record_stream, _bare.METHODS['record_stream']),
+    (view_as, _bare.PUBLIC['view_as']), (clone, _bare.PUBLIC['clone']), (contiguous, _bare.PUBLIC['contiguous']),
+    (new_zeros, _bare.METHODS['new_zeros']), (new_ones, _bare.METHODS['new_ones']),
+    (new_full, _bare.METHODS['new_full']), (new_empty_strided, _bare.METHODS['new_empty_strided']),
+    (cpu, _bare.METHODS['cpu']), (get_device, _bare.METHODS['get_device']),
+    (is_contiguous, _bare.METHODS['is_contiguous']), (storage, _bare.METHODS['storage']),
+    (untyped_storage, _bare.METHODS['untyped_storage']), (record_stream, _bare.METHODS['record_stream']),
     (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
     (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bool, _bare.METHODS['bool']),
     (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU, META
-from jitgrad.functions.creation import clone, from_array_copy
-from jitgrad.functions.devices import moved
+from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.devices import clone, moved
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase

@@ -1,4 +1,4 @@
-"""Making tensors: from data, from NumPy, filled, ranges; copies.
+"""Making tensors: from data, from NumPy, filled, ranges.
 
 Owns: their public signatures, and the checks on what is asked for.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64, promote_types
 from jitgrad.functions._bind import ints
-from jitgrad.functions.devices import cpu, made_on, placed, to
+from jitgrad.functions.devices import cpu, made_like, made_on, placed, to
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
@@ -24,10 +24,9 @@ from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 __all__ = [
     "arange",
     "as_tensor",
-    "clone",
-    "contiguous",
     "empty",
     "empty_like",
+    "empty_strided",
     "eye",
     "from_array_copy",
     "from_numpy",
@@ -35,6 +34,7 @@ __all__ = [
     "full_like",
     "linspace",
     "new_empty",
+    "new_empty_strided",
     "new_full",
     "new_ones",
     "new_tensor_method",
@@ -48,7 +48,7 @@ __all__ = [
 
 
 _FULL, _ZEROS_LIKE, _ONES_LIKE = OPS["full"], OPS["zeros_like"], OPS["ones_like"]
-_ARANGE, _LINSPACE, _EYE, _CLONE = (OPS[n] for n in ("arange", "linspace", "eye", "clone"))
+_ARANGE, _LINSPACE, _EYE = (OPS[n] for n in ("arange", "linspace", "eye"))
 
 
 def _is_there(input: Any, device: Any) -> bool:
@@ -220,26 +220,41 @@ def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_g
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def zeros_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Zeros of a tensor's shape and dtype."""
-    if _is_there(input, device):
-        return _finish(door.apply(_ZEROS_LIKE, input, dtype), requires_grad)
-    return zeros(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+def zeros_like(
+    input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """Zeros of a tensor's shape and dtype.
+
+    Args:
+        memory_format: how they lie in memory; None = ``preserve_format``: as the tensor, without gaps.
+    """
+    if not _is_there(input, device):
+        return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
+    return _finish(made_like(lambda x: door.apply(_ZEROS_LIKE, x, dtype), input, memory_format), requires_grad)
 
 
-def ones_like(input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Ones of a tensor's shape and dtype."""
-    if _is_there(input, device):
-        return _finish(door.apply(_ONES_LIKE, input, dtype), requires_grad)
-    return ones(input.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+def ones_like(
+    input: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """Ones of a tensor's shape and dtype; ``memory_format`` as in ``zeros_like``."""
+    if not _is_there(input, device):
+        return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
+    return _finish(made_like(lambda x: door.apply(_ONES_LIKE, x, dtype), input, memory_format), requires_grad)
 
 
 def full_like(
-    input: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    input: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Any:
-    """One value in a tensor's shape, dtype and device."""
-    place = input.device if device is None else device
-    return _finish(made_on(place, _FULL, fill_value, input.shape, dtype or input.dtype), requires_grad)
+    """One value in a tensor's shape, dtype and device; ``memory_format`` as in ``zeros_like``."""
+    place, kind = input._aval.device if device is None else device, dtype or input._aval.dtype
+
+    def make(like: Any) -> Any:
+        return made_on(place, _FULL, fill_value, like._aval.shape, kind)
+
+    return _finish(made_like(make, input, memory_format), requires_grad)
 
 
 empty_like = zeros_like
@@ -285,6 +300,54 @@ def new_full(
 new_empty = new_zeros
 
 
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """A tensor of any contents (zeros here) in a layout that is given by its strides.
+
+    Args:
+        size: extents.
+        stride: elements between neighbours, per dimension; 0 repeats an element.
+
+    Raises:
+        RuntimeError: the lengths differ, or a number is negative.
+    """
+    shape, steps = tuple(size), tuple(stride)
+    if len(shape) != len(steps):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(steps)})"
+        )
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    if any(s < 0 for s in steps):
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(steps)}"
+        )
+    extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+    row = placed(from_array_copy(np.zeros(extent, (dtype or get_default_dtype()).np)), device)
+    aval = make_aval(shape, row._aval.dtype, steps).on(row._aval.device)
+    return _finish(new_tensor(aval, row._storage), requires_grad)
+
+
+def new_empty_strided(
+    self: Any,
+    size: Any,
+    stride: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """``empty_strided`` with this tensor's dtype, on its device."""
+    place = self.device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or self.dtype, device=place, requires_grad=requires_grad)
+
+
 # --- ranges ---
 
 
@@ -326,16 +389,3 @@ def eye(
 ) -> Any:
     """Ones on the diagonal."""
     return _finish(made_on(device, _EYE, n, n if m is None else m, dtype or get_default_dtype()), requires_grad)
-
-
-# --- copies and casts ---
-
-
-def clone(input: Any) -> Any:
-    """A copy, in the graph."""
-    return door.apply(_CLONE, input)
-
-
-def contiguous(input: Any) -> Any:
-    """The tensor itself if it is row-major without gaps, else such a copy."""
-    return input if input._aval.is_contiguous else door.apply(_CLONE, input)

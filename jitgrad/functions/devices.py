@@ -1,6 +1,6 @@
-"""Moving tensors between devices.
+"""Copies of tensors: on another device, of another dtype, in another layout.
 
-Owns: ``to``, ``cpu``, ``vcpu``, and what a ``device=`` argument means.
+Owns: ``to``, ``cpu``, ``vcpu``, ``clone``, ``contiguous``, and what ``device=`` and ``memory_format=`` mean.
 Must not know: how a copy is made.
 
 The CPU is everybody's default and costs nothing: only a call that names another device comes here.
@@ -8,7 +8,7 @@ The CPU is everybody's default and costs nothing: only a call that names another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.devices import CPU, META
@@ -16,6 +16,8 @@ from jitgrad.door import door
 from jitgrad.dtypes import DType, bool_
 from jitgrad.functions._parse import given
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
+from jitgrad.layouts import contiguous_format, dense_order, format_order, is_laid_out, preserve_format
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.devices.stream import Stream, virtual
@@ -24,23 +26,29 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "NOWHERE",
+    "clone",
+    "contiguous",
     "cpu",
     "cuda",
     "get_device",
     "index_beside",
+    "is_contiguous",
     "is_cpu",
     "is_elsewhere",
     "is_meta",
     "is_vcpu",
+    "made_like",
     "made_on",
     "moved",
     "numpy_elsewhere",
     "placed",
     "record_stream",
+    "storage",
     "to",
     "to_bool",
     "to_target",
     "type_as",
+    "untyped_storage",
     "vcpu",
 ]
 
@@ -50,7 +58,8 @@ NOWHERE = (
 )  # fmt: skip
 """Attributes of Tensor that ask for what jitgrad does not have."""
 
-_CLONE, _CAST = OPS["clone"], OPS["_to_copy"]
+_STORAGES = LazyModule("jitgrad.functions.storages")
+_CLONE, _CAST, _PERMUTE = OPS["clone"], OPS["_to_copy"], OPS["permute"]
 
 
 def made_on(device: Any, op: Op, *args: Any) -> Any:
@@ -83,7 +92,7 @@ def to(
     device: Any = None,
     non_blocking: bool = False,
     copy: bool = False,
-    **_: Any,
+    memory_format: Any = None,
 ) -> Any:
     """Convert to a dtype or device; the tensor itself if nothing changes and ``copy`` is False.
 
@@ -93,20 +102,27 @@ def to(
     Args:
         non_blocking: accepted; the host waits only when it reads.
         copy: make a copy in any case.
+        memory_format: how the result lies in memory, if it is no ``preserve_format``.
 
     Raises:
-        RuntimeError: there is no such device.
+        RuntimeError: there is no such device, or a tensor of this rank cannot have the format.
         NotImplementedError: from ``meta`` to anywhere else.
     """
     if override_classes and has_torch_function((input, *args)):
         options = given(("dtype", dtype, None), ("device", device, None), ("copy", copy, False))
+        options |= given(("memory_format", memory_format, None))
         return handle_torch_function(to, (input, *args), input, *args, **options)
     dtype, device = to_target(args, dtype, device)
     aval = input._aval
     wanted = aval.dtype if dtype is None else dtype
+    if memory_format is not None and memory_format is not preserve_format:
+        moved = to(input, dtype=dtype, device=device)
+        return clone(input, memory_format=memory_format) if copy and moved is input else contiguous(
+            moved, memory_format=memory_format
+        )
     if device is None or device is aval.device or (device := canonical(device)) is aval.device:
         if wanted is aval.dtype:
-            return door.apply(_CLONE, input) if copy else input
+            return clone(input) if copy else input
         return door.apply(_CAST, input, wanted)
     return door.apply(_CAST, input, wanted, device)
 
@@ -205,3 +221,108 @@ def numpy_elsewhere(tensor: Any, force: bool) -> Any:
             "host memory first."
         )
     return cpu(tensor.detach()).numpy()
+
+
+# --- memory ---
+
+
+def storage(self: Any) -> Any:
+    """The memory that the tensor is laid out in, which its views share, as a row of elements.
+
+    Raises:
+        NotImplementedError: a sparse tensor.
+    """
+    return _STORAGES.TypedStorage(self)
+
+
+def untyped_storage(self: Any) -> Any:
+    """The memory that the tensor is laid out in, which its views share, as bytes.
+
+    Raises:
+        NotImplementedError: a sparse tensor.
+    """
+    return _STORAGES.UntypedStorage(self)
+
+
+# --- layouts ---
+
+
+def _kept_order(input: Any, format: Any) -> tuple[int, ...] | None:
+    """The dimensions of a copy, from the slowest to the fastest; None: in order.
+
+    Args:
+        format: a memory format; None = ``preserve_format``.
+    """
+    aval = input._aval
+    if format is None or format is preserve_format:
+        return None if aval.is_contiguous else dense_order(aval.shape, aval.stride)
+    return format_order(format, aval.ndim)
+
+
+def _copy_in_order(input: Any, order: tuple[int, ...]) -> Any:
+    """A copy whose dimensions lie in memory in this order: nobody sees the row-major one behind it."""
+    return _ordered(door.apply(_CLONE, door.apply(_PERMUTE, input, order)), order)
+
+
+def _ordered(row_major: Any, order: tuple[int, ...]) -> Any:
+    """A tensor of which ``row_major`` is ``permute(order)``.
+
+    Memory that a compiled step makes is row-major, so there it is a view as any other; else nobody sees that it is one.
+    """
+    out = door.apply(_PERMUTE, row_major, tuple(order.index(d) for d in range(len(order))))
+    if state.handler is None:
+        out._base = out._view_version = out._creation_meta = None
+    return out
+
+
+def made_like(make: Callable[[Any], Any], input: Any, memory_format: Any) -> Any:
+    """``make(input)``, of the same shape, in the layout of ``input`` or in a memory format."""
+    if memory_format is None and input._aval.is_contiguous:
+        return make(input)
+    order = _kept_order(input, memory_format)
+    if order is None:
+        return make(input)
+    return _ordered(make(door.apply(_PERMUTE, input, order)), order)
+
+
+def clone(input: Any, *, memory_format: Any = None) -> Any:
+    """A copy, in the graph.
+
+    Args:
+        memory_format: how it lies in memory; None = ``preserve_format``: its dimensions keep their order, gaps and
+            repetitions go.
+
+    Raises:
+        RuntimeError: a tensor of this rank cannot have the format.
+    """
+    if memory_format is None and input._aval.is_contiguous:
+        return door.apply(_CLONE, input)
+    order = _kept_order(input, memory_format)
+    return door.apply(_CLONE, input) if order is None else _copy_in_order(input, order)
+
+
+def contiguous(input: Any, *, memory_format: Any = None) -> Any:
+    """The tensor itself if it is row-major without gaps, else such a copy.
+
+    Args:
+        memory_format: ``channels_last`` or ``channels_last_3d``: the same for that order of dimensions.
+
+    Raises:
+        RuntimeError: a tensor of this rank cannot have the format, or it is ``preserve_format``.
+    """
+    if memory_format is None or memory_format is contiguous_format:
+        return input if input._aval.is_contiguous else door.apply(_CLONE, input)
+    order = format_order(memory_format, input.ndim)
+    if is_contiguous(input, memory_format=memory_format):
+        return input
+    if order is None:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return _copy_in_order(input, order)
+
+
+def is_contiguous(input: Any, *, memory_format: Any = None) -> bool:
+    """Whether the elements lie in row-major order, without gaps; or in the order of another memory format."""
+    aval = input._aval
+    if memory_format is None or memory_format in (contiguous_format, preserve_format):
+        return bool(aval.is_contiguous)
+    return is_laid_out(aval.shape, aval.stride, memory_format)

@@ -16,6 +16,7 @@ from jitgrad.dtypes import BOOLEAN, FLOATING, DType
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.devices import placed
 from jitgrad.generator import Generator, default_generator
+from jitgrad.layouts import dense_order
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.devices.device import META, canonical
 from jitgrad.runtime.storage.storage import Storage
@@ -131,37 +132,12 @@ def draw_array(
 # --- the order in which a layout is filled ---
 
 
-def _inner_first(aval: Aval) -> list[int]:
-    """The dimensions in the order in which PyTorch's iterators count, the fastest first: by stride."""
-    order = list(range(len(aval.shape)))[::-1]
-    for at in range(1, len(order)):
-        place = at
-        for before in range(at - 1, -1, -1):
-            turn = _swaps(aval, order[before], order[place])
-            if turn > 0:
-                order[before], order[place] = order[place], order[before]
-                place = before
-            elif turn < 0:
-                break
-    return order
-
-
-def _swaps(aval: Aval, inner: int, outer: int) -> int:
-    """1 if two dimensions must change places, -1 if not, 0 if their strides do not tell."""
-    a, b = aval.stride[inner], aval.stride[outer]
-    if a == 0 or b == 0:
-        return 0
-    if a != b:
-        return 1 if a > b else -1
-    return 1 if aval.shape[inner] > aval.shape[outer] else 0
-
-
 def dense(aval: Aval, dtype: DType) -> Aval:
     """A layout without gaps whose memory is in the order in which ``aval`` is counted."""
     if aval.is_contiguous:
         return make_aval(aval.shape, dtype)
     stride, step = [0] * len(aval.shape), 1
-    for d in _inner_first(aval):
+    for d in reversed(dense_order(aval.shape, aval.stride) or range(aval.ndim)):
         stride[d] = step
         step *= max(aval.shape[d], 1)
     return make_aval(aval.shape, dtype, tuple(stride))

@@ -22,6 +22,7 @@ from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
 from jitgrad.functions.devices import index_beside, moved
 from jitgrad.functions.views import expand, reshape
+from jitgrad.layouts import Size
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import broadcast, torch_dtype_name, wrap_dim
@@ -165,7 +166,7 @@ def _slice_parts(index: slice) -> tuple[int | None, int | None, int]:
 
 def _as_items(index: Any) -> tuple[Any, ...]:
     """The index as a tuple; lists, arrays and ranges become tensors."""
-    items = index if type(index) is tuple else (index,)
+    items = index if type(index) in (tuple, Size) else (index,)
     if type(index) is list and len(index) < 32 and any(map(_makes_a_tuple, index)):
         warnings.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of "

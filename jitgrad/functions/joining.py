@@ -25,6 +25,7 @@ from jitgrad.functions.views import (
     transpose,
     unsqueeze,
 )
+from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
@@ -376,9 +377,10 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     return tuple(expand(x, shape) for x in found)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that tensors of these shapes broadcast to; an int is a shape of one dimension."""
-    return broadcast("broadcast_shapes", *((s,) if isinstance(s, int) else tuple(s) for s in shapes)) if shapes else ()
+    rows = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return Size(broadcast("broadcast_shapes", *rows) if rows else ())
 
 
 def sum_to_size(input: Any, *size: Any) -> Any:

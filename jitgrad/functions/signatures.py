@@ -30,7 +30,7 @@ SIGNATURES: dict[str, str] = _rows(
         "isinf isnan log log10 log1p log2 logical_not neg negative reciprocal relu rsqrt sigmoid sign sin sinh sqrt "
         "square tan tanh trunc abs_ acos_ asin_ atan_ bitwise_not_ ceil_ cos_ cosh_ erf_ exp_ exp2_ expm1_ floor_ "
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
-        "tan_ tanh_ trunc_ argwhere bool clone contiguous cpu detach detach_ get_device ravel storage t t_ "
+        "tan_ tanh_ trunc_ argwhere bool cpu detach detach_ get_device ravel storage t t_ "
         "trace untyped_storage zero_": "Tensor input",
         "digamma erfinv lgamma digamma_ erfinv_ lgamma_ acosh asinh atanh arccosh arcsinh arctanh erfc sinc rad2deg "
         "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
@@ -214,8 +214,12 @@ SIGNATURES: dict[str, str] = _rows(
         "zeros ones empty": f"int[] *size, *, {_MAKING}",
         "new_zeros new_ones new_empty": f"Tensor input, int[] *size, *, {_MAKING}",
         "new_full": f"Tensor input, int[] size, Scalar fill_value, *, {_MAKING}",
-        "zeros_like ones_like empty_like": f"Tensor input, *, {_MAKING}",
-        "full_like": f"Tensor input, Scalar fill_value, *, {_MAKING}",
+        "zeros_like ones_like empty_like": f"Tensor input, *, {_MAKING}, any memory_format=None",
+        "clone": "Tensor input, *, any memory_format=None",
+        "contiguous is_contiguous": "Tensor input, *, any memory_format=None",
+        "empty_strided": f"int[] size, int[] stride, *, {_MAKING}",
+        "new_empty_strided": f"Tensor input, int[] size, int[] stride, *, {_MAKING}",
+        "full_like": f"Tensor input, Scalar fill_value, *, {_MAKING}, any memory_format=None",
         "arange": f"Scalar end, *, {_MAKING} | Scalar start, Scalar end, Scalar step=1, *, {_MAKING}",
         "eye": f"int n, *, {_MAKING} | int n, int m, *, {_MAKING}",
         "linspace": f"Tensor|Scalar start, Tensor|Scalar end, int steps, *, {_MAKING}",

@@ -26,7 +26,6 @@ from jitgrad.functions import (
     reduction,
     sampling,
     scattering,
-    storages,
     views,
 )
 from jitgrad.functions.indexing import INPLACE_INDEXING
@@ -98,9 +97,8 @@ _METHOD_NAMES = {
         "bincount histc histogram"
     ),
     sampling: "bernoulli multinomial",
-    creation: "clone contiguous new_zeros new_ones new_full new_empty",
-    storages: "storage untyped_storage",
-    devices: "cpu get_device record_stream to type_as vcpu",
+    creation: "new_zeros new_ones new_full new_empty new_empty_strided",
+    devices: "clone contiguous cpu get_device is_contiguous storage untyped_storage record_stream to type_as vcpu",
 }
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -145,6 +143,7 @@ _HIDDEN = frozenset(
         "new_ones",
         "new_full",
         "new_empty",
+        "new_empty_strided",
         "slice_",
         "rounding_op",
         "getitem",
@@ -159,11 +158,10 @@ _HIDDEN = frozenset(
     ]
 )
 
-PUBLIC: dict[str, Callable[..., Any]] = {
+_PUBLIC = {
     name: getattr(module, name)
     for module in _MODULES
     for name in module.__all__
     if name not in _HIDDEN and callable(getattr(module, name))
 }
-
-
+PUBLIC: dict[str, Callable[..., Any]] = {**_PUBLIC, "clone": devices.clone, "contiguous": devices.contiguous}

@@ -62,7 +62,7 @@ class Convertible:
     ) -> Self:
         """Convert or move parameters and buffers: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``.
 
-        A dtype applies to floating tensors only; ``memory_format`` changes nothing.
+        A dtype applies to floating tensors only, a memory format to those of four or five dimensions.
 
         Raises:
             TypeError: for a dtype that is not floating.
@@ -73,9 +73,12 @@ class Convertible:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
-        return self._apply(
-            lambda t: t.to(dtype=dtype if t.dtype.is_floating_point else None, device=device)
-        )
+
+        def convert(t: Tensor) -> Tensor:
+            kind = dtype if t.dtype.is_floating_point else None
+            return t.to(dtype=kind, device=device, memory_format=memory_format if t.ndim in (4, 5) else None)
+
+        return self._apply(convert)
 
     def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
         """Move to a device without copying: the values are whatever the new memory holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
+from jitgrad.layouts import Size
 
 __all__ = ["Aval", "contiguous_strides", "devices_in_use", "make_aval"]
 
@@ -25,7 +26,8 @@ class Aval:
     the results where they belong (``on``).
 
     Attributes:
-        shape: extents.
+        shape: extents, a plain tuple.
+        size: the same as users see it.
         dtype: element type.
         stride: elements between neighbours, one per dimension.
         offset: elements from the start of the storage.
@@ -34,9 +36,10 @@ class Aval:
         device: where the data are.
     """
 
-    __slots__ = ("device", "dtype", "is_contiguous", "numel", "offset", "shape", "stride")
+    __slots__ = ("device", "dtype", "is_contiguous", "numel", "offset", "shape", "size", "stride")
 
     shape: tuple[int, ...]
+    size: Size
     dtype: DType
     stride: tuple[int, ...]
     offset: int
@@ -75,13 +78,15 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
     found = _INTERNED.get(key)
     if found is not None:
         return found
+    if type(shape) is not tuple:
+        return make_aval(tuple(shape), dtype, stride, offset)
     row_major = contiguous_strides(shape)
     if stride is None:
         aval = make_aval(shape, dtype, row_major, offset)
     else:
         aval = Aval()
         aval.shape, aval.dtype, aval.stride, aval.offset = shape, dtype, stride, offset
-        aval.device = CPU
+        aval.device, aval.size = CPU, Size(shape)
         aval.numel = 1
         for extent in shape:
             aval.numel *= extent
@@ -107,6 +112,7 @@ def _on(aval: Aval, device: Device) -> Aval:
     moved = Aval()
     moved.shape, moved.dtype, moved.stride, moved.offset = key
     moved.numel, moved.is_contiguous, moved.device = aval.numel, aval.is_contiguous, device
+    moved.size = aval.size
     return _INTERNED.setdefault((*key, device), moved)
 
 

@@ -249,7 +249,7 @@ def test_form() -> None:
     assert once.coalesce() is once
     assert once.indices().tolist() == [[0, 2]]
     assert once.values().tolist() == [[6, 8], [3, 4]]
-    assert "nnz=3, layout=jitgrad.sparse_coo" in repr(x)
+    assert "nnz=3, layout=torch.sparse_coo" in repr(x)
     assert x.tolist() == DENSE
 
 

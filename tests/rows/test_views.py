@@ -89,7 +89,7 @@ def test_a_storage_is_a_row_of_elements(mode: Mode) -> None:
         memory[3] = 9.0
         with pytest.raises(IndexError, match="index 4 out of range for storage of size 4"):
             _ = memory[4]
-        with pytest.raises(RuntimeError, match="can't index a storage with slice"):
+        with pytest.raises(RuntimeError, match="slices are only supported in UntypedStorage"):
             _ = memory[1:]
         own = jitgrad.FloatTensor([2]).storage()
         return before, same, row.tolist(), memory.dtype, str(memory.device), memory.untyped() == raw, list(own)
@@ -110,7 +110,8 @@ def test_storages_without_dense_memory() -> None:
         elsewhere.tolist()
     on_device = jitgrad.ones(3, device="vcpu:0") * 2
     assert on_device.storage().tolist() == [2.0] * 3
-    assert repr(jitgrad.ones(1).storage()) == " 1.0\n[jitgrad.TypedStorage(device=cpu) of size 1]"
+    shown = repr(jitgrad.ones(1).storage())
+    assert shown == " 1.0\n[torch.storage.TypedStorage(dtype=jitgrad.float32, device=cpu) of size 1]"
     assert len({jitgrad.ones(1).untyped_storage()}) == 1
 
 

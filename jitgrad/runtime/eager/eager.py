@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
+from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import as_dtype, np_operand
 from jitgrad.ops.table import OPS, Op
@@ -43,8 +44,8 @@ def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[An
     """(inputs, params). An operation over a list of tensors takes the list as its first argument."""
     n = op.num_inputs
     if n < 0:
-        return tuple(args[0]), args[1:]
-    return args[:n], args[n:]
+        return tuple(args[0]), plain(args[1:])
+    return args[:n], plain(args[n:])
 
 
 def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:

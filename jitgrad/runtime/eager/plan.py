@@ -16,6 +16,7 @@ import numpy as np
 
 from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import bool_, on_new_default
+from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
@@ -190,6 +191,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     Raises:
         Whatever the shape rule raises.
     """
+    params = plain(params)
     key = (op, params, *[a if type(a) is Aval else number_key(op, a) for a in avals])
     try:
         plan = plans.get(key)

@@ -31,7 +31,7 @@ from jitgrad.runtime.storage.memory import _cached, _held, give, take
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
 
-__all__ = ["Storage", "StorageWindow", "root_of"]
+__all__ = ["Storage", "StorageWindow", "forget_array", "root_of"]
 
 _byte: Any = ctypes.c_char
 
@@ -135,6 +135,13 @@ def root_of(storage: Storage) -> Storage:
 _storages_lock = process_lock()
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
 """Of arrays that own their memory, by ``id``: a storage keeps its array alive. See Note [Storage on demand]."""
+
+
+def forget_array(storage: Storage) -> None:
+    """The memory of the storage is no longer that of the array it was made over."""
+    with _storages_lock:
+        if _storages.get(id(storage.owner)) is storage:
+            del _storages[id(storage.owner)]
 
 
 def _over(array: np.ndarray[Any, Any]) -> Storage:

@@ -20,6 +20,7 @@ from typing import Any
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import devices_in_use
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
 from jitgrad.runtime.engine.graph.node_hooks import HookDict
@@ -72,7 +73,7 @@ class AccumulateGrad(Node):
             old = variable._grad
             if old is None:
                 is_ours = references(new_grad) == ONE_LOCAL and _owns_storage(new_grad)
-                variable._grad = new_grad if is_ours and not state.grad_enabled else new_grad.clone()
+                variable._grad = new_grad if is_ours and not state.grad_enabled else call("clone", new_grad)
             elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
                 variable._grad = old + new_grad
             else:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
 
@@ -79,4 +80,4 @@ class _Retain:
     def __call__(self, grad: Any) -> None:
         tensor = self._tensor()
         if tensor is not None and grad is not None:
-            tensor._grad = grad.clone() if tensor._grad is None else tensor._grad + grad
+            tensor._grad = call("clone", grad) if tensor._grad is None else tensor._grad + grad

@@ -1,0 +1,49 @@
+"""Storages that change their size.
+
+Owns: ``resize``.
+Must not know: what tensors are over a storage, but that they remember NumPy views of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import Any
+
+from jitgrad.runtime.storage.storage import Storage, forget_array
+from jitgrad.tensor_base import TensorBase
+
+__all__ = ["resize"]
+
+
+def resize(storage: Storage, nbytes: int) -> None:
+    """Give a storage new memory of another size, with the old contents as far as they go, and zeros behind them.
+
+    The old memory stays until the storage goes: NumPy views may look at it. Tensors look at the new one.
+    """
+    old, new = _part(storage), Storage(nbytes)
+    kept = min(old.nbytes, nbytes)
+    ctypes.memmove(new.addr, old.addr, kept)
+    ctypes.memset(new.addr + kept, 0, nbytes - kept)
+    _forget_views(storage)
+    both = _part(new)
+    both.owner = (old, new)
+    storage.addr, storage.nbytes, storage.owner = new.addr, nbytes, both
+
+
+def _part(storage: Storage) -> Storage:
+    """The storage's memory as it is now, in a storage that frees it."""
+    part = Storage.pending()
+    part.addr, part.nbytes, part.owner = storage.addr, storage.nbytes, storage.owner
+    return part
+
+
+def _forget_views(storage: Storage) -> None:
+    """Let no tensor remember a NumPy view of the memory. Python knows who refers to a storage, or to its array."""
+    holders: list[Any] = gc.get_referrers(storage)
+    if storage.owner is not None and not isinstance(storage.owner, Storage):
+        holders += gc.get_referrers(storage.owner)
+    for holder in holders:
+        if isinstance(holder, TensorBase) and holder._storage is storage:
+            holder._array = None
+    forget_array(storage)
