@@ -150,7 +150,7 @@ class _Writer:
         """The JSON form of a value: itself, or a tag and its contents."""
         if isinstance(value, np.generic):
             value = value.item()
-        kind = type(value)
+        kind = OrderedDict if isinstance(value, OrderedDict) else type(value)
         if value is None or kind in (bool, int, float, str):
             return value
         if isinstance(value, TensorBase):
@@ -175,7 +175,7 @@ class _Writer:
         else:
             items = [self.encode(v, f"{path}[{i}]") for i, v in enumerate(value)]
         self._inside.discard(id(value))
-        return [_CONTAINERS[type(value)], items]
+        return [_CONTAINERS[OrderedDict if isinstance(value, OrderedDict) else type(value)], items]
 
     def _tensor(self, tensor: Any, path: str) -> int:
         """The number of a tensor's record; one tensor has one."""

@@ -301,7 +301,7 @@ def _by_names(f: _Function, ops: set[str]) -> str:
     head, sentinels, _ = _head(f)
     usual = [s for s in f.signatures if all(p.kind in _USUAL for p in s.parameters)]
     sizes = [p.name for p in f.every.values() if p.kind == "int[]"]
-    lines = [line for n in sizes for line in (f"if _type({n}) is _Size:", f"    {n} = _tuple({n})")]
+    lines = [line for n in sizes for line in (f"if _py_type({n}) is _Size:", f"    {n} = _py_tuple({n})")]
     lines += [line for s in usual for line in _branch(f, s, sentinels, ops)]
     if _takes_tensor(f):
         first = f.first.name
@@ -332,8 +332,8 @@ def _with_sizes(f: _Function) -> str:
         f"        is_plain = sizes in _sizes\n"
         f"    except TypeError:\n"
         f"        is_plain = False\n"
-        f"    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:\n"
-        f"        sizes, is_plain = _tuple(sizes[0]), True\n"
+        f"    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:\n"
+        f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    if {is_plain}is_plain and not options:\n"
         f"        return _{f.name}({given})\n"
         f"    return _slow({f.name}, ({given},), options)\n"

@@ -401,8 +401,8 @@ def empty(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
     return _slow(empty, sizes, options)
@@ -418,10 +418,10 @@ def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_fo
     return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
 
 def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False):
-    if _type(size) is _Size:
-        size = _tuple(size)
-    if _type(stride) is _Size:
-        stride = _tuple(stride)
+    if _py_type(size) is _Size:
+        size = _py_tuple(size)
+    if _py_type(stride) is _Size:
+        stride = _py_tuple(stride)
     if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
@@ -434,8 +434,8 @@ def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
     return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    if _type(size) is _Size:
-        size = _tuple(size)
+    if _py_type(size) is _Size:
+        size = _py_tuple(size)
     if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
@@ -460,8 +460,8 @@ def ones(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
     return _slow(ones, sizes, options)
@@ -481,8 +481,8 @@ def zeros(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
     return _slow(zeros, sizes, options)
@@ -836,8 +836,8 @@ def meshgrid(*args, **options):
 def pad(input, pad, mode='constant', value=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(pad) is _Size:
-                pad = _tuple(pad)
+            if _py_type(pad) is _Size:
+                pad = _py_tuple(pad)
             if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
                 return _pad(input, pad, mode, value)
         except AttributeError:
@@ -850,8 +850,8 @@ _pad_itself = pad
 def rot90(input, k=1, dims=(0, 1)):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(dims) is _Size:
-                dims = _tuple(dims)
+            if _py_type(dims) is _Size:
+                dims = _py_tuple(dims)
             if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes:
                 return _rot90(input, k, dims)
         except AttributeError:
@@ -867,8 +867,8 @@ def vstack(tensors):
 def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(split_sizes) is _Size:
-                split_sizes = _tuple(split_sizes)
+            if _py_type(split_sizes) is _Size:
+                split_sizes = _py_tuple(split_sizes)
             if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
         except AttributeError:
@@ -886,8 +886,8 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
     return _slow(sum_to_size, (input, *sizes,), options)
@@ -944,8 +944,8 @@ def embedding(input, weight, padding_idx=None, *, sparse=False):
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(normalized_shape) is _Size:
-                normalized_shape = _tuple(normalized_shape)
+            if _py_type(normalized_shape) is _Size:
+                normalized_shape = _py_tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
                 return _layer_norm(input, normalized_shape, weight, bias, eps)
         except AttributeError:
@@ -986,8 +986,8 @@ def one_hot(tensor, num_classes=-1):
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(normalized_shape) is _Size:
-                normalized_shape = _tuple(normalized_shape)
+            if _py_type(normalized_shape) is _Size:
+                normalized_shape = _py_tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
                 return _rms_norm(input, normalized_shape, weight, eps)
         except AttributeError:
@@ -2872,8 +2872,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None)))
 
 def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M):
-    if _type(size) is _Size:
-        size = _tuple(size)
+    if _py_type(size) is _Size:
+        size = _py_tuple(size)
     if _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
     if _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
@@ -2899,8 +2899,8 @@ def rand(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
     return _slow(rand, sizes, options)
@@ -2932,8 +2932,8 @@ def randn(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
     return _slow(randn, sizes, options)
@@ -2956,10 +2956,10 @@ def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False)
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _Size:
-                size = _tuple(size)
-            if _type(stride) is _Size:
-                stride = _tuple(stride)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
+            if _py_type(stride) is _Size:
+                stride = _py_tuple(stride)
             if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided_scatter(input, src, size, stride, storage_offset)
         except AttributeError:
@@ -3076,10 +3076,10 @@ def adjoint(input):
 def as_strided(input, size, stride, storage_offset=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _Size:
-                size = _tuple(size)
-            if _type(stride) is _Size:
-                stride = _tuple(stride)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
+            if _py_type(stride) is _Size:
+                stride = _py_tuple(stride)
             if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided(input, size, stride, storage_offset)
         except AttributeError:
@@ -3090,8 +3090,8 @@ def as_strided(input, size, stride, storage_offset=None):
 def broadcast_to(input, size):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _Size:
-                size = _tuple(size)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
             if _py_type(size) is _py_tuple and size in _sizes:
                 return _broadcast_to(input, size)
         except AttributeError:
@@ -3133,8 +3133,8 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
     return _slow(expand, (input, *sizes,), options)
@@ -3164,8 +3164,8 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
     return _slow(flip, (input, *sizes,), options)
@@ -3173,10 +3173,10 @@ def flip(input, *sizes, **options):
 def movedim(input, source, destination):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(source) is _Size:
-                source = _tuple(source)
-            if _type(destination) is _Size:
-                destination = _tuple(destination)
+            if _py_type(source) is _Size:
+                source = _py_tuple(source)
+            if _py_type(destination) is _Size:
+                destination = _py_tuple(destination)
             if _py_type(source) is _py_int and _py_type(destination) is _py_int:
                 return _movedim(input, source, destination)
             if _py_type(source) is _py_tuple and source in _sizes and _py_type(destination) is _py_tuple and destination in _sizes:
@@ -3201,8 +3201,8 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
     return _slow(permute, (input, *sizes,), options)
@@ -3221,8 +3221,8 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
     return _slow(repeat, (input, *sizes,), options)
@@ -3244,8 +3244,8 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
     return _slow(reshape, (input, *sizes,), options)
@@ -3343,8 +3343,8 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
     return _slow(tile, (input, *sizes,), options)
@@ -3414,8 +3414,8 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
     return _slow(view, (input, *sizes,), options)
@@ -3455,8 +3455,8 @@ def new_zeros(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
     return _slow(new_zeros, (input, *sizes,), options)
@@ -3466,8 +3466,8 @@ def new_ones(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
     return _slow(new_ones, (input, *sizes,), options)
@@ -3475,8 +3475,8 @@ def new_ones(input, *sizes, **options):
 def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _Size:
-                size = _tuple(size)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
             if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
@@ -3487,10 +3487,10 @@ def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=
 def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_grad=False):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _type(size) is _Size:
-                size = _tuple(size)
-            if _type(stride) is _Size:
-                stride = _tuple(stride)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
+            if _py_type(stride) is _Size:
+                stride = _py_tuple(stride)
             if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
                 return _new_empty_strided(input, size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
@@ -3597,8 +3597,8 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _type(sizes[0]) is _Size and _tuple(sizes[0]) in _sizes:
-        sizes, is_plain = _tuple(sizes[0]), True
+    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+        sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)
     return _slow(resize_, (input, *sizes,), options)
