@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 DOORS = frozenset({"jitgrad.compiled.lazy_codegen", "jitgrad.codegen.llvm.binding", "jitgrad.lazy"}) | {
-    "jitgrad.scripts.alias", "jitgrad.scripts.check"
+    "jitgrad.scripts.alias", "jitgrad.scripts.modules"
 }  # fmt: skip
 """The modules that import others by name; see Notes [Lazy codegen], [Lazy modules] and [Import of torch]."""
 

@@ -37,14 +37,6 @@ class IncompatibleKeys(NamedTuple):
         return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
 
 
-class StateDict(OrderedDict[str, Any]):
-    """A state dictionary; attributes can be set on it.
-
-    Attributes:
-        _metadata: path of a module -> what was noted of it, its version at least.
-    """
-
-
 class StateHooks:
     """Hooks around the saving and loading of one module's state.
 
@@ -115,7 +107,7 @@ class Stateful:
             given = [*args, *(destination, prefix, keep_vars)[len(args) :]]
             destination, prefix, keep_vars = given[0], given[1], given[2]
         if destination is None:
-            destination = StateDict()
+            destination = OrderedDict()
             destination._metadata = OrderedDict()
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
@@ -176,10 +168,10 @@ class Stateful:
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         keys, problems = IncompatibleKeys([], []), list[str]()
-        state = StateDict(state_dict)
+        state: Any = OrderedDict(state_dict)
         metadata = getattr(state_dict, "_metadata", None)
         if metadata is not None:
-            state._metadata = metadata  # type: ignore[attr-defined]
+            state._metadata = metadata
         _load_tree(self, state, "", metadata or {}, assign, keys, problems)
         if strict:
             problems = [*_complaints(keys), *problems]

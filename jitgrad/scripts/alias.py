@@ -1,7 +1,7 @@
 """``import torch`` means jitgrad.
 
 Owns: ``as_torch``, the module that stands for ``torch``.
-Must not know: which names jitgrad lacks (``advice.py``).
+Must not know: which names jitgrad lacks (``advice.py``), where its modules are (``modules.py``).
 
 # Note [Import of torch]
 # ~~~~~~~~~~~~~~~~~~~~~~
@@ -14,7 +14,6 @@ Must not know: which names jitgrad lacks (``advice.py``).
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -24,24 +23,10 @@ from typing import Any
 
 import jitgrad
 from jitgrad.scripts.advice import advice_on
+from jitgrad.scripts.modules import has_module, our_module
 from jitgrad.version import TORCH_VERSION
 
-__all__ = ["as_torch", "our_name"]
-
-
-_MODULES = "torch.nn.modules"
-_OF_MODULES = {"batchnorm": "normalization", "container": "containers", "rnn": "recurrent", "sparse": "linear"}
-"""Files of ``torch.nn.modules`` -> those of ``jitgrad.nn`` where the names differ."""
-
-
-def our_name(name: str) -> str:
-    """``jitgrad.nn.functional`` for ``torch.nn.functional``, ``jitgrad.nn.linear`` for ``torch.nn.modules.linear``."""
-    if name == _MODULES:
-        return "jitgrad.nn"
-    if name.startswith(f"{_MODULES}."):
-        first, *rest = name.removeprefix(f"{_MODULES}.").split(".")
-        return ".".join(["jitgrad.nn", _OF_MODULES.get(first, first), *rest])
-    return "jitgrad" + name.removeprefix("torch")
+__all__ = ["as_torch"]
 
 
 class _Torch(ModuleType):
@@ -70,7 +55,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ != "torch":  # Python takes what it finds there afterwards
-            sys.modules[module.__name__] = importlib.import_module(our_name(module.__name__))
+            sys.modules[module.__name__] = our_module(module.__name__)
 
 
 class _Finder(MetaPathFinder):
@@ -79,7 +64,7 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        if fullname != "torch" and importlib.util.find_spec(our_name(fullname)) is None:
+        if not has_module(fullname):
             advice = advice_on(fullname)
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': jitgrad, which stands for torch here, has no such module"

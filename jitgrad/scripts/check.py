@@ -11,15 +11,13 @@ name and jitgrad's has not.
 from __future__ import annotations
 
 import ast
-import importlib
-import importlib.util
 import inspect
 from typing import Any, NamedTuple
 
 import jitgrad
 from jitgrad.errors import closest
 from jitgrad.scripts.advice import advice_on
-from jitgrad.scripts.alias import our_name
+from jitgrad.scripts.modules import has_module, our_module
 from jitgrad.scripts.tensor_names import TENSOR_NAMES
 
 __all__ = ["Finding", "check_source"]
@@ -118,14 +116,14 @@ class _NameReader(ast.NodeVisitor):
         parts = name.split(".")
         for end, part in enumerate(parts[1:], 2):
             path = ".".join(parts[:end])
-            if path.startswith("torch.nn.modules") and _is_module(our_name(path)):
-                found = importlib.import_module(our_name(path))
+            if has_module(path) and not (hasattr(found, part) and not inspect.ismodule(getattr(found, part))):
+                found = our_module(path)  # a function or class hides a file of its name, as torch.tensor does
                 continue
-            if not hasattr(found, part) and not _is_module(our_name(path)):
+            if not hasattr(found, part):
                 if inspect.ismodule(found) or inspect.isclass(found):
                     self._note(line, path, found, is_certain=True)
                 return
-            found = getattr(found, part) if hasattr(found, part) else importlib.import_module(our_name(path))
+            found = getattr(found, part)
 
     def _look_at_library(self, line: int, root: str) -> None:
         if root in _BUILT_ON_TORCH:
@@ -149,9 +147,3 @@ def _chain(node: ast.Attribute) -> tuple[ast.expr, list[str]]:
         at = at.value
     return at, names[::-1]
 
-
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # its parent is no package
-        return False

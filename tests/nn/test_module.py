@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -243,3 +245,14 @@ def test_what_load_state_dict_returns_reads_as_pytorchs() -> None:
         return [whole, str(net.load_state_dict(state, strict=False))]
 
     assert loaded(jitgrad) == loaded(torch)
+
+
+def test_a_state_dictionary_is_an_ordered_dict_that_can_be_saved(tmp_path: Path) -> None:
+    """Copied or not: its type is Python's own, so that files know it; what it notes of versions is an attribute."""
+    state = nn.Linear(2, 2).state_dict()
+    for given in (state, copy.deepcopy(state), {"model": state}):
+        jitgrad.save(given, tmp_path / "state")
+        loaded = jitgrad.load(tmp_path / "state")
+        assert list(loaded.get("model", loaded)) == ["weight", "bias"]
+    assert type(state) is OrderedDict
+    assert state._metadata == {"": {"version": 1}}

@@ -137,3 +137,30 @@ def test_a_file_that_is_not_there(tmp_path: Path, argument: str) -> None:
     done = _run(tmp_path, "-m", "jitgrad", *filter(None, [argument]), "nothing.py")
     assert done.returncode != 0
     assert "FileNotFoundError" in done.stderr
+
+
+FILES = """
+import jitgrad
+jitgrad.as_torch()
+import torch.nn.modules.utils, torch.nn.modules.linear, torch.distributions.normal, torch.optim.adamw
+import torch.nn.modules as modules
+from torch.nn.modules.batchnorm import _BatchNorm, BatchNorm2d
+from torch.nn.modules.conv import Conv1d
+from torch.nn.modules.dropout import *
+from torch.autograd.grad_mode import no_grad
+from torch.optim.adamw import AdamW
+from torch.distributions.normal import Normal
+nn = jitgrad.nn
+assert Conv1d is nn.Conv1d is modules.conv.Conv1d and issubclass(BatchNorm2d, _BatchNorm) and Dropout is nn.Dropout
+assert no_grad is jitgrad.no_grad and AdamW is jitgrad.optim.AdamW and Normal is jitgrad.distributions.Normal
+assert nn.utils.clip_grad_norm_ and nn.linear.Linear and nn.linear.__name__ == "jitgrad.nn.linear"
+try:
+    from torch.nn.modules.conv import Nothing
+except ImportError as error:
+    assert "Nothing" in str(error)
+"""
+
+
+def test_files_of_pytorch_that_are_elsewhere_here(tmp_path: Path) -> None:
+    """And importing them leaves jitgrad's own modules where they are."""
+    assert _run(tmp_path, "-c", FILES).stderr == ""
