@@ -1,8 +1,9 @@
 """What one does to modules and their parameters, as ``torch.nn.utils``.
 
-Owns: the list.
+Owns: the list. ``prune`` is imported by its own name, as in PyTorch.
 """
 
+from jitgrad.nn.utils import parametrizations, parametrize, rnn, stateless
 from jitgrad.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -19,6 +20,8 @@ from jitgrad.nn.utils.fusion import (
 )
 from jitgrad.nn.utils.init import skip_init
 from jitgrad.nn.utils.memory_format import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format
+from jitgrad.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from jitgrad.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm",
@@ -33,6 +36,14 @@ __all__ = [
     "fuse_linear_bn_weights",
     "get_total_norm",
     "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "rnn",
     "skip_init",
+    "spectral_norm",
+    "stateless",
     "vector_to_parameters",
+    "weight_norm",
 ]
