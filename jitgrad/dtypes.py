@@ -19,6 +19,7 @@ __all__ = [
     "BOOLEAN",
     "FLOATING",
     "INTEGER",
+    "PACKAGE",
     "Category",
     "DType",
     "bool_",
@@ -45,6 +46,11 @@ class Category(IntEnum):
 
 
 BOOLEAN, INTEGER, FLOATING = Category
+
+PACKAGE = ["jitgrad"]
+"""What dtypes and types of tensors are printed with, as the only item.
+
+``as_torch`` makes it ``torch``, so that a script prints what it prints with PyTorch."""
 
 
 class DType:
@@ -74,7 +80,7 @@ class DType:
         return False
 
     def __repr__(self) -> str:
-        return f"jitgrad.{self.name}"
+        return f"{PACKAGE[0]}.{self.name}"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return (_by_name, (self.name,))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
+from jitgrad.dtypes import PACKAGE
 
 __all__ = ["format_tensor", "set_printoptions", "type_name"]
 
@@ -59,7 +60,7 @@ def set_printoptions(
 def type_name(aval: Any) -> str:
     """``jitgrad.FloatTensor``: dtype and device in the words of PyTorch's errors."""
     name = _TYPE_NAMES.get(aval.dtype.name, aval.dtype.name)
-    return f"jitgrad.{name}" if aval.device is CPU else f"jitgrad.{aval.device.type}.{name}"
+    return f"{PACKAGE[0]}.{name}" if aval.device is CPU else f"{PACKAGE[0]}.{aval.device.type}.{name}"
 
 
 def format_tensor(tensor: Any, array: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.devices import Device
 from jitgrad.door import door
-from jitgrad.dtypes import DType, bool_, float32, float64, get_default_dtype, int32, int64
+from jitgrad.dtypes import PACKAGE, DType, bool_, float32, float64, get_default_dtype, int32, int64
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.grad_mode import no_grad
 from jitgrad.layouts import Size
@@ -55,7 +55,7 @@ class TensorType:
         return isinstance(obj, TensorBase) and obj._aval.dtype is self.dtype
 
     def __repr__(self) -> str:
-        return f"<class 'jitgrad.{self.__name__}'>"
+        return f"<class '{PACKAGE[0]}.{self.__name__}'>"
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -65,7 +65,7 @@ FloatTensor, DoubleTensor = TensorType("FloatTensor", float32), TensorType("Doub
 IntTensor, LongTensor = TensorType("IntTensor", int32), TensorType("LongTensor", int64)
 BoolTensor = TensorType("BoolTensor", bool_)
 _TYPES = {t.dtype: t for t in (FloatTensor, DoubleTensor, IntTensor, LongTensor, BoolTensor)}
-_BY_NAME = {f"jitgrad.{t.__name__}": t.dtype for t in _TYPES.values()}
+_BY_NAME = {f"{package}.{t.__name__}": t.dtype for t in _TYPES.values() for package in ("jitgrad", "torch")}
 
 
 def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -79,7 +79,7 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
         ValueError: there is no such type.
     """
     if dtype is None:
-        return f"jitgrad.{_TYPES[self.dtype].__name__}"
+        return f"{PACKAGE[0]}.{_TYPES[self.dtype].__name__}"
     wanted = dtype.dtype if isinstance(dtype, TensorType) else _BY_NAME.get(dtype, dtype)
     if not isinstance(wanted, DType):
         raise ValueError(f"invalid type: {dtype!r}")

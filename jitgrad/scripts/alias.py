@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import jitgrad
+from jitgrad.dtypes import PACKAGE
 from jitgrad.scripts.advice import advice_on
 from jitgrad.scripts.modules import has_module, our_module
 from jitgrad.version import TORCH_VERSION
@@ -81,7 +82,8 @@ def as_torch() -> ModuleType:
     jitgrad's tensors. Calling it again changes nothing.
 
     Returns:
-        The module ``torch``: jitgrad's names, and PyTorch's version number with ``+jitgrad``.
+        The module ``torch``: jitgrad's names, and PyTorch's version number with ``+jitgrad``. Dtypes are printed as
+        ``torch.float32`` from now on.
 
     Raises:
         RuntimeError: PyTorch itself has been imported.
@@ -92,4 +94,5 @@ def as_torch() -> ModuleType:
     if known is not None:
         raise RuntimeError("as_torch() must come before the first import of torch; PyTorch itself is loaded already")
     sys.meta_path.insert(0, _Finder())
+    PACKAGE[:] = ["torch"]
     return importlib.import_module("torch")

@@ -164,3 +164,9 @@ except ImportError as error:
 def test_files_of_pytorch_that_are_elsewhere_here(tmp_path: Path) -> None:
     """And importing them leaves jitgrad's own modules where they are."""
     assert _run(tmp_path, "-c", FILES).stderr == ""
+
+
+def test_dtypes_are_printed_as_pytorchs(tmp_path: Path) -> None:
+    text = "import jitgrad; jitgrad.as_torch(); x = jitgrad.ones(1).double(); print(x, x.dtype, x.type())"
+    done = _run(tmp_path, "-c", text)
+    assert done.stdout == "tensor([1.], dtype=torch.float64) torch.float64 torch.DoubleTensor\n", done.stderr

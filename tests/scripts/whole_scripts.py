@@ -71,6 +71,7 @@ def _run(path: Path, *arguments: str) -> str:
 def printed_by_jitgrad(path: Path, *arguments: str) -> str:
     """What ``python -m jitgrad path arguments`` prints; default dtype and streams of random numbers are put back."""
     import jitgrad
+    from jitgrad.dtypes import PACKAGE
 
     dtype = jitgrad.get_default_dtype()
     with _without_torch():
@@ -79,6 +80,7 @@ def printed_by_jitgrad(path: Path, *arguments: str) -> str:
             return _run(path, *arguments)
         finally:
             jitgrad.set_default_dtype(dtype)
+            PACKAGE[:] = ["jitgrad"]
 
 
 def printed_by_torch(path: Path) -> str:
