@@ -150,7 +150,7 @@ class _Writer:
         """The JSON form of a value: itself, or a tag and its contents."""
         if isinstance(value, np.generic):
             value = value.item()
-        kind = OrderedDict if isinstance(value, OrderedDict) else type(value)
+        kind: Any = OrderedDict if isinstance(value, OrderedDict) else type(value)
         if value is None or kind in (bool, int, float, str):
             return value
         if isinstance(value, TensorBase):

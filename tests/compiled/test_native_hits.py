@@ -95,6 +95,10 @@ def test_threads_that_compile_first_at_the_same_time() -> None:
         lambda x: x // 2 + x % 2,
         lambda x: (x > 0) & (x < 1),
         lambda x: (x * 1).mul_(3).add_(x),
+        lambda x: sum(part.t().reshape(-1) for part in (x * x[:, None]).chunk(3)),
+        lambda x: jitgrad.nn.functional.layer_norm(x * 2, (3,)),
+        lambda x: jitgrad.nn.functional.max_pool2d((x * x[:, None])[None], 2),
+        lambda x: (x * 2).max(0)[0] + x,
     ],
 )
 def test_every_operator_is_a_hit_of_the_rules_of_hits(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
