@@ -78,6 +78,8 @@ if TYPE_CHECKING:
         linalg,
         mps,
         profiler,
+        signal,
+        special,
         utils,
         version,
         xpu,
@@ -201,6 +203,8 @@ __all__ = [
     "reset_stats",
     "save",
     "seed",
+    "signal",
+    "special",
     "set_default_device",
     "set_default_dtype",
     "set_float32_matmul_precision",
@@ -221,11 +225,13 @@ __all__ = [
     "why_none",
     "xpu",
     "strided",
+    *functions.LATE,
     *functions.PUBLIC,
 ]
 
 
 _LATE = {
+    **functions.LATE,
     "Explanation": "jitgrad.compiled.explain",
     "distributions": "jitgrad.distributions",
     "GradScaler": "jitgrad.amp",
@@ -255,6 +261,8 @@ _LATE = {
     "profiler": "jitgrad.profiler",
     "save": "jitgrad.serialization",
     "serialization": "jitgrad.serialization",
+    "signal": "jitgrad.signal",
+    "special": "jitgrad.special",
     "to_dot": "jitgrad.autograd.dot",
     "utils": "jitgrad.utils",
     "vmap": "jitgrad.func",

@@ -163,6 +163,10 @@ class Tensor(TensorBase):
     def __xor__(self, other: Any) -> Any:
         return _binary(OPS["bitwise_xor"], self, other, state.handler)
 
+    def __rmatmul__(self, other: Any) -> Any:
+        return functions.matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
+
+    __rdiv__ = __rtruediv__
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     __lshift__, __rshift__ = map(operator, (functions.bitwise_left_shift, functions.bitwise_right_shift))

@@ -37,7 +37,7 @@ if "jitgrad" not in sys.modules:
 
 from jitgrad.functions import tables
 from jitgrad.functions._parse import OTHER_NAMES, Signature, SignatureParameter, read_signatures
-from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES
+from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES, TAKES_OUT
 from jitgrad.ops.table import OPS, Op
 
 PATH = Path(tables.__file__).with_name("_generated.py")
@@ -116,6 +116,10 @@ class _Function:
     def every(self) -> dict[str, SignatureParameter]:
         """The parameters of all signatures, by name."""
         return {p.name: p for s in self.signatures for p in s.parameters}
+
+    @property
+    def takes_out(self) -> bool:
+        return self.name in TAKES_OUT
 
     def default_of(self, name: str) -> str:
         """The bare function's default, as source text."""
@@ -227,7 +231,8 @@ def _branch(f: _Function, signature: Signature, sentinels: set[str], ops: set[st
     """``if the arguments look like this signature's: return bare(...)``."""
     own = {p.name for p in signature.parameters}
     first, *others = signature.parameters
-    conditions = [] if _takes_tensor(f) else [_condition(first, first.name in sentinels)]
+    conditions = ["out is None"] if f.takes_out and not _takes_tensor(f) else []
+    conditions += [] if _takes_tensor(f) else [_condition(first, first.name in sentinels)]
     conditions += [_condition(p, p.name in sentinels) for p in others]
     conditions += [f"{name} is _M" for name in (*(n for n in f.every if n not in own), *_other_names(f.every))]
     test = " and ".join(c for c in conditions if c != "True")
@@ -277,8 +282,11 @@ def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
         defaults[n] = "_M" if n in sentinels else f.default_of(n)
         head.append(f"{n}={defaults[n]}")
     others = _other_names(every)
-    if others and "*" not in head:
+    if (others or f.takes_out) and "*" not in head:
         head.append("*")
+    if f.takes_out:
+        head.append("out=None")
+        defaults["out"] = "None"
     defaults |= dict.fromkeys(others, "_M")
     return head + [f"{other}=_M" for other in others], sentinels, defaults
 
@@ -296,6 +304,12 @@ def _given(f: _Function) -> str:
     return f"({needed}), {f'_given({rows})' if rows else '{}'}"
 
 
+def _has_second_operand(f: _Function) -> bool:
+    """Whether the operation would take a number for its first operand, because it has another."""
+    others = (p for s in f.signatures for p in s.parameters[1:2])
+    return any(p.kind in ("Tensor", "Tensor|Scalar") and p.is_needed for p in others)
+
+
 def _by_names(f: _Function, ops: set[str]) -> str:
     """Positions have one name in all signatures: parameters have names, and there is a branch per signature."""
     head, sentinels, _ = _head(f)
@@ -305,8 +319,11 @@ def _by_names(f: _Function, ops: set[str]) -> str:
     lines += [line for s in usual for line in _branch(f, s, sentinels, ops)]
     if _takes_tensor(f):
         first = f.first.name
+        plain = (_USUAL["Tensor"] if _has_second_operand(f) else _PLAIN).format(first)
+        if f.takes_out:
+            plain = f"out is None and ({plain})"
         lines = [
-            f"if {_PLAIN.format(first)}:",
+            f"if {plain}:",
             "    try:",
             *_indented(_indented(lines)),
             "    except AttributeError:",
@@ -353,9 +370,10 @@ def _by_kinds(f: _Function) -> str:
 
 def _with_anything(f: _Function) -> str:
     """What has forms of its own, which the bare function tells apart; only overrides are looked for."""
+    condition = '_overrides or "out" in options' if f.takes_out else "_overrides"
     return (
         f"def {f.name}(*args, **options):\n"
-        f"    if _overrides:\n"
+        f"    if {condition}:\n"
         f"        return _slow({f.name}, args, options)\n"
         f"    return _{f.name}(*args, **options) if options else _{f.name}(*args)\n"
     )

@@ -28,9 +28,10 @@ from jitgrad.functions.views import *  # noqa: F403
 
 adopt(_generated.MADE, _generated.OTHER_NAMES)
 PUBLIC: dict[str, Any] = _generated.PUBLIC
-METHODS: dict[str, Any] = {**_generated.METHODS, **tables.PROPERTIES}
+METHODS: dict[str, Any] = {**_generated.METHODS, **tables.OPERATORS, **tables.PROPERTIES, **tables.LATE_METHODS}
 INPLACE_METHODS: dict[str, Any] = _generated.INPLACE_METHODS
 LAYERS: dict[str, Any] = _generated.LAYERS
+LATE = tables.LATE
 
 WRITING_NAMES = (
     "abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ clamp_ "
@@ -45,4 +46,4 @@ WRITING: dict[str, Any] = {
 }
 
 globals().update(PUBLIC)
-__all__ = ["INPLACE_METHODS", "LAYERS", "METHODS", "PUBLIC", *PUBLIC]
+__all__ = ["INPLACE_METHODS", "LATE", "LAYERS", "METHODS", "PUBLIC", *PUBLIC]

@@ -226,24 +226,24 @@ def glu(input, dim=_M, *, axis=_M):
                 raise
     return _slow(glu, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
-def hardshrink(input, lambd=0.5):
-    if not _overrides or _py_type(input) in _tensors:
+def hardshrink(input, lambd=0.5, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(lambd) in _numbers:
                 return _door.apply(_op_hardshrink, input, lambd)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(hardshrink, (input,), _given(('lambd', lambd, 0.5)))
+    return _slow(hardshrink, (input,), _given(('lambd', lambd, 0.5), ('out', out, None)))
 
-def hardsigmoid(input, inplace=False):
-    if not _overrides or _py_type(input) in _tensors:
+def hardsigmoid(input, inplace=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _hardsigmoid(input, inplace)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(hardsigmoid, (input,), _given(('inplace', inplace, False)))
+    return _slow(hardsigmoid, (input,), _given(('inplace', inplace, False), ('out', out, None)))
 
 def hardswish(input, inplace=False):
     if not _overrides or _py_type(input) in _tensors:
@@ -254,25 +254,25 @@ def hardswish(input, inplace=False):
                 raise
     return _slow(hardswish, (input,), _given(('inplace', inplace, False)))
 
-def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    if not _overrides or _py_type(input) in _tensors:
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(min_val) in _numbers and _py_type(max_val) in _numbers:
                 return _hardtanh(input, min_val, max_val, inplace)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(hardtanh, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0), ('inplace', inplace, False)))
+    return _slow(hardtanh, (input,), _given(('min_val', min_val, -1.0), ('max_val', max_val, 1.0), ('inplace', inplace, False), ('out', out, None)))
 
-def leaky_relu(input, negative_slope=0.01, inplace=False):
-    if not _overrides or _py_type(input) in _tensors:
+def leaky_relu(input, negative_slope=0.01, inplace=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(negative_slope) in _numbers:
                 return _leaky_relu(input, negative_slope, inplace)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(leaky_relu, (input,), _given(('negative_slope', negative_slope, 0.01), ('inplace', inplace, False)))
+    return _slow(leaky_relu, (input,), _given(('negative_slope', negative_slope, 0.01), ('inplace', inplace, False), ('out', out, None)))
 
 def logsigmoid(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -293,7 +293,7 @@ def mish(input, inplace=False):
     return _slow(mish, (input,), _given(('inplace', inplace, False)))
 
 def prelu(input, weight):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(weight) in _tensors:
                 return _prelu(input, weight)
@@ -377,15 +377,15 @@ def tanhshrink(input):
                 raise
     return _slow(tanhshrink, (input,), {})
 
-def threshold(input, threshold, value, inplace=False):
-    if not _overrides or _py_type(input) in _tensors:
+def threshold(input, threshold, value, inplace=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(threshold) in _numbers and _py_type(value) in _numbers:
                 return _threshold(input, threshold, value, inplace)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(_threshold_itself, (input, threshold, value,), _given(('inplace', inplace, False)))
+    return _slow(_threshold_itself, (input, threshold, value,), _given(('inplace', inplace, False), ('out', out, None)))
 
 _threshold_itself = threshold
 
@@ -426,19 +426,19 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
-def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False):
-    if _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M:
+def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None):
+    if out is None and _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M:
         return _eye(n, dtype=dtype, device=device, requires_grad=requires_grad)
-    if _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+    if out is None and _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
 
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=None):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
-    if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
@@ -450,10 +450,10 @@ def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False
                 raise
     return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
 
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
-    if _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, out=None):
+    if out is None and _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
 
 def ones(*sizes, **options):
     try:
@@ -581,25 +581,25 @@ def argwhere(input):
                 raise
     return _slow(argwhere, (input,), {})
 
-def gather(input, dim, index, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def gather(input, dim, index, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and axis is _M:
                 return _door.apply(_op_gather, input, index, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(gather, (input, dim, index,), _given(('axis', axis, _M)))
+    return _slow(gather, (input, dim, index,), _given(('out', out, None), ('axis', axis, _M)))
 
-def index_add(input, dim, index, source, *, alpha=1, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def index_add(input, dim, index, source, *, alpha=1, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(alpha) in _numbers and axis is _M:
                 return _door.apply(_op_index_add, input, index, source if alpha == 1 else source * alpha, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(index_add, (input, dim, index, source,), _given(('alpha', alpha, 1), ('axis', axis, _M)))
+    return _slow(index_add, (input, dim, index, source,), _given(('alpha', alpha, 1), ('out', out, None), ('axis', axis, _M)))
 
 def index_put(input, indices, values, accumulate=False):
     if not _overrides or _py_type(input) in _tensors:
@@ -611,18 +611,18 @@ def index_put(input, indices, values, accumulate=False):
                 raise
     return _slow(index_put, (input, indices, values,), _given(('accumulate', accumulate, False)))
 
-def index_select(input, dim, index, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def index_select(input, dim, index, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and axis is _M:
                 return _door.apply(_op_index_select, input, index, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(index_select, (input, dim, index,), _given(('axis', axis, _M)))
+    return _slow(index_select, (input, dim, index,), _given(('out', out, None), ('axis', axis, _M)))
 
 def masked_fill(input, mask, value):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(mask) in _tensors and _py_type(value) in _operands:
                 return _door.apply(_op_masked_fill, input, mask, value)
@@ -631,65 +631,65 @@ def masked_fill(input, mask, value):
                 raise
     return _slow(masked_fill, (input, mask, value,), {})
 
-def masked_select(input, mask):
-    if not _overrides or _py_type(input) in _tensors:
+def masked_select(input, mask, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mask) in _tensors:
                 return _masked_select(input, mask)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(masked_select, (input, mask,), {})
+    return _slow(masked_select, (input, mask,), _given(('out', out, None)))
 
-def nonzero(input, *, as_tuple=False):
-    if not _overrides or _py_type(input) in _tensors:
+def nonzero(input, *, as_tuple=False, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(as_tuple) is _py_bool:
                 return _nonzero(input, as_tuple=as_tuple)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nonzero, (input,), _given(('as_tuple', as_tuple, False)))
+    return _slow(nonzero, (input,), _given(('as_tuple', as_tuple, False), ('out', out, None)))
 
-def scatter_add(input, dim, index, src, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def scatter_add(input, dim, index, src, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and axis is _M:
                 return _door.apply(_op_scatter_add, input, index, src, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(scatter_add, (input, dim, index, src,), _given(('axis', axis, _M)))
+    return _slow(scatter_add, (input, dim, index, src,), _given(('out', out, None), ('axis', axis, _M)))
 
-def take_along_dim(input, indices, dim=_M, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def take_along_dim(input, indices, dim=_M, *, out=None, axis=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(indices) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _take_along_dim(input, indices, None if dim is _M else dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(take_along_dim, (input, indices,), _given(('dim', dim, _M), ('axis', axis, _M)))
+    return _slow(take_along_dim, (input, indices,), _given(('dim', dim, _M), ('out', out, None), ('axis', axis, _M)))
 
-def tril(input, diagonal=0):
-    if not _overrides or _py_type(input) in _tensors:
+def tril(input, diagonal=0, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(diagonal) is _py_int:
                 return _door.apply(_op_tril, input, diagonal)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(tril, (input,), _given(('diagonal', diagonal, 0)))
+    return _slow(tril, (input,), _given(('diagonal', diagonal, 0), ('out', out, None)))
 
-def triu(input, diagonal=0):
-    if not _overrides or _py_type(input) in _tensors:
+def triu(input, diagonal=0, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(diagonal) is _py_int:
                 return _door.apply(_op_triu, input, diagonal)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(triu, (input,), _given(('diagonal', diagonal, 0)))
+    return _slow(triu, (input,), _given(('diagonal', diagonal, 0), ('out', out, None)))
 
 def atleast_1d(*args, **options):
     if _overrides:
@@ -726,15 +726,15 @@ def cartesian_prod(*args, **options):
         return _slow(cartesian_prod, args, options)
     return _cartesian_prod(*args, **options) if options else _cartesian_prod(*args)
 
-def cat(tensors, dim=_M, *, axis=_M):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
+def cat(tensors, dim=_M, *, out=None, axis=_M):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
         return _door.apply(_op_cat, tensors, 0 if dim is _M else dim)
-    return _slow(cat, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+    return _slow(cat, (tensors,), _given(('dim', dim, _M), ('out', out, None), ('axis', axis, _M)))
 
-def column_stack(tensors):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
+def column_stack(tensors, *, out=None):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _column_stack(tensors)
-    return _slow(column_stack, (tensors,), {})
+    return _slow(column_stack, (tensors,), _given(('out', out, None)))
 
 def combinations(input, r=2, with_replacement=False):
     if not _overrides or _py_type(input) in _tensors:
@@ -746,15 +746,15 @@ def combinations(input, r=2, with_replacement=False):
                 raise
     return _slow(combinations, (input,), _given(('r', r, 2), ('with_replacement', with_replacement, False)))
 
-def diag(input, diagonal=0):
-    if not _overrides or _py_type(input) in _tensors:
+def diag(input, diagonal=0, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(diagonal) is _py_int:
                 return _diag(input, diagonal)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(diag, (input,), _given(('diagonal', diagonal, 0)))
+    return _slow(diag, (input,), _given(('diagonal', diagonal, 0), ('out', out, None)))
 
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     if not _overrides or _py_type(input) in _tensors:
@@ -783,10 +783,10 @@ def dsplit(*args, **options):
         return _dsplit(*args)
     return _slow(dsplit, args, options, _known_dsplit)
 
-def dstack(tensors):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
+def dstack(tensors, *, out=None):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _dstack(tensors)
-    return _slow(dstack, (tensors,), {})
+    return _slow(dstack, (tensors,), _given(('out', out, None)))
 
 def fliplr(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -813,20 +813,20 @@ def hsplit(*args, **options):
         return _hsplit(*args)
     return _slow(hsplit, args, options, _known_hsplit)
 
-def hstack(tensors):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
+def hstack(tensors, *, out=None):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _hstack(tensors)
-    return _slow(hstack, (tensors,), {})
+    return _slow(hstack, (tensors,), _given(('out', out, None)))
 
-def kron(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def kron(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _kron(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(kron, (input, other,), _given(('x2', x2, _M)))
+    return _slow(kron, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
 def meshgrid(*args, **options):
     if _overrides:
@@ -859,10 +859,10 @@ def rot90(input, k=1, dims=(0, 1)):
                 raise
     return _slow(rot90, (input,), _given(('k', k, 1), ('dims', dims, (0, 1))))
 
-def vstack(tensors):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
+def vstack(tensors, *, out=None):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)):
         return _vstack(tensors)
-    return _slow(vstack, (tensors,), {})
+    return _slow(vstack, (tensors,), _given(('out', out, None)))
 
 def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -876,10 +876,10 @@ def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
                 raise
     return _slow(split_with_sizes, (input, split_sizes,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
-def stack(tensors, dim=_M, *, axis=_M):
-    if _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
+def stack(tensors, dim=_M, *, out=None, axis=_M):
+    if out is None and _py_type(tensors) in _lists and _tensors.issuperset(_py_map(_py_type, tensors)) and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
         return _door.apply(_op_stack, tensors, 0 if dim is _M else dim)
-    return _slow(stack, (tensors,), _given(('dim', dim, _M), ('axis', axis, _M)))
+    return _slow(stack, (tensors,), _given(('dim', dim, _M), ('out', out, None), ('axis', axis, _M)))
 
 def sum_to_size(input, *sizes, **options):
     try:
@@ -910,7 +910,7 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('ceil_mode', ceil_mode, False), ('count_include_pad', count_include_pad, True), ('divisor_override', divisor_override, None)))
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if (running_mean is None or _py_type(running_mean) in _tensors) and (running_var is None or _py_type(running_var) in _tensors) and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(training) is _py_bool and _py_type(momentum) in _numbers and _py_type(eps) in _numbers:
                 return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
@@ -920,7 +920,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return _slow(batch_norm, (input, running_mean, running_var,), _given(('weight', weight, None), ('bias', bias, None), ('training', training, False), ('momentum', momentum, 0.1), ('eps', eps, 1e-05)))
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
@@ -932,7 +932,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _slow(conv2d, (input, weight,), _given(('bias', bias, None), ('stride', stride, 1), ('padding', padding, 0), ('dilation', dilation, 1), ('groups', groups, 1)))
 
 def embedding(input, weight, padding_idx=None, *, sparse=False):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(weight) in _tensors and (padding_idx is None or _py_type(padding_idx) is _py_int) and _py_type(sparse) is _py_bool:
                 return _embedding(input, weight, padding_idx, sparse=sparse)
@@ -996,7 +996,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     return _slow(rms_norm, (input, normalized_shape,), _given(('weight', weight, None), ('eps', eps, None)))
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
-    if not _overrides or _py_type(query) in _tensors:
+    if _py_type(query) in _tensors:
         try:
             if _py_type(key) in _tensors and _py_type(value) in _tensors and (attn_mask is None or _py_type(attn_mask) in _tensors) and _py_type(dropout_p) in _numbers and _py_type(is_causal) is _py_bool and (scale is None or _py_type(scale) in _numbers):
                 return _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
@@ -1005,110 +1005,110 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                 raise
     return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None)))
 
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(addbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _door.apply(_op_addmm, input, mat1, mat2, beta, alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addmv(input, mat, vec, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat) in _tensors and _py_type(vec) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addmv(input, mat, vec, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addmv, (input, mat, vec,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(addmv, (input, mat, vec,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(vec1) in _tensors and _py_type(vec2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addr(input, vec1, vec2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addr, (input, vec1, vec2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(addr, (input, vec1, vec2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(baddbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(baddbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def bmm(input, mat2):
-    if not _overrides or _py_type(input) in _tensors:
+def bmm(input, mat2, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat2) in _tensors:
                 return _door.apply(_op_bmm, input, mat2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(bmm, (input, mat2,), {})
+    return _slow(bmm, (input, mat2,), _given(('out', out, None)))
 
 def chain_matmul(*args, **options):
     if _overrides:
         return _slow(chain_matmul, args, options)
     return _chain_matmul(*args, **options) if options else _chain_matmul(*args)
 
-def cholesky(input, upper=False):
-    if not _overrides or _py_type(input) in _tensors:
+def cholesky(input, upper=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(upper) is _py_bool:
                 return _cholesky(input, upper)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cholesky, (input,), _given(('upper', upper, False)))
+    return _slow(cholesky, (input,), _given(('upper', upper, False), ('out', out, None)))
 
-def cholesky_inverse(input, upper=False):
-    if not _overrides or _py_type(input) in _tensors:
+def cholesky_inverse(input, upper=False, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(upper) is _py_bool:
                 return _cholesky_inverse(input, upper)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cholesky_inverse, (input,), _given(('upper', upper, False)))
+    return _slow(cholesky_inverse, (input,), _given(('upper', upper, False), ('out', out, None)))
 
-def cholesky_solve(input, input2, upper=False):
-    if not _overrides or _py_type(input) in _tensors:
+def cholesky_solve(input, input2, upper=False, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(input2) in _tensors and _py_type(upper) is _py_bool:
                 return _cholesky_solve(input, input2, upper)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cholesky_solve, (input, input2,), _given(('upper', upper, False)))
+    return _slow(cholesky_solve, (input, input2,), _given(('upper', upper, False), ('out', out, None)))
 
-def cross(input, other, dim=_M, *, axis=_M, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def cross(input, other, dim=_M, *, out=None, axis=_M, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M and x2 is _M:
                 return _cross(input, other, None if dim is _M else dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cross, (input, other,), _given(('dim', dim, _M), ('axis', axis, _M), ('x2', x2, _M)))
+    return _slow(cross, (input, other,), _given(('dim', dim, _M), ('out', out, None), ('axis', axis, _M), ('x2', x2, _M)))
 
 def det(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -1120,7 +1120,7 @@ def det(input):
     return _slow(det, (input,), {})
 
 def dist(input, other, p=2, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and _py_type(p) in _numbers and x2 is _M:
                 return (input - other).norm(p)
@@ -1129,47 +1129,47 @@ def dist(input, other, p=2, *, x2=_M):
                 raise
     return _slow(dist, (input, other,), _given(('p', p, 2), ('x2', x2, _M)))
 
-def dot(input, tensor):
-    if not _overrides or _py_type(input) in _tensors:
+def dot(input, tensor, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(tensor) in _tensors:
                 return _door.apply(_op_dot, input, tensor)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(dot, (input, tensor,), {})
+    return _slow(dot, (input, tensor,), _given(('out', out, None)))
 
-def outer(input, vec2):
-    if not _overrides or _py_type(input) in _tensors:
+def outer(input, vec2, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(vec2) in _tensors:
                 return _outer(input, vec2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(outer, (input, vec2,), {})
+    return _slow(outer, (input, vec2,), _given(('out', out, None)))
 
-def inner(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def inner(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _inner(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(inner, (input, other,), _given(('x2', x2, _M)))
+    return _slow(inner, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def inverse(input):
-    if not _overrides or _py_type(input) in _tensors:
+def inverse(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _inverse(input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(inverse, (input,), {})
+    return _slow(inverse, (input,), _given(('out', out, None)))
 
 def linear(input, weight, bias=None):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors):
                 return _linear(input, weight, bias)
@@ -1187,35 +1187,35 @@ def logdet(input):
                 raise
     return _slow(logdet, (input,), {})
 
-def lu_solve(input, LU_data, LU_pivots):
-    if not _overrides or _py_type(input) in _tensors:
+def lu_solve(input, LU_data, LU_pivots, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(LU_data) in _tensors and _py_type(LU_pivots) in _tensors:
                 return _lu_solve(input, LU_data, LU_pivots)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(lu_solve, (input, LU_data, LU_pivots,), {})
+    return _slow(lu_solve, (input, LU_data, LU_pivots,), _given(('out', out, None)))
 
-def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    if not _overrides or _py_type(LU_data) in _tensors:
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):
+    if out is None and (_py_type(LU_data) in _tensors):
         try:
             if _py_type(LU_pivots) in _tensors and _py_type(unpack_data) is _py_bool and _py_type(unpack_pivots) is _py_bool:
                 return _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
         except AttributeError:
             if _py_isinstance(LU_data, _TensorBase):
                 raise
-    return _slow(lu_unpack, (LU_data, LU_pivots,), _given(('unpack_data', unpack_data, True), ('unpack_pivots', unpack_pivots, True)))
+    return _slow(lu_unpack, (LU_data, LU_pivots,), _given(('unpack_data', unpack_data, True), ('unpack_pivots', unpack_pivots, True), ('out', out, None)))
 
-def matmul(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def matmul(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _matmul(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(matmul, (input, other,), _given(('x2', x2, _M)))
+    return _slow(matmul, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
 def matrix_exp(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -1226,35 +1226,35 @@ def matrix_exp(input):
                 raise
     return _slow(matrix_exp, (input,), {})
 
-def matrix_power(input, n):
-    if not _overrides or _py_type(input) in _tensors:
+def matrix_power(input, n, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(n) is _py_int:
                 return _matrix_power(input, n)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(matrix_power, (input, n,), {})
+    return _slow(matrix_power, (input, n,), _given(('out', out, None)))
 
-def mm(input, mat2):
-    if not _overrides or _py_type(input) in _tensors:
+def mm(input, mat2, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat2) in _tensors:
                 return _door.apply(_op_mm, input, mat2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(mm, (input, mat2,), {})
+    return _slow(mm, (input, mat2,), _given(('out', out, None)))
 
-def mv(input, vec):
-    if not _overrides or _py_type(input) in _tensors:
+def mv(input, vec, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(vec) in _tensors:
                 return _door.apply(_op_mv, input, vec)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(mv, (input, vec,), {})
+    return _slow(mv, (input, vec,), _given(('out', out, None)))
 
 def pinverse(input, rcond=1e-15):
     if not _overrides or _py_type(input) in _tensors:
@@ -1266,34 +1266,34 @@ def pinverse(input, rcond=1e-15):
                 raise
     return _slow(pinverse, (input,), _given(('rcond', rcond, 1e-15)))
 
-def qr(input, some=True):
-    if not _overrides or _py_type(input) in _tensors:
+def qr(input, some=True, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(some) is _py_bool:
                 return _qr(input, some)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(qr, (input,), _given(('some', some, True)))
+    return _slow(qr, (input,), _given(('some', some, True), ('out', out, None)))
 
-def slogdet(input):
-    if not _overrides or _py_type(input) in _tensors:
+def slogdet(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _slogdet(input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(slogdet, (input,), {})
+    return _slow(slogdet, (input,), _given(('out', out, None)))
 
-def svd(input, some=True, compute_uv=True):
-    if not _overrides or _py_type(input) in _tensors:
+def svd(input, some=True, compute_uv=True, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(some) is _py_bool and _py_type(compute_uv) is _py_bool:
                 return _svd(input, some, compute_uv)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(svd, (input,), _given(('some', some, True), ('compute_uv', compute_uv, True)))
+    return _slow(svd, (input,), _given(('some', some, True), ('compute_uv', compute_uv, True), ('out', out, None)))
 
 def trace(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -1304,28 +1304,28 @@ def trace(input):
                 raise
     return _slow(trace, (input,), {})
 
-def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
-    if not _overrides or _py_type(input) in _tensors:
+def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(A) in _tensors and _py_type(upper) is _py_bool and _py_type(transpose) is _py_bool and _py_type(unitriangular) is _py_bool:
                 return _triangular_solve(input, A, upper, transpose, unitriangular)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(triangular_solve, (input, A,), _given(('upper', upper, True), ('transpose', transpose, False), ('unitriangular', unitriangular, False)))
+    return _slow(triangular_solve, (input, A,), _given(('upper', upper, True), ('transpose', transpose, False), ('unitriangular', unitriangular, False), ('out', out, None)))
 
-def vdot(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def vdot(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return input.dot(other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(vdot, (input, other,), _given(('x2', x2, _M)))
+    return _slow(vdot, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
 def binary_cross_entropy(input, target, weight=None, reduction='mean'):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors):
                 return _binary_cross_entropy(input, target, weight, reduction)
@@ -1335,7 +1335,7 @@ def binary_cross_entropy(input, target, weight=None, reduction='mean'):
     return _slow(binary_cross_entropy, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean')))
 
 def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (pos_weight is None or _py_type(pos_weight) in _tensors):
                 return _binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
@@ -1345,7 +1345,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean
     return _slow(binary_cross_entropy_with_logits, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean'), ('pos_weight', pos_weight, None)))
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int and _py_type(label_smoothing) in _numbers:
                 return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
@@ -1355,7 +1355,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean
     return _slow(cross_entropy, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean'), ('label_smoothing', label_smoothing, 0.0)))
 
 def huber_loss(input, target, reduction='mean', delta=1.0):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and _py_type(delta) in _numbers:
                 return _huber_loss(input, target, reduction, delta)
@@ -1365,7 +1365,7 @@ def huber_loss(input, target, reduction='mean', delta=1.0):
     return _slow(huber_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('delta', delta, 1.0)))
 
 def kl_div(input, target, reduction='mean', log_target=False):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and _py_type(log_target) is _py_bool:
                 return _kl_div(input, target, reduction, log_target)
@@ -1375,7 +1375,7 @@ def kl_div(input, target, reduction='mean', log_target=False):
     return _slow(kl_div, (input, target,), _given(('reduction', reduction, 'mean'), ('log_target', log_target, False)))
 
 def l1_loss(input, target, reduction='mean'):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors:
                 return _l1_loss(input, target, reduction)
@@ -1385,7 +1385,7 @@ def l1_loss(input, target, reduction='mean'):
     return _slow(l1_loss, (input, target,), _given(('reduction', reduction, 'mean')))
 
 def mse_loss(input, target, reduction='mean'):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors:
                 return _mse_loss(input, target, reduction)
@@ -1395,7 +1395,7 @@ def mse_loss(input, target, reduction='mean'):
     return _slow(mse_loss, (input, target,), _given(('reduction', reduction, 'mean')))
 
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction='mean'):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int:
                 return _nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
@@ -1405,7 +1405,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction='mean')
     return _slow(nll_loss, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean')))
 
 def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(target) in _tensors and _py_type(beta) in _numbers:
                 return _smooth_l1_loss(input, target, reduction, beta)
@@ -1414,15 +1414,15 @@ def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
                 raise
     return _slow(smooth_l1_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
 
-def argsort(input, dim=_M, descending=False, *, stable=False, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def argsort(input, dim=_M, descending=False, *, stable=False, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or _py_type(dim) is _py_int) and _py_type(descending) is _py_bool and _py_type(stable) is _py_bool and axis is _M:
                 return _argsort(input, -1 if dim is _M else dim, descending, stable=stable)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(argsort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, False), ('axis', axis, _M)))
+    return _slow(argsort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, False), ('out', out, None), ('axis', axis, _M)))
 
 def bincount(input, weights=None, minlength=0):
     if not _overrides or _py_type(input) in _tensors:
@@ -1434,23 +1434,23 @@ def bincount(input, weights=None, minlength=0):
                 raise
     return _slow(bincount, (input,), _given(('weights', weights, None), ('minlength', minlength, 0)))
 
-def bucketize(input, boundaries, *, out_int32=False, right=False):
-    if _py_type(input) in _operands and _py_type(boundaries) in _tensors and _py_type(out_int32) is _py_bool and _py_type(right) is _py_bool:
+def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
+    if out is None and _py_type(input) in _operands and _py_type(boundaries) in _tensors and _py_type(out_int32) is _py_bool and _py_type(right) is _py_bool:
         return _bucketize(input, boundaries, out_int32=out_int32, right=right)
-    return _slow(bucketize, (input, boundaries,), _given(('out_int32', out_int32, False), ('right', right, False)))
+    return _slow(bucketize, (input, boundaries,), _given(('out_int32', out_int32, False), ('right', right, False), ('out', out, None)))
 
-def histc(input, bins=100, min=0, max=0):
-    if not _overrides or _py_type(input) in _tensors:
+def histc(input, bins=100, min=0, max=0, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(bins) is _py_int and _py_type(min) in _numbers and _py_type(max) in _numbers:
                 return _histc(input, bins, min, max)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(histc, (input,), _given(('bins', bins, 100), ('min', min, 0), ('max', max, 0)))
+    return _slow(histc, (input,), _given(('bins', bins, 100), ('min', min, 0), ('max', max, 0), ('out', out, None)))
 
-def histogram(input, bins=100, *, weight=None, density=False, range=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def histogram(input, bins=100, *, weight=None, density=False, range=_M, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(bins) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(density) is _py_bool and range is _M:
                 return _histogram(input, bins, weight=weight, density=density)
@@ -1459,7 +1459,7 @@ def histogram(input, bins=100, *, weight=None, density=False, range=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(histogram, (input,), _given(('bins', bins, 100), ('weight', weight, None), ('density', density, False), ('range', range, _M)))
+    return _slow(histogram, (input,), _given(('bins', bins, 100), ('weight', weight, None), ('density', density, False), ('range', range, _M), ('out', out, None)))
 
 _known_isin = _py_set()
 
@@ -1468,18 +1468,18 @@ def isin(*args, **options):
         return _isin(*args)
     return _slow(isin, args, options, _known_isin)
 
-def kthvalue(input, k, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def kthvalue(input, k, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(k) is _py_int and (dim is _M or _py_type(dim) is _py_int) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _kthvalue(input, k, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(kthvalue, (input, k,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(kthvalue, (input, k,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def median(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def median(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _median(input)
@@ -1488,29 +1488,29 @@ def median(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(median, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(median, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def mode(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def mode(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or _py_type(dim) is _py_int) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _mode(input, -1 if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(mode, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(mode, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def msort(input):
-    if not _overrides or _py_type(input) in _tensors:
+def msort(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _msort(input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(msort, (input,), {})
+    return _slow(msort, (input,), _given(('out', out, None)))
 
-def nanmedian(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def nanmedian(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _nanmedian(input)
@@ -1519,57 +1519,57 @@ def nanmedian(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nanmedian, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(nanmedian, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def nanquantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def nanquantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', out=None, axis=_M, keepdims=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(q) in _operands and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and _py_type(interpolation) is _py_str and axis is _M and keepdims is _M:
                 return _nanquantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nanquantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(nanquantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def quantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def quantile(input, q, dim=_M, keepdim=_M, *, interpolation='linear', out=None, axis=_M, keepdims=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(q) in _operands and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and _py_type(interpolation) is _py_str and axis is _M and keepdims is _M:
                 return _quantile(input, q, None if dim is _M else dim, False if keepdim is _M else keepdim, interpolation=interpolation)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(quantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(quantile, (input, q,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('interpolation', interpolation, 'linear'), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
-    if not _overrides or _py_type(sorted_sequence) in _tensors:
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None, out=None):
+    if out is None and (_py_type(sorted_sequence) in _tensors):
         try:
             if _py_type(input) in _operands and _py_type(out_int32) is _py_bool and _py_type(right) is _py_bool and (side is None or _py_type(side) is _py_str) and (sorter is None or _py_type(sorter) in _tensors):
                 return _searchsorted(sorted_sequence, input, out_int32=out_int32, right=right, side=side, sorter=sorter)
         except AttributeError:
             if _py_isinstance(sorted_sequence, _TensorBase):
                 raise
-    return _slow(searchsorted, (sorted_sequence, input,), _given(('out_int32', out_int32, False), ('right', right, False), ('side', side, None), ('sorter', sorter, None)))
+    return _slow(searchsorted, (sorted_sequence, input,), _given(('out_int32', out_int32, False), ('right', right, False), ('side', side, None), ('sorter', sorter, None), ('out', out, None)))
 
-def sort(input, dim=_M, descending=False, *, stable=None, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def sort(input, dim=_M, descending=False, *, stable=None, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or _py_type(dim) is _py_int) and _py_type(descending) is _py_bool and (stable is None or _py_type(stable) is _py_bool) and axis is _M:
                 return _sort(input, -1 if dim is _M else dim, descending, stable=stable)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, None), ('axis', axis, _M)))
+    return _slow(sort, (input,), _given(('dim', dim, _M), ('descending', descending, False), ('stable', stable, None), ('out', out, None), ('axis', axis, _M)))
 
-def topk(input, k, dim=_M, largest=True, sorted=True, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def topk(input, k, dim=_M, largest=True, sorted=True, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(k) is _py_int and (dim is _M or _py_type(dim) is _py_int) and _py_type(largest) is _py_bool and _py_type(sorted) is _py_bool and axis is _M:
                 return _topk(input, k, -1 if dim is _M else dim, largest, sorted)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(topk, (input, k,), _given(('dim', dim, _M), ('largest', largest, True), ('sorted', sorted, True), ('axis', axis, _M)))
+    return _slow(topk, (input, k,), _given(('dim', dim, _M), ('largest', largest, True), ('sorted', sorted, True), ('out', out, None), ('axis', axis, _M)))
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -1591,153 +1591,159 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=_M,
                 raise
     return _slow(unique_consecutive, (input,), _given(('return_inverse', return_inverse, False), ('return_counts', return_counts, False), ('dim', dim, _M), ('axis', axis, _M)))
 
-def abs(input):
-    if not _overrides or _py_type(input) in _tensors:
+def abs(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_abs, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(abs, (input,), {})
+    return _slow(abs, (input,), _given(('out', out, None)))
 
-def acos(input):
-    if not _overrides or _py_type(input) in _tensors:
+def acos(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_acos, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(acos, (input,), {})
+    return _slow(acos, (input,), _given(('out', out, None)))
 
-def acosh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def acosh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_acosh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(acosh, (input,), {})
+    return _slow(acosh, (input,), _given(('out', out, None)))
 
-def add(input, other, *, alpha=1, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def add(input, other, *, alpha=1, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _door.apply(_op_add, input, other) if alpha == 1 else _door.apply(_op_add_scaled, input, other, alpha)
-    return _slow(add, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+    return _slow(add, (input, other,), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
 
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _door.apply(_op_addcdiv, input, tensor1, tensor2, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcdiv, (input, tensor1, tensor2,), _given(('value', value, 1)))
+    return _slow(addcdiv, (input, tensor1, tensor2,), _given(('value', value, 1), ('out', out, None)))
 
-def addcmul(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _py_type(input) in _tensors:
+def addcmul(input, tensor1, tensor2, *, value=1, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _door.apply(_op_addcmul, input, tensor1, tensor2, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcmul, (input, tensor1, tensor2,), _given(('value', value, 1)))
+    return _slow(addcmul, (input, tensor1, tensor2,), _given(('value', value, 1), ('out', out, None)))
 
-def asin(input):
-    if not _overrides or _py_type(input) in _tensors:
+def asin(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_asin, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(asin, (input,), {})
+    return _slow(asin, (input,), _given(('out', out, None)))
 
-def asinh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def asinh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_asinh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(asinh, (input,), {})
+    return _slow(asinh, (input,), _given(('out', out, None)))
 
-def atan(input):
-    if not _overrides or _py_type(input) in _tensors:
+def atan(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_atan, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(atan, (input,), {})
+    return _slow(atan, (input,), _given(('out', out, None)))
 
-def atan2(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def atan2(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_atan2, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(atan2, (input, other,), _given(('x2', x2, _M)))
+    return _slow(atan2, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def atanh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def atanh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_atanh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(atanh, (input,), {})
+    return _slow(atanh, (input,), _given(('out', out, None)))
 
-def bitwise_and(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def bitwise_and(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_and, input, other)
-    return _slow(bitwise_and, (input, other,), _given(('x2', x2, _M)))
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+        return _door.apply(_op_bitwise_and, input, other)
+    return _slow(bitwise_and, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def bitwise_left_shift(input, other, *, x2=_M):
-    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
+def bitwise_left_shift(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _bitwise_left_shift(input, other)
-    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _bitwise_left_shift(input, other)
-    return _slow(bitwise_left_shift, (input, other,), _given(('x2', x2, _M)))
+    return _slow(bitwise_left_shift, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def bitwise_not(input):
-    if not _overrides or _py_type(input) in _tensors:
+def bitwise_not(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_bitwise_not, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(bitwise_not, (input,), {})
+    return _slow(bitwise_not, (input,), _given(('out', out, None)))
 
-def bitwise_or(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def bitwise_or(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_or, input, other)
-    return _slow(bitwise_or, (input, other,), _given(('x2', x2, _M)))
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+        return _door.apply(_op_bitwise_or, input, other)
+    return _slow(bitwise_or, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def bitwise_right_shift(input, other, *, x2=_M):
-    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
+def bitwise_right_shift(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _bitwise_right_shift(input, other)
-    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _bitwise_right_shift(input, other)
-    return _slow(bitwise_right_shift, (input, other,), _given(('x2', x2, _M)))
+    return _slow(bitwise_right_shift, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def bitwise_xor(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def bitwise_xor(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_bitwise_xor, input, other)
-    return _slow(bitwise_xor, (input, other,), _given(('x2', x2, _M)))
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+        return _door.apply(_op_bitwise_xor, input, other)
+    return _slow(bitwise_xor, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def ceil(input):
-    if not _overrides or _py_type(input) in _tensors:
+def ceil(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_ceil, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(ceil, (input,), {})
+    return _slow(ceil, (input,), _given(('out', out, None)))
 
-def clamp(input, min=None, max=None):
-    if not _overrides or _py_type(input) in _tensors:
+def clamp(input, min=None, max=None, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (min is None or _py_type(min) in _tensors) and (max is None or _py_type(max) in _tensors):
                 return _clamp(input, min, max)
@@ -1746,255 +1752,275 @@ def clamp(input, min=None, max=None):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(clamp, (input,), _given(('min', min, None), ('max', max, None)))
+    return _slow(clamp, (input,), _given(('min', min, None), ('max', max, None), ('out', out, None)))
 
-def clamp_max(input, max):
-    if not _overrides or _py_type(input) in _tensors:
+def clamp_max(input, max, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(max) in _operands:
                 return _door.apply(_op_clamp_max, input, max)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(clamp_max, (input, max,), {})
+    return _slow(clamp_max, (input, max,), _given(('out', out, None)))
 
-def clamp_min(input, min):
-    if not _overrides or _py_type(input) in _tensors:
+def clamp_min(input, min, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(min) in _operands:
                 return _door.apply(_op_clamp_min, input, min)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(clamp_min, (input, min,), {})
+    return _slow(clamp_min, (input, min,), _given(('out', out, None)))
 
-def copysign(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def copysign(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _operands and x2 is _M:
                 return _copysign(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(copysign, (input, other,), _given(('x2', x2, _M)))
+    return _slow(copysign, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def cos(input):
-    if not _overrides or _py_type(input) in _tensors:
+def cos(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_cos, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cos, (input,), {})
+    return _slow(cos, (input,), _given(('out', out, None)))
 
-def cosh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def cosh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_cosh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cosh, (input,), {})
+    return _slow(cosh, (input,), _given(('out', out, None)))
 
-def deg2rad(input):
-    if not _overrides or _py_type(input) in _tensors:
+def deg2rad(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_deg2rad, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(deg2rad, (input,), {})
+    return _slow(deg2rad, (input,), _given(('out', out, None)))
 
-def digamma(input):
-    if not _overrides or _py_type(input) in _tensors:
+def digamma(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_digamma, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(digamma, (input,), {})
+    return _slow(digamma, (input,), _given(('out', out, None)))
 
-def div(input, other, *, rounding_mode=_M, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and rounding_mode is _M and x2 is _M:
+def div(input, other, *, rounding_mode=_M, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and rounding_mode is _M and x2 is _M:
         return _div(input, other)
-    if _py_type(input) in _operands and _py_type(other) in _operands and (rounding_mode is None or _py_type(rounding_mode) is _py_str) and x2 is _M:
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and (rounding_mode is None or _py_type(rounding_mode) is _py_str) and x2 is _M:
         return _div(input, other, rounding_mode=rounding_mode)
-    return _slow(div, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
+    return _slow(div, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('out', out, None), ('x2', x2, _M)))
 
-def eq(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_eq, input, other)
-    return _slow(eq, (input, other,), _given(('x2', x2, _M)))
+def eq(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_eq, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(eq, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def erf(input):
-    if not _overrides or _py_type(input) in _tensors:
+def erf(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_erf, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(erf, (input,), {})
+    return _slow(erf, (input,), _given(('out', out, None)))
 
-def erfc(input):
-    if not _overrides or _py_type(input) in _tensors:
+def erfc(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_erfc, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(erfc, (input,), {})
+    return _slow(erfc, (input,), _given(('out', out, None)))
 
-def erfinv(input):
-    if not _overrides or _py_type(input) in _tensors:
+def erfinv(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_erfinv, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(erfinv, (input,), {})
+    return _slow(erfinv, (input,), _given(('out', out, None)))
 
-def exp(input):
-    if not _overrides or _py_type(input) in _tensors:
+def exp(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_exp, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(exp, (input,), {})
+    return _slow(exp, (input,), _given(('out', out, None)))
 
-def exp2(input):
-    if not _overrides or _py_type(input) in _tensors:
+def exp2(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_exp2, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(exp2, (input,), {})
+    return _slow(exp2, (input,), _given(('out', out, None)))
 
-def expm1(input):
-    if not _overrides or _py_type(input) in _tensors:
+def expm1(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_expm1, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(expm1, (input,), {})
+    return _slow(expm1, (input,), _given(('out', out, None)))
 
-def trunc(input):
-    if not _overrides or _py_type(input) in _tensors:
+def trunc(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_trunc, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(trunc, (input,), {})
+    return _slow(trunc, (input,), _given(('out', out, None)))
 
-def float_power(input, exponent):
-    if _py_type(input) in _tensors and _py_type(exponent) in _operands:
+def float_power(input, exponent, *, out=None):
+    if out is None and _py_type(input) in _tensors and _py_type(exponent) in _operands:
         return _float_power(input, exponent)
-    if _py_type(input) in _numbers and _py_type(exponent) in _tensors:
+    if out is None and _py_type(input) in _numbers and _py_type(exponent) in _tensors:
         return _float_power(input, exponent)
-    return _slow(float_power, (input, exponent,), {})
+    return _slow(float_power, (input, exponent,), _given(('out', out, None)))
 
-def floor(input):
-    if not _overrides or _py_type(input) in _tensors:
+def floor(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_floor, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(floor, (input,), {})
+    return _slow(floor, (input,), _given(('out', out, None)))
 
-def floor_divide(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def floor_divide(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_floor_divide, input, other)
-    return _slow(floor_divide, (input, other,), _given(('x2', x2, _M)))
+    return _slow(floor_divide, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def fmax(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def fmax(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _fmax(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(fmax, (input, other,), _given(('x2', x2, _M)))
+    return _slow(fmax, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def fmin(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def fmin(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _fmin(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(fmin, (input, other,), _given(('x2', x2, _M)))
+    return _slow(fmin, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def fmod(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_fmod, input, other)
-    return _slow(fmod, (input, other,), _given(('x2', x2, _M)))
+def fmod(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_fmod, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(fmod, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def frac(input):
-    if not _overrides or _py_type(input) in _tensors:
+def frac(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_frac, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(frac, (input,), {})
+    return _slow(frac, (input,), _given(('out', out, None)))
 
-def gcd(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def gcd(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _gcd(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(gcd, (input, other,), _given(('x2', x2, _M)))
+    return _slow(gcd, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def ge(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_ge, input, other)
-    return _slow(ge, (input, other,), _given(('x2', x2, _M)))
+def ge(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_ge, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(ge, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def gt(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_gt, input, other)
-    return _slow(gt, (input, other,), _given(('x2', x2, _M)))
+def gt(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_gt, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(gt, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def heaviside(input, values):
-    if not _overrides or _py_type(input) in _tensors:
+def heaviside(input, values, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(values) in _tensors:
                 return _heaviside(input, values)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(heaviside, (input, values,), {})
+    return _slow(heaviside, (input, values,), _given(('out', out, None)))
 
-def hypot(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def hypot(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _hypot(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(hypot, (input, other,), _given(('x2', x2, _M)))
+    return _slow(hypot, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def i0(input):
-    if not _overrides or _py_type(input) in _tensors:
+def i0(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_i0, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(i0, (input,), {})
+    return _slow(i0, (input,), _given(('out', out, None)))
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and _py_type(rtol) in _numbers and _py_type(atol) in _numbers and _py_type(equal_nan) is _py_bool and x2 is _M:
                 return _door.apply(_op_isclose, input, other, rtol, atol, equal_nan)
@@ -2030,23 +2056,23 @@ def isnan(input):
                 raise
     return _slow(isnan, (input,), {})
 
-def isneginf(input):
-    if not _overrides or _py_type(input) in _tensors:
+def isneginf(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_isneginf, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(isneginf, (input,), {})
+    return _slow(isneginf, (input,), _given(('out', out, None)))
 
-def isposinf(input):
-    if not _overrides or _py_type(input) in _tensors:
+def isposinf(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_isposinf, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(isposinf, (input,), {})
+    return _slow(isposinf, (input,), _given(('out', out, None)))
 
 def isreal(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -2057,223 +2083,238 @@ def isreal(input):
                 raise
     return _slow(isreal, (input,), {})
 
-def lcm(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def lcm(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _lcm(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(lcm, (input, other,), _given(('x2', x2, _M)))
+    return _slow(lcm, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def ldexp(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def ldexp(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _ldexp(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(ldexp, (input, other,), _given(('x2', x2, _M)))
+    return _slow(ldexp, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def le(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_le, input, other)
-    return _slow(le, (input, other,), _given(('x2', x2, _M)))
+def le(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_le, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(le, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def lerp(input, end, weight):
-    if not _overrides or _py_type(input) in _tensors:
+def lerp(input, end, weight, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(end) in _tensors and _py_type(weight) in _operands:
                 return _door.apply(_op_lerp, input, end, weight)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(lerp, (input, end, weight,), {})
+    return _slow(lerp, (input, end, weight,), _given(('out', out, None)))
 
-def lt(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_lt, input, other)
-    return _slow(lt, (input, other,), _given(('x2', x2, _M)))
+def lt(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_lt, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(lt, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def lgamma(input):
-    if not _overrides or _py_type(input) in _tensors:
+def lgamma(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_lgamma, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(lgamma, (input,), {})
+    return _slow(lgamma, (input,), _given(('out', out, None)))
 
-def log(input):
-    if not _overrides or _py_type(input) in _tensors:
+def log(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_log, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(log, (input,), {})
+    return _slow(log, (input,), _given(('out', out, None)))
 
-def log1p(input):
-    if not _overrides or _py_type(input) in _tensors:
+def log1p(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_log1p, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(log1p, (input,), {})
+    return _slow(log1p, (input,), _given(('out', out, None)))
 
-def log2(input):
-    if not _overrides or _py_type(input) in _tensors:
+def log2(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_log2, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(log2, (input,), {})
+    return _slow(log2, (input,), _given(('out', out, None)))
 
-def log10(input):
-    if not _overrides or _py_type(input) in _tensors:
+def log10(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_log10, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(log10, (input,), {})
+    return _slow(log10, (input,), _given(('out', out, None)))
 
-def logaddexp(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logaddexp(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logaddexp, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logaddexp, (input, other,), _given(('x2', x2, _M)))
+    return _slow(logaddexp, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def logaddexp2(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logaddexp2(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _logaddexp2(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logaddexp2, (input, other,), _given(('x2', x2, _M)))
+    return _slow(logaddexp2, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def logical_and(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logical_and(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_and, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logical_and, (input, other,), _given(('x2', x2, _M)))
+    return _slow(logical_and, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def logical_not(input):
-    if not _overrides or _py_type(input) in _tensors:
+def logical_not(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_logical_not, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logical_not, (input,), {})
+    return _slow(logical_not, (input,), _given(('out', out, None)))
 
-def logical_or(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logical_or(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_or, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logical_or, (input, other,), _given(('x2', x2, _M)))
+    return _slow(logical_or, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def logical_xor(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logical_xor(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_logical_xor, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logical_xor, (input, other,), _given(('x2', x2, _M)))
+    return _slow(logical_xor, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def logit(input, eps=None):
-    if not _overrides or _py_type(input) in _tensors:
+def logit(input, eps=None, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (eps is None or _py_type(eps) in _numbers):
                 return _door.apply(_op_logit, input, eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logit, (input,), _given(('eps', eps, None)))
+    return _slow(logit, (input,), _given(('eps', eps, None), ('out', out, None)))
 
-def maximum(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def maximum(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_maximum, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(maximum, (input, other,), _given(('x2', x2, _M)))
+    return _slow(maximum, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def minimum(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def minimum(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_minimum, input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(minimum, (input, other,), _given(('x2', x2, _M)))
+    return _slow(minimum, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def mul(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def mul(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_mul, input, other)
-    return _slow(mul, (input, other,), _given(('x2', x2, _M)))
+    return _slow(mul, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def nan_to_num(input, nan=None, posinf=None, neginf=None):
-    if not _overrides or _py_type(input) in _tensors:
+def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (nan is None or _py_type(nan) in _numbers) and (posinf is None or _py_type(posinf) in _numbers) and (neginf is None or _py_type(neginf) in _numbers):
                 return _door.apply(_op_nan_to_num, input, nan, posinf, neginf)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nan_to_num, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None)))
+    return _slow(nan_to_num, (input,), _given(('nan', nan, None), ('posinf', posinf, None), ('neginf', neginf, None), ('out', out, None)))
 
-def ne(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _door.apply(_op_ne, input, other)
-    return _slow(ne, (input, other,), _given(('x2', x2, _M)))
+def ne(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _door.apply(_op_ne, input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(ne, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def neg(input):
-    if not _overrides or _py_type(input) in _tensors:
+def neg(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_neg, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(neg, (input,), {})
+    return _slow(neg, (input,), _given(('out', out, None)))
 
-def nextafter(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def nextafter(input, other, *, out=None, x2=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _nextafter(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nextafter, (input, other,), _given(('x2', x2, _M)))
+    return _slow(nextafter, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def polygamma(n, input):
-    if _py_type(n) is _py_int and _py_type(input) in _tensors:
+def polygamma(n, input, *, out=None):
+    if out is None and _py_type(n) is _py_int and _py_type(input) in _tensors:
         return _door.apply(_op_polygamma, input, n)
-    return _slow(polygamma, (n, input,), {})
+    return _slow(polygamma, (n, input,), _given(('out', out, None)))
 
 def positive(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -2284,30 +2325,30 @@ def positive(input):
                 raise
     return _slow(positive, (input,), {})
 
-def pow(input, exponent):
-    if _py_type(input) in _tensors and _py_type(exponent) in _operands:
+def pow(input, exponent, *, out=None):
+    if out is None and _py_type(input) in _tensors and _py_type(exponent) in _operands:
         return _pow(input, exponent)
-    if _py_type(input) in _numbers and _py_type(exponent) in _tensors:
+    if out is None and _py_type(input) in _numbers and _py_type(exponent) in _tensors:
         return _pow(input, exponent)
-    return _slow(pow, (input, exponent,), {})
+    return _slow(pow, (input, exponent,), _given(('out', out, None)))
 
-def rad2deg(input):
-    if not _overrides or _py_type(input) in _tensors:
+def rad2deg(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_rad2deg, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(rad2deg, (input,), {})
+    return _slow(rad2deg, (input,), _given(('out', out, None)))
 
-def reciprocal(input):
-    if not _overrides or _py_type(input) in _tensors:
+def reciprocal(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_reciprocal, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(reciprocal, (input,), {})
+    return _slow(reciprocal, (input,), _given(('out', out, None)))
 
 def relu(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -2318,13 +2359,15 @@ def relu(input):
                 raise
     return _slow(relu, (input,), {})
 
-def remainder(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
+def remainder(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _door.apply(_op_remainder, input, other)
-    return _slow(remainder, (input, other,), _given(('x2', x2, _M)))
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+        return _door.apply(_op_remainder, input, other)
+    return _slow(remainder, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def round(input, *, decimals=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def round(input, *, decimals=_M, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if decimals is _M:
                 return _round(input)
@@ -2333,19 +2376,19 @@ def round(input, *, decimals=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(round, (input,), _given(('decimals', decimals, _M)))
+    return _slow(round, (input,), _given(('decimals', decimals, _M), ('out', out, None)))
 
-def rsqrt(input):
-    if not _overrides or _py_type(input) in _tensors:
+def rsqrt(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_rsqrt, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(rsqrt, (input,), {})
+    return _slow(rsqrt, (input,), _given(('out', out, None)))
 
 def rsub(input, other, *, alpha=1, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
                 return _rsub(input, other, alpha=alpha)
@@ -2356,112 +2399,112 @@ def rsub(input, other, *, alpha=1, x2=_M):
                 raise
     return _slow(rsub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
-def sgn(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sgn(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sgn, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sgn, (input,), {})
+    return _slow(sgn, (input,), _given(('out', out, None)))
 
-def sigmoid(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sigmoid(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sigmoid, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sigmoid, (input,), {})
+    return _slow(sigmoid, (input,), _given(('out', out, None)))
 
-def sign(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sign(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sign, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sign, (input,), {})
+    return _slow(sign, (input,), _given(('out', out, None)))
 
-def signbit(input):
-    if not _overrides or _py_type(input) in _tensors:
+def signbit(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_signbit, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(signbit, (input,), {})
+    return _slow(signbit, (input,), _given(('out', out, None)))
 
-def sin(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sin(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sin, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sin, (input,), {})
+    return _slow(sin, (input,), _given(('out', out, None)))
 
-def sinc(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sinc(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sinc, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sinc, (input,), {})
+    return _slow(sinc, (input,), _given(('out', out, None)))
 
-def sinh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sinh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sinh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sinh, (input,), {})
+    return _slow(sinh, (input,), _given(('out', out, None)))
 
-def sqrt(input):
-    if not _overrides or _py_type(input) in _tensors:
+def sqrt(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_sqrt, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sqrt, (input,), {})
+    return _slow(sqrt, (input,), _given(('out', out, None)))
 
-def square(input):
-    if not _overrides or _py_type(input) in _tensors:
+def square(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_pow_scalar, input, 2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(square, (input,), {})
+    return _slow(square, (input,), _given(('out', out, None)))
 
-def sub(input, other, *, alpha=1, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def sub(input, other, *, alpha=1, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
         return _door.apply(_op_sub, input, other) if alpha == 1 else _door.apply(_op_sub_scaled, input, other, alpha)
-    return _slow(sub, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+    return _slow(sub, (input, other,), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
 
-def tan(input):
-    if not _overrides or _py_type(input) in _tensors:
+def tan(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_tan, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(tan, (input,), {})
+    return _slow(tan, (input,), _given(('out', out, None)))
 
-def tanh(input):
-    if not _overrides or _py_type(input) in _tensors:
+def tanh(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_tanh, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(tanh, (input,), {})
+    return _slow(tanh, (input,), _given(('out', out, None)))
 
-def where(condition, input=_M, other=_M, *, x2=_M):
-    if not _overrides or _py_type(condition) in _tensors:
+def where(condition, input=_M, other=_M, *, out=None, x2=_M):
+    if out is None and (_py_type(condition) in _tensors):
         try:
             if input is _M and other is _M and x2 is _M:
                 return _where(condition)
@@ -2470,17 +2513,17 @@ def where(condition, input=_M, other=_M, *, x2=_M):
         except AttributeError:
             if _py_isinstance(condition, _TensorBase):
                 raise
-    return _slow(where, (condition,), _given(('input', input, _M), ('other', other, _M), ('x2', x2, _M)))
+    return _slow(where, (condition,), _given(('input', input, _M), ('other', other, _M), ('out', out, None), ('x2', x2, _M)))
 
-def xlogy(input, other, *, x2=_M):
-    if _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
+def xlogy(input, other, *, out=None, x2=_M):
+    if out is None and _py_type(input) in _tensors and _py_type(other) in _operands and x2 is _M:
         return _xlogy(input, other)
-    if _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
+    if out is None and _py_type(input) in _numbers and _py_type(other) in _tensors and x2 is _M:
         return _xlogy(input, other)
-    return _slow(xlogy, (input, other,), _given(('x2', x2, _M)))
+    return _slow(xlogy, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def all(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def all(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _all(input)
@@ -2489,10 +2532,10 @@ def all(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(all, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(all, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and _py_type(rtol) in _numbers and _py_type(atol) in _numbers and _py_type(equal_nan) is _py_bool and x2 is _M:
                 return _allclose(input, other, rtol, atol, equal_nan)
@@ -2501,38 +2544,38 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
                 raise
     return _slow(allclose, (input, other,), _given(('rtol', rtol, 1e-05), ('atol', atol, 1e-08), ('equal_nan', equal_nan, False), ('x2', x2, _M)))
 
-def amax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def amax(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amax(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(amax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(amax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def amin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def amin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amin(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(amin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(amin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def aminmax(input, *, dim=_M, keepdim=_M, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def aminmax(input, *, dim=_M, keepdim=_M, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _aminmax(input, dim=None if dim is _M else dim, keepdim=False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(aminmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(aminmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def any(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def any(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _any(input)
@@ -2541,27 +2584,27 @@ def any(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(any, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(any, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def argmax(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def argmax(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _door.apply(_op_argmax, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(argmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(argmax, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def argmin(input, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def argmin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _door.apply(_op_argmin, input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(argmin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(argmin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def count_nonzero(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -2575,48 +2618,48 @@ def count_nonzero(input, dim=_M, *, axis=_M):
                 raise
     return _slow(count_nonzero, (input,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
-def cummax(input, dim, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def cummax(input, dim, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and axis is _M:
                 return _cummax(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cummax, (input, dim,), _given(('axis', axis, _M)))
+    return _slow(cummax, (input, dim,), _given(('out', out, None), ('axis', axis, _M)))
 
-def cummin(input, dim, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def cummin(input, dim, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and axis is _M:
                 return _cummin(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cummin, (input, dim,), _given(('axis', axis, _M)))
+    return _slow(cummin, (input, dim,), _given(('out', out, None), ('axis', axis, _M)))
 
-def cumprod(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def cumprod(input, dim, *, dtype=None, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumprod(input, dim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cumprod, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+    return _slow(cumprod, (input, dim,), _given(('dtype', dtype, None), ('out', out, None), ('axis', axis, _M)))
 
-def cumsum(input, dim, *, dtype=None, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def cumsum(input, dim, *, dtype=None, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _cumsum(input, dim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cumsum, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+    return _slow(cumsum, (input, dim,), _given(('dtype', dtype, None), ('out', out, None), ('axis', axis, _M)))
 
 def cumulative_trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
-    if not _overrides or _py_type(y) in _tensors:
+    if _py_type(y) in _tensors:
         try:
             if _py_type(x) in _tensors and (dim is _M or _py_type(dim) is _py_int) and dx is _M and axis is _M:
                 return _cumulative_trapezoid(y, x, dim=-1 if dim is _M else dim)
@@ -2627,18 +2670,18 @@ def cumulative_trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
                 raise
     return _slow(cumulative_trapezoid, (y,), _given(('x', x, _M), ('dim', dim, _M), ('dx', dx, _M), ('axis', axis, _M)))
 
-def diff(input, n=1, dim=_M, prepend=None, append=None, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def diff(input, n=1, dim=_M, prepend=None, append=None, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(n) is _py_int and (dim is _M or _py_type(dim) is _py_int) and (prepend is None or _py_type(prepend) in _tensors) and (append is None or _py_type(append) in _tensors) and axis is _M:
                 return _diff(input, n, -1 if dim is _M else dim, prepend, append)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(diff, (input,), _given(('n', n, 1), ('dim', dim, _M), ('prepend', prepend, None), ('append', append, None), ('axis', axis, _M)))
+    return _slow(diff, (input,), _given(('n', n, 1), ('dim', dim, _M), ('prepend', prepend, None), ('append', append, None), ('out', out, None), ('axis', axis, _M)))
 
 def equal(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _equal(input, other)
@@ -2675,7 +2718,7 @@ def is_nonzero(input):
     return _slow(is_nonzero, (input,), {})
 
 def is_same_size(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _is_same_size(input, other)
@@ -2693,35 +2736,35 @@ def is_signed(input):
                 raise
     return _slow(is_signed, (input,), {})
 
-def log_softmax(input, dim, dtype=None, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def log_softmax(input, dim, dtype=None, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _door.apply(_op__log_softmax, input if dtype is None else input.to(dtype), dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(log_softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+    return _slow(log_softmax, (input, dim,), _given(('dtype', dtype, None), ('out', out, None), ('axis', axis, _M)))
 
-def logcumsumexp(input, dim, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logcumsumexp(input, dim, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and axis is _M:
                 return _logcumsumexp(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logcumsumexp, (input, dim,), _given(('axis', axis, _M)))
+    return _slow(logcumsumexp, (input, dim,), _given(('out', out, None), ('axis', axis, _M)))
 
-def logsumexp(input, dim, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def logsumexp(input, dim, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _logsumexp(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logsumexp, (input, dim,), _given(('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(logsumexp, (input, dim,), _given(('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 _known_max = _py_set()
 
@@ -2730,8 +2773,8 @@ def max(*args, **options):
         return _max(*args)
     return _slow(max, args, options, _known_max)
 
-def mean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def mean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _mean(input, dtype=dtype)
@@ -2740,7 +2783,7 @@ def mean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(mean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(mean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 _known_min = _py_set()
 
@@ -2749,25 +2792,25 @@ def min(*args, **options):
         return _min(*args)
     return _slow(min, args, options, _known_min)
 
-def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nanmean(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nanmean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(nanmean, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def nansum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nansum(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -2779,8 +2822,8 @@ def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
                 raise
     return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def prod(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def prod(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _prod(input, dtype=dtype)
@@ -2789,17 +2832,17 @@ def prod(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(prod, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(prod, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def softmax(input, dim, dtype=None, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def softmax(input, dim, dtype=None, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and (dtype is None or _py_type(dtype) is _DType) and axis is _M:
                 return _door.apply(_op__softmax, input if dtype is None else input.to(dtype), dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(softmax, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
+    return _slow(softmax, (input, dim,), _given(('dtype', dtype, None), ('out', out, None), ('axis', axis, _M)))
 
 _known_std = _py_set()
 
@@ -2808,8 +2851,8 @@ def std(*args, **options):
         return _std(*args)
     return _slow(std, args, options, _known_std)
 
-def sum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def sum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _sum(input, dtype=dtype)
@@ -2818,10 +2861,10 @@ def sum(input, dim=_M, keepdim=_M, *, dtype=None, axis=_M, keepdims=_M):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(sum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(sum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def trapezoid(y, x=_M, *, dim=_M, dx=_M, axis=_M):
-    if not _overrides or _py_type(y) in _tensors:
+    if _py_type(y) in _tensors:
         try:
             if _py_type(x) in _tensors and (dim is _M or _py_type(dim) is _py_int) and dx is _M and axis is _M:
                 return _trapezoid(y, x, dim=-1 if dim is _M else dim)
@@ -2849,8 +2892,8 @@ def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
                 raise
     return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def bernoulli(input, p=_M, *, generator=None):
-    if not _overrides or _py_type(input) in _tensors:
+def bernoulli(input, p=_M, *, generator=None, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (generator is None or True) and p is _M:
                 return _bernoulli(input, generator=generator)
@@ -2859,30 +2902,30 @@ def bernoulli(input, p=_M, *, generator=None):
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(bernoulli, (input,), _given(('p', p, _M), ('generator', generator, None)))
+    return _slow(bernoulli, (input,), _given(('p', p, _M), ('generator', generator, None), ('out', out, None)))
 
-def multinomial(input, num_samples, replacement=False, *, generator=None):
-    if not _overrides or _py_type(input) in _tensors:
+def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(num_samples) is _py_int and _py_type(replacement) is _py_bool and (generator is None or True):
                 return _multinomial(input, num_samples, replacement, generator=generator)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None)))
+    return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None), ('out', out, None)))
 
-def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M):
+def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M, out=None):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
-    if _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
         return _normal(mean, std, generator=generator)
-    if _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool):
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool):
         return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad)
-    return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M)))
+    return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M), ('out', out, None)))
 
 def poisson(input, generator=None):
     if not _overrides or _py_type(input) in _tensors:
@@ -2916,7 +2959,7 @@ def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=F
     return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
 def randint(*args, **options):
-    if _overrides:
+    if _overrides or "out" in options:
         return _slow(randint, args, options)
     return _randint(*args, **options) if options else _randint(*args)
 
@@ -2948,13 +2991,13 @@ def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=
                 raise
     return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
 
-def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False):
-    if _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
+    if out is None and _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
         return _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
 
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(size) is _Size:
                 size = _py_tuple(size)
@@ -2968,7 +3011,7 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
     return _slow(as_strided_scatter, (input, src, size, stride,), _given(('storage_offset', storage_offset, None)))
 
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(src) in _tensors and _py_type(offset) is _py_int and _py_type(dim1) is _py_int and _py_type(dim2) is _py_int:
                 return _door.apply(_op_diagonal_scatter, input, src, offset, dim1, dim2)
@@ -2977,15 +3020,15 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
                 raise
     return _slow(diagonal_scatter, (input, src,), _given(('offset', offset, 0), ('dim1', dim1, 0), ('dim2', dim2, 1)))
 
-def index_copy(input, dim, index, source, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def index_copy(input, dim, index, source, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and axis is _M:
                 return _door.apply(_op_index_copy, input, index, source, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(index_copy, (input, dim, index, source,), _given(('axis', axis, _M)))
+    return _slow(index_copy, (input, dim, index, source,), _given(('out', out, None), ('axis', axis, _M)))
 
 def index_fill(input, dim, index, value, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -2998,7 +3041,7 @@ def index_fill(input, dim, index, value, *, axis=_M):
     return _slow(index_fill, (input, dim, index, value,), _given(('axis', axis, _M)))
 
 def masked_scatter(input, mask, source):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(mask) in _tensors and _py_type(source) in _tensors:
                 return _door.apply(_op_masked_scatter, input, mask, source)
@@ -3008,7 +3051,7 @@ def masked_scatter(input, mask, source):
     return _slow(masked_scatter, (input, mask, source,), {})
 
 def put(input, index, source, accumulate=False):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(accumulate) is _py_bool:
                 return _put(input, index, source, accumulate)
@@ -3024,18 +3067,18 @@ def scatter(*args, **options):
         return _scatter(*args)
     return _slow(scatter, args, options, _known_scatter)
 
-def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(src) in _tensors and _py_type(reduce) is _py_str and _py_type(include_self) is _py_bool and axis is _M:
                 return _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(scatter_reduce, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('axis', axis, _M)))
+    return _slow(scatter_reduce, (input, dim, index, src, reduce,), _given(('include_self', include_self, True), ('out', out, None), ('axis', axis, _M)))
 
 def select_scatter(input, src, dim, index, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(src) in _tensors and _py_type(dim) is _py_int and _py_type(index) is _py_int and axis is _M:
                 return _door.apply(_op_select_scatter, input, src, dim, index)
@@ -3044,25 +3087,25 @@ def select_scatter(input, src, dim, index, *, axis=_M):
                 raise
     return _slow(select_scatter, (input, src, dim, index,), _given(('axis', axis, _M)))
 
-def slice_scatter(input, src, dim=_M, start=None, end=None, step=1, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def slice_scatter(input, src, dim=_M, start=None, end=None, step=1, *, out=None, axis=_M):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(src) in _tensors and (dim is _M or _py_type(dim) is _py_int) and (start is None or _py_type(start) is _py_int) and (end is None or _py_type(end) is _py_int) and _py_type(step) is _py_int and axis is _M:
                 return _slice_scatter(input, src, 0 if dim is _M else dim, start, end, step)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(slice_scatter, (input, src,), _given(('dim', dim, _M), ('start', start, None), ('end', end, None), ('step', step, 1), ('axis', axis, _M)))
+    return _slow(slice_scatter, (input, src,), _given(('dim', dim, _M), ('start', start, None), ('end', end, None), ('step', step, 1), ('out', out, None), ('axis', axis, _M)))
 
-def take(input, index):
-    if not _overrides or _py_type(input) in _tensors:
+def take(input, index, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(index) in _tensors:
                 return _door.apply(_op_take, input, index)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(take, (input, index,), {})
+    return _slow(take, (input, index,), _given(('out', out, None)))
 
 def adjoint(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -3140,7 +3183,7 @@ def expand(input, *sizes, **options):
     return _slow(expand, (input, *sizes,), options)
 
 def expand_as(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_expand, input, other.shape)
@@ -3227,17 +3270,17 @@ def repeat(input, *sizes, **options):
         return _repeat(input, *sizes)
     return _slow(repeat, (input, *sizes,), options)
 
-def repeat_interleave(input, repeats, dim=_M, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def repeat_interleave(input, repeats, dim=_M, *, output_size=None, axis=_M):
+    if _py_type(input) in _tensors:
         try:
-            if _py_type(repeats) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
-                return _repeat_interleave(input, repeats, None if dim is _M else dim)
-            if _py_type(repeats) is _py_int and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
-                return _repeat_interleave(input, repeats, None if dim is _M else dim)
+            if _py_type(repeats) in _tensors and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (output_size is None or _py_type(output_size) is _py_int) and axis is _M:
+                return _repeat_interleave(input, repeats, None if dim is _M else dim, output_size=output_size)
+            if _py_type(repeats) is _py_int and (dim is _M or (dim is None or _py_type(dim) is _py_int)) and (output_size is None or _py_type(output_size) is _py_int) and axis is _M:
+                return _repeat_interleave(input, repeats, None if dim is _M else dim, output_size=output_size)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(repeat_interleave, (input, repeats,), _given(('dim', dim, _M), ('axis', axis, _M)))
+    return _slow(repeat_interleave, (input, repeats,), _given(('dim', dim, _M), ('output_size', output_size, None), ('axis', axis, _M)))
 
 def reshape(input, *sizes, **options):
     try:
@@ -3251,7 +3294,7 @@ def reshape(input, *sizes, **options):
     return _slow(reshape, (input, *sizes,), options)
 
 def reshape_as(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _reshape_as(input, other)
@@ -3421,7 +3464,7 @@ def view(input, *sizes, **options):
     return _slow(view, (input, *sizes,), options)
 
 def view_as(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _door.apply(_op_view, input, other.shape)
@@ -3554,7 +3597,7 @@ def record_stream(input, stream):
     return _slow(record_stream, (input, stream,), {})
 
 def type_as(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _type_as(input, other)
@@ -3643,7 +3686,7 @@ def polygamma_method(self, n):
     return _slow(polygamma_method, (self, n,), {})
 
 def where_method(self, condition, other, *, x2=_M):
-    if not _overrides or _py_type(self) in _tensors:
+    if _py_type(self) in _tensors:
         try:
             if _py_type(condition) in _tensors and _py_type(other) in _operands and x2 is _M:
                 return _door.apply(_op_where, condition, self, other)
@@ -4089,15 +4132,25 @@ def mul_(input, other, *, x2=_M):
     return _slow(mul_, (input, other,), _given(('x2', x2, _M)))
 
 def remainder_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_remainder, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_remainder, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(remainder_, (input, other,), _given(('x2', x2, _M)))
 
 def fmod_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_fmod, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_fmod, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(fmod_, (input, other,), _given(('x2', x2, _M)))
 
 def floor_divide_(input, other, *, x2=_M):
@@ -4107,7 +4160,7 @@ def floor_divide_(input, other, *, x2=_M):
     return _slow(floor_divide_, (input, other,), _given(('x2', x2, _M)))
 
 def atan2_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_atan2, (input,), input, other)
@@ -4118,7 +4171,7 @@ def atan2_(input, other, *, x2=_M):
     return _slow(atan2_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_and_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_and, (input,), input, other)
@@ -4129,7 +4182,7 @@ def logical_and_(input, other, *, x2=_M):
     return _slow(logical_and_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_or_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_or, (input,), input, other)
@@ -4140,7 +4193,7 @@ def logical_or_(input, other, *, x2=_M):
     return _slow(logical_or_, (input, other,), _given(('x2', x2, _M)))
 
 def logical_xor_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 _door.apply_inplace(_op_logical_xor, (input,), input, other)
@@ -4151,7 +4204,7 @@ def logical_xor_(input, other, *, x2=_M):
     return _slow(logical_xor_, (input, other,), _given(('x2', x2, _M)))
 
 def copysign_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _operands and x2 is _M:
                 return _copysign_(input, other)
@@ -4161,7 +4214,7 @@ def copysign_(input, other, *, x2=_M):
     return _slow(copysign_, (input, other,), _given(('x2', x2, _M)))
 
 def hypot_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _hypot_(input, other)
@@ -4171,7 +4224,7 @@ def hypot_(input, other, *, x2=_M):
     return _slow(hypot_, (input, other,), _given(('x2', x2, _M)))
 
 def heaviside_(input, values):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(values) in _tensors:
                 return _heaviside_(input, values)
@@ -4181,7 +4234,7 @@ def heaviside_(input, values):
     return _slow(heaviside_, (input, values,), {})
 
 def nextafter_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _nextafter_(input, other)
@@ -4191,7 +4244,7 @@ def nextafter_(input, other, *, x2=_M):
     return _slow(nextafter_, (input, other,), _given(('x2', x2, _M)))
 
 def ldexp_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _ldexp_(input, other)
@@ -4201,7 +4254,7 @@ def ldexp_(input, other, *, x2=_M):
     return _slow(ldexp_, (input, other,), _given(('x2', x2, _M)))
 
 def xlogy_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _operands and x2 is _M:
                 return _xlogy_(input, other)
@@ -4211,22 +4264,37 @@ def xlogy_(input, other, *, x2=_M):
     return _slow(xlogy_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_and_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _bitwise_and_(input, other)
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _bitwise_and_(input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(bitwise_and_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_or_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _bitwise_or_(input, other)
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _bitwise_or_(input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(bitwise_or_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_xor_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        return _bitwise_xor_(input, other)
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                return _bitwise_xor_(input, other)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(bitwise_xor_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_left_shift_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _operands and x2 is _M:
                 return _bitwise_left_shift_(input, other)
@@ -4236,7 +4304,7 @@ def bitwise_left_shift_(input, other, *, x2=_M):
     return _slow(bitwise_left_shift_, (input, other,), _given(('x2', x2, _M)))
 
 def bitwise_right_shift_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _operands and x2 is _M:
                 return _bitwise_right_shift_(input, other)
@@ -4246,7 +4314,7 @@ def bitwise_right_shift_(input, other, *, x2=_M):
     return _slow(bitwise_right_shift_, (input, other,), _given(('x2', x2, _M)))
 
 def gcd_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _gcd_(input, other)
@@ -4256,7 +4324,7 @@ def gcd_(input, other, *, x2=_M):
     return _slow(gcd_, (input, other,), _given(('x2', x2, _M)))
 
 def lcm_(input, other, *, x2=_M):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(other) in _tensors and x2 is _M:
                 return _lcm_(input, other)
@@ -4266,39 +4334,69 @@ def lcm_(input, other, *, x2=_M):
     return _slow(lcm_, (input, other,), _given(('x2', x2, _M)))
 
 def eq_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_eq_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_eq_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(eq_, (input, other,), _given(('x2', x2, _M)))
 
 def ne_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_ne_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_ne_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(ne_, (input, other,), _given(('x2', x2, _M)))
 
 def lt_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_lt_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_lt_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(lt_, (input, other,), _given(('x2', x2, _M)))
 
 def le_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_le_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_le_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(le_, (input, other,), _given(('x2', x2, _M)))
 
 def gt_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_gt_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_gt_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(gt_, (input, other,), _given(('x2', x2, _M)))
 
 def ge_(input, other, *, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and x2 is _M:
-        _door.apply_inplace(_op_ge_as_self, (input,), input, other)
-        return input
+    if _py_type(input) in _tensors:
+        try:
+            if _py_type(other) in _operands and x2 is _M:
+                _door.apply_inplace(_op_ge_as_self, (input,), input, other)
+                return input
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(ge_, (input, other,), _given(('x2', x2, _M)))
 
 def cumsum_(input, dim, *, dtype=None, axis=_M):
@@ -4339,7 +4437,7 @@ def div_(input, other, *, rounding_mode=_M, x2=_M):
     return _slow(div_, (input, other,), _given(('rounding_mode', rounding_mode, _M), ('x2', x2, _M)))
 
 def pow_(input, exponent):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(exponent) in _operands:
                 return _pow_(input, exponent)
@@ -4349,7 +4447,7 @@ def pow_(input, exponent):
     return _slow(pow_, (input, exponent,), {})
 
 def float_power_(input, exponent):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(exponent) in _operands:
                 return _float_power_(input, exponent)
@@ -4380,7 +4478,7 @@ def clamp_(input, min=None, max=None):
     return _slow(clamp_, (input,), _given(('min', min, None), ('max', max, None)))
 
 def clamp_min_(input, min):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(min) in _operands:
                 return _clamp_min_(input, min)
@@ -4390,7 +4488,7 @@ def clamp_min_(input, min):
     return _slow(clamp_min_, (input, min,), {})
 
 def clamp_max_(input, max):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(max) in _operands:
                 return _clamp_max_(input, max)
@@ -4400,7 +4498,7 @@ def clamp_max_(input, max):
     return _slow(clamp_max_, (input, max,), {})
 
 def lerp_(input, end, weight):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(end) in _tensors and _py_type(weight) in _operands:
                 return _lerp_(input, end, weight)
@@ -4422,7 +4520,7 @@ def round_(input, *, decimals=_M):
     return _slow(round_, (input,), _given(('decimals', decimals, _M)))
 
 def addcmul_(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _addcmul_(input, tensor1, tensor2, value=value)
@@ -4432,7 +4530,7 @@ def addcmul_(input, tensor1, tensor2, *, value=1):
     return _slow(addcmul_, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def addcdiv_(input, tensor1, tensor2, *, value=1):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
                 return _addcdiv_(input, tensor1, tensor2, value=value)
@@ -4442,7 +4540,7 @@ def addcdiv_(input, tensor1, tensor2, *, value=1):
     return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
 
 def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
                 return _addmm_(input, mat1, mat2, beta=beta, alpha=alpha)
@@ -4499,7 +4597,7 @@ def copy_(*args, **options):
     return _slow(copy_, args, options, _known_copy_)
 
 def fill_(input, value):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(value) in _operands:
                 return _fill_(input, value)
@@ -4538,7 +4636,7 @@ def normal_(input, mean=0.0, std=1.0, *, generator=None):
     return _slow(normal_, (input,), _given(('mean', mean, 0.0), ('std', std, 1.0), ('generator', generator, None)))
 
 def bernoulli_(input, p=0.5, *, generator=None):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(p) in _tensors and (generator is None or True):
                 return _bernoulli_(input, p, generator=generator)
@@ -4597,7 +4695,7 @@ def log_normal_(input, mean=1.0, std=2.0, *, generator=None):
     return _slow(log_normal_, (input,), _given(('mean', mean, 1.0), ('std', std, 2.0), ('generator', generator, None)))
 
 def masked_fill_(input, mask, value):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(mask) in _tensors and _py_type(value) in _operands:
                 return _masked_fill_(input, mask, value)
@@ -4694,7 +4792,7 @@ def index_fill_(input, dim, index, value, *, axis=_M):
     return _slow(index_fill_, (input, dim, index, value,), _given(('axis', axis, _M)))
 
 def masked_scatter_(input, mask, source):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(mask) in _tensors and _py_type(source) in _tensors:
                 return _masked_scatter_(input, mask, source)
@@ -4704,7 +4802,7 @@ def masked_scatter_(input, mask, source):
     return _slow(masked_scatter_, (input, mask, source,), {})
 
 def put_(input, index, source, accumulate=False):
-    if not _overrides or _py_type(input) in _tensors:
+    if _py_type(input) in _tensors:
         try:
             if _py_type(index) in _tensors and _py_type(source) in _tensors and _py_type(accumulate) is _py_bool:
                 return _put_(input, index, source, accumulate)

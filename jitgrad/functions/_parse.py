@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, INTEGER, DType
-from jitgrad.functions.signatures import SIGNATURES
+from jitgrad.functions.signatures import MAKES_FROM_NOTHING, SIGNATURES, TAKES_OUT
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function, is_override, relevant_args
+from jitgrad.lazy import LazyModule
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
@@ -51,6 +52,7 @@ OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 MISSING = object()
 """The default of an argument where leaving it out is not giving a value."""
 
+_OUTPUTS = LazyModule("jitgrad.functions.outputs")
 _MISMATCH = object()
 _PYTHON_TYPES = (bool, int, float)
 NUMBERS = frozenset(_PYTHON_TYPES)
@@ -323,6 +325,19 @@ def given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
     return {name: value for name, value, default in options if value is not default}
 
 
+def _with_out(function: Any, row: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with ``out=``, which may be None."""
+    kwargs = dict(kwargs)
+    out = kwargs.pop("out")
+    if out is None:
+        return slow(function, args, kwargs)
+    _OUTPUTS.check_out(function.__name__, out, (args, kwargs))
+    is_factory = row in MAKES_FROM_NOTHING
+    if is_factory and kwargs.get("dtype") is None:
+        kwargs["dtype"] = out.dtype
+    return _OUTPUTS.write_out(slow(function, args, kwargs), out, is_factory)
+
+
 def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: set[Any] | None = None) -> Any:
     """A call that no branch of a generated function takes: ask overrides, or match it against the signatures.
 
@@ -340,6 +355,8 @@ def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: se
         if has_torch_function(relevant):
             args, kwargs = _as_written(signatures, args, kwargs)
             return handle_torch_function(function, relevant, *args, **kwargs)
+    if "out" in kwargs and row in TAKES_OUT:
+        return _with_out(function, row, args, kwargs)
     if not signatures:
         return bare(*args, **kwargs)
     for signature in signatures:

@@ -14,7 +14,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import conv2d
+from jitgrad.functions.layers import check_convolution, conv2d
 from jitgrad.functions.windows import add_at, each, read_windows, window_positions
 from jitgrad.ops.table import OPS
 
@@ -66,6 +66,7 @@ def conv1d(
         RuntimeError: for shapes that do not fit.
     """
     _check_rank("conv1d", input, 1)
+    check_convolution(input, bias, each("dilation", dilation, 1), padding)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
     (step,), (around,), (spread,) = (
@@ -86,6 +87,7 @@ def conv3d(
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     if weight.ndim != 5:
         raise RuntimeError(f"expected 5-dimensional weight for 5-dimensional input, but got {list(weight.shape)}")
+    check_convolution(input, bias, each("dilation", dilation, 3), padding)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 3), 0
     step, around, spread = (

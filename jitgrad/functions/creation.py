@@ -6,12 +6,22 @@ Owns: their public signatures, and the checks on what is asked for.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import DType, bool_, dtype_of_scalar, from_numpy_dtype, get_default_dtype, int64, promote_types
+from jitgrad.dtypes import (
+    INTEGER,
+    DType,
+    bool_,
+    dtype_of_scalar,
+    from_numpy_dtype,
+    get_default_dtype,
+    int64,
+    promote_types,
+)
 from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import cpu, made_like, made_on, placed, to
 from jitgrad.ops.aval import make_aval
@@ -363,8 +373,12 @@ def arange(
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
     if start is None or end is None:
         start, end = 0, start if end is None else end
+    if not all(math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is None:
         dtype = int64 if all(isinstance(v, int) for v in (start, end, step)) else get_default_dtype()
+    if step and not int(step) and dtype.category is INTEGER:
+        raise ValueError("step must be nonzero")
     return _finish(made_on(device, _ARANGE, start, end, step, dtype), requires_grad)
 
 

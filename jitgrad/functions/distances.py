@@ -1,17 +1,22 @@
 """Distances and angles between vectors, and the bilinear form.
 
-Owns: ``cosine_similarity``, ``pairwise_distance``, ``bilinear``.
-Must not know: modules. Imported late, by ``nn.functional``.
+Owns: ``cosine_similarity``, ``pairwise_distance``, ``cdist``, ``pdist``, ``bilinear``.
+Must not know: modules. Imported late.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from jitgrad.functions.creation import tensor
 from jitgrad.functions.einstein import einsum
+from jitgrad.functions.linalg import matmul
+from jitgrad.functions.pointwise import where
 from jitgrad.ops.shapes import broadcast, wrap_dim
 
-__all__ = ["bilinear", "cosine_similarity", "pairwise_distance", "raised"]
+__all__ = ["bilinear", "cdist", "cosine_similarity", "pairwise_distance", "pdist", "raised"]
 
 
 def raised(x: Any, least: float) -> Any:
@@ -72,3 +77,71 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
             )
     out = einsum("...a,kab,...b->...k", input1, weight, input2)
     return out if bias is None else out + bias
+
+
+# --- between all pairs ---
+
+_FEW = 25
+"""Up to so many rows PyTorch computes Euclidean distances from differences, above by a product of matrices."""
+
+
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Any:
+    """The p-norms of the differences of all pairs of rows.
+
+    Args:
+        x1: [*, m, k].
+        x2: [*, n, k]; batches broadcast.
+        p: not negative; may be infinite.
+        compute_mode: "use_mm_for_euclid_dist" and "donot_use_mm_for_euclid_dist" say whether Euclidean distances come
+            from a product of matrices, which is faster and less exact; by default from 26 rows on.
+
+    Returns:
+        [*, m, n]. Where a distance is 0 its derivative is 0.
+
+    Raises:
+        RuntimeError: shapes, dtypes or ``p`` do not fit.
+        ValueError: another ``compute_mode``.
+    """
+    if compute_mode not in (None, *_MODES):
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
+        if not x.dtype.is_floating_point:
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    by_product = compute_mode == _MODES[1] or (
+        compute_mode != _MODES[2] and (x1.shape[-2] > _FEW or x2.shape[-2] > _FEW)
+    )
+    if p == 2 and by_product and x1.shape[-1]:
+        return _by_product(x1, x2)
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+
+
+def _by_product(x1: Any, x2: Any) -> Any:
+    """Roots of |x|^2 + |y|^2 - 2 x y."""
+    first, second = (x1 * x1).sum(-1, True), (x2 * x2).sum(-1, True)
+    squares = first + second.mT - 2 * matmul(x1, x2.mT)
+    is_apart = squares > 0
+    return where(is_apart, where(is_apart, squares, 1.0).sqrt(), 0.0)
+
+
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """The p-norms of the differences of each two rows of [n, k]: a vector of n (n - 1) / 2, as ``cdist`` above its
+    diagonal. RuntimeError for another number of dimensions, integers or a negative ``p``."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if not input.dtype.is_floating_point:
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    rows, columns = (tensor(found, device=input.device) for found in np.triu_indices(input.shape[0], 1))
+    return (input.index_select(0, rows) - input.index_select(0, columns)).norm(p, -1)

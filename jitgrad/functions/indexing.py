@@ -317,7 +317,8 @@ def gather(input: Any, dim: int, index: Any) -> Any:
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """As ``gather``, the other dimensions broadcasting; without ``dim``, over the flattened input."""
     if dim is None:
-        return door.apply(_GATHER, reshape(input, (-1,)), reshape(indices, (-1,)), 0)
+        indices = _counted_from_the_end(reshape(indices, (-1,)), input._aval.numel)
+        return door.apply(_GATHER, reshape(input, (-1,)), indices, 0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -328,12 +329,18 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
             f"torch.take_along_dim(): dtype of indices should be Long but got {torch_dtype_name(indices.dtype)}"
         )
     d = wrap_dim(dim, input.ndim)
+    indices = _counted_from_the_end(indices, input._aval.shape[d] if input.ndim else 1)
     if not input.ndim:
         return door.apply(_GATHER, input, indices, 0)
     one = [tuple(1 if k == d else n for k, n in enumerate(x.shape)) for x in (input, indices)]
     common = np.broadcast_shapes(*one)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
     return door.apply(_GATHER, x, expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :])), d)
+
+
+def _counted_from_the_end(indices: Any, extent: int) -> Any:
+    """Negative positions count from the end."""
+    return door.apply(OPS["where"], indices < 0, indices + extent, indices)
 
 
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:

@@ -390,7 +390,7 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     if missing < 0 or any(n not in (1, m) for n, m in zip(wanted, shape[missing:], strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
     if not wanted:
-        return input.sum() if shape else input
+        return input.sum()
     dims = [*range(missing), *(d for d in range(missing, len(shape)) if wanted[d - missing] != shape[d])]
     summed = input.sum(tuple(dims), True) if dims else input
     return reshape(summed, wanted) if missing else summed

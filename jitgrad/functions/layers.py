@@ -17,7 +17,7 @@ from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -99,6 +99,8 @@ def batch_norm(
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
     """
     channels = input.shape[1] if input.ndim > 1 else 0
+    if input.ndim < 2 and not input.numel():
+        return input.clone()
     for name, given in (("running_mean", running_mean), ("running_var", running_var)):
         if given is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
@@ -262,6 +264,7 @@ def conv2d(
     if input.ndim == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     spread = _pair(dilation)
+    check_convolution(input, bias, spread, padding)
     if isinstance(padding, str):
         if padding == "same":
             if _pair(stride) != (1, 1):
@@ -274,6 +277,19 @@ def conv2d(
             padding = 0
     out = door.apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
     return out if bias is None else out + reshape(bias, (1, -1, 1, 1))
+
+
+def check_convolution(input: Any, bias: Any, dilation: Any, padding: Any) -> None:
+    """RuntimeError for a bias of another dtype, dilations that are not positive, negative padding."""
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Input type ({torch_dtype_name(input.dtype)}) and bias type ({torch_dtype_name(bias.dtype)}) should be "
+            "the same"
+        )
+    if min(dilation) <= 0:
+        raise RuntimeError("dilation should be greater than zero")
+    if not isinstance(padding, str) and min((padding,) if isinstance(padding, int) else padding) < 0:
+        raise RuntimeError("negative padding is not supported")
 
 
 def max_pool2d(
@@ -325,7 +341,7 @@ def avg_pool2d(
     if not input.ndim:
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     wrap_dim(-3, input.ndim)
-    if ceil_mode or not count_include_pad or divisor_override is not None:
+    if ceil_mode or not count_include_pad or divisor_override is not None or not input.dtype.is_floating_point:
         options = (ceil_mode, count_include_pad, divisor_override)
         return _pools.avg_pool_over("avg_pool2d", input, 2, kernel_size, stride, padding, *options)
     if input.ndim == 3:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
+from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.functions._bind import binary
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.lazy import LazyModule
@@ -164,9 +165,17 @@ def vdot(input: Any, other: Any) -> Any:
 ger = outer
 
 
+def _factor(value: float, input: Any) -> float:
+    """A factor in the category of what it multiplies, as PyTorch's kernels convert it."""
+    if input.dtype.category is FLOATING:
+        return value
+    return bool(value) if input.dtype.category is BOOLEAN else int(value)
+
+
 def _added(name: str, input: Any, product: Any, beta: float, alpha: float) -> Any:
     """``beta * input + alpha * product``; the input is not looked at for beta 0, and must not widen the product."""
     shape = product.shape
+    beta, alpha = _factor(beta, input), _factor(alpha, input)
     if broadcast(name, input.shape, shape) != shape:
         raise RuntimeError(
             f"The expanded size of the tensor {list(shape)} must match the existing size {list(input.shape)} ({name})"

@@ -232,6 +232,7 @@ def multi_margin_loss(
         IndexError: for a target that is no class.
     """
     reduction = old_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -269,6 +270,7 @@ def multilabel_margin_loss(
         IndexError: for a label that is no class.
     """
     reduction = old_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     rows, _, classes = _class_rows("multilabel_margin_loss", input, target)
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
-from jitgrad.functions.pointwise import relu
+from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
 
 __all__ = [
@@ -48,6 +48,8 @@ class _Windows:
         self.stride = self.kernel if stride is None or stride == () else each(f"{name}: stride", stride, dims)
         self.padding, self.dilation = each(f"{name}: padding", padding, dims), each(f"{name}: dilation", dilation, dims)
         self.extents = tuple(x.shape[-dims:])
+        if min(self.dilation) <= 0:
+            raise RuntimeError(f"{name}() dilation must be greater than zero, but got {list(self.dilation)}")
         if 0 in self.stride:
             raise RuntimeError("stride should not be zero")
         rows = zip(self.extents, self.kernel, self.stride, self.padding, self.dilation, strict=True)
@@ -195,7 +197,7 @@ def avg_pool_over(
     for axis in range(dims):
         x = read_windows(x, lead + axis, windows.positions(axis, 0)).sum(lead + axis + 1)
     if divisor_override is not None:
-        return x / divisor_override
+        return _divided(x, divisor_override)
     sizes = np.ones((1,) * dims)
     for axis, (extent, count, kernel, step, around) in enumerate(rows):
         start = np.arange(count) * step - around
@@ -203,7 +205,12 @@ def avg_pool_over(
         if not count_include_pad:
             start, end = np.maximum(start, 0), np.minimum(end, extent)
         sizes = sizes * (end - start).reshape((-1,) + (1,) * (dims - axis - 1))
-    return x / table_of(sizes, x).reshape(windows.counts)
+    return _divided(x, table_of(sizes, x).reshape(windows.counts))
+
+
+def _divided(x: Any, count: Any) -> Any:
+    """Sums as means; of integers, rounded towards 0."""
+    return x / count if x.dtype.is_floating_point else div(x, count, rounding_mode="trunc")
 
 
 def avg_pool1d(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, bool_
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
@@ -58,6 +59,7 @@ __all__ = [
 ]
 
 
+_NORMS = LazyModule("jitgrad.linalg.norms")
 _SUM, _SUM_DIM, _MEAN, _MEAN_DIM = OPS["sum"], OPS["sum_dim"], OPS["mean"], OPS["mean_dim"]
 _PROD, _PROD_DIM, _VAR, _STD = OPS["prod"], OPS["prod_dim"], OPS["var"], OPS["std"]
 _AMAX, _AMIN, _MAX, _MIN, _MAX_DIM, _MIN_DIM = (OPS[n] for n in ("amax", "amin", "max", "min", "max_dim", "min_dim"))
@@ -238,7 +240,17 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> 
     """The p-norm of the elements; ``"fro"`` is 2. Its derivative at 0 is 0."""
     if isinstance(p, TensorBase | list | tuple | dict):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
+    if p == "nuc":
+        return _nuclear(input, dim, keepdim)
     return door.apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
+
+
+def _nuclear(input: Any, dim: Any, keepdim: bool) -> Any:
+    if dim is None and input.ndim != 2:
+        raise RuntimeError(
+            f"Expected a tensor with 2 dimensions, but got a tensor with {input.ndim} dimensions instead."
+        )
+    return _NORMS.matrix_norm(input, "nuc", (0, 1) if dim is None else tuple(dim), keepdim)
 
 
 def _order(p: Any) -> float:

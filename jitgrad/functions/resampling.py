@@ -1,6 +1,6 @@
 """Resampling of images: ``interpolate``, ``affine_grid``, ``grid_sample``.
 
-Owns: them. Must not know: modules. Imported late, by ``nn.functional``.
+Owns: them, and their older names. Must not know: modules. Imported late, by ``nn.functional``.
 
 Along each dimension an output element is a weighted sum of input elements at positions that depend on extents only: see
 Note [Tables of positions].
@@ -17,7 +17,7 @@ import numpy as np
 from jitgrad.functions.adaptive import adaptive_avg_pool
 from jitgrad.functions.windows import read, table_of
 
-__all__ = ["interpolate", "upsample"]
+__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 
@@ -83,6 +83,16 @@ def upsample(
 ) -> Any:
     """PyTorch's old name of ``interpolate``."""
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """PyTorch's old name of ``interpolate(mode="nearest")``."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """PyTorch's old name of ``interpolate(mode="bilinear", align_corners=True)``."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def _extents(

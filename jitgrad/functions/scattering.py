@@ -71,9 +71,8 @@ def _scatter_call(input: Any, dim: int, index: Any, src: Any, reduce: str | None
         return _SCATTER, source
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
-    if reduce == "multiply":
-        raise NotImplementedError("scatter(reduce='multiply') is not supported; gather, multiply and scatter instead")
-    return _SCATTER_ADD, source if isinstance(source, TensorBase) else full_like(index, source, dtype=input.dtype)
+    op = _SCATTER_ADD if reduce == "add" else _SCATTER_REDUCE
+    return op, source if isinstance(source, TensorBase) else full_like(index, source, dtype=input.dtype)
 
 
 def scatter(
@@ -87,12 +86,14 @@ def scatter(
         index: positions, none negative; where two are equal, one of the sources is kept.
         src: a tensor at least as large as ``index``, or a number.
         value: the number, under PyTorch's other name.
-        reduce: ``"add"`` adds instead of replacing.
+        reduce: ``"add"`` adds and ``"multiply"`` multiplies instead of replacing.
 
     Raises:
         RuntimeError: shapes or dtypes that do not fit, or a position out of bounds.
     """
     op, source = _scatter_call(input, dim, index, src, reduce, value)
+    if op is _SCATTER_REDUCE:
+        return door.apply(op, input, index, _narrowed(source, index), dim, "prod", True)
     return door.apply(op, input, index, source, dim)
 
 
@@ -100,6 +101,8 @@ def scatter_(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     """In-place ``scatter``."""
     check_apart(self, index, src)
     op, source = _scatter_call(self, dim, index, src, reduce, value)
+    if op is _SCATTER_REDUCE:
+        return _write(op, self, index, _narrowed(source, index), dim, "prod", True)
     return _write(op, self, index, source, dim)
 
 

@@ -9,7 +9,7 @@ The first parameter of a method is the tensor itself. After a change here run ``
 
 from __future__ import annotations
 
-__all__ = ["NOT_PARSED", "SIGNATURES"]
+__all__ = ["MAKES_FROM_NOTHING", "NOT_PARSED", "SIGNATURES", "TAKES_OUT"]
 
 
 def _rows(table: dict[str, str]) -> dict[str, str]:
@@ -19,6 +19,31 @@ def _rows(table: dict[str, str]) -> dict[str, str]:
 
 NOT_PARSED = frozenset({"as_tensor", "from_numpy", "tensor", "to"})
 """Functions without a signature. Three take any data and nothing overrides them, as in PyTorch; ``to`` looks itself."""
+
+MAKES_FROM_NOTHING = frozenset("arange empty eye full linspace ones rand randint randn randperm zeros".split())
+"""Functions that make a tensor in the dtype that ``out=`` has."""
+
+TAKES_OUT = MAKES_FROM_NOTHING | frozenset(
+    (
+        "abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arccos arccosh "
+        "arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2 atanh baddbmm bernoulli "
+        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize cat ceil "
+        "cholesky cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate "
+        "copysign cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq erf "
+        "erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac gather gcd ge ger greater "
+        "greater_equal gt hardshrink hardsigmoid hardtanh heaviside histc histogram hstack hypot i0 index_add "
+        "index_copy index_select inner inverse isin isneginf isposinf kron kthvalue lcm ldexp le leaky_relu lerp less "
+        "less_equal lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not "
+        "logical_or logical_xor logit logsumexp lt lu_solve lu_unpack masked_select matmul matrix_power max maximum "
+        "mean median min minimum mm mode msort mul multinomial multiply mv nan_to_num nanmean nanmedian nanquantile "
+        "nansum ne neg negative nextafter nonzero normal not_equal outer polygamma pow prod qr quantile rad2deg "
+        "reciprocal remainder round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign "
+        "signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum svd take "
+        "take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var "
+        "vdot vstack where xlogy"
+    ).split()
+)
+"""Functions with ``out=``."""
 
 _MAKING = "dtype? dtype=None, any device=None, bool requires_grad=False"
 
@@ -53,10 +78,12 @@ SIGNATURES: dict[str, str] = _rows(
         "threshold": "Tensor input, Scalar threshold, Scalar value, any inplace=False",
         "prelu": "Tensor input, Tensor weight",
         "functional_relu": "Tensor input, any inplace=False",
-        "mul eq ne lt le gt ge remainder fmod floor_divide bitwise_and bitwise_or bitwise_xor multiply greater "
-        "greater_equal less less_equal not_equal mul_ eq_ ne_ lt_ le_ gt_ ge_ remainder_ fmod_ floor_divide_ "
-        "bitwise_and_ bitwise_or_ bitwise_xor_ multiply_ greater_ greater_equal_ less_ less_equal_ "
-        "not_equal_": "Tensor|Scalar input, Tensor|Scalar other",
+        "mul multiply floor_divide mul_ multiply_ floor_divide_": "Tensor|Scalar input, Tensor|Scalar other",
+        "eq ne lt le gt ge fmod greater greater_equal less less_equal not_equal eq_ ne_ lt_ le_ gt_ ge_ remainder_ "
+        "fmod_ bitwise_and_ bitwise_or_ bitwise_xor_ greater_ greater_equal_ less_ less_equal_ "
+        "not_equal_": "Tensor input, Tensor|Scalar other",
+        "remainder bitwise_and bitwise_or bitwise_xor": "Tensor input, Tensor|Scalar other | Scalar input, "
+        "Tensor other",
         "atan2 logaddexp logical_and logical_or logical_xor maximum minimum arctan2 atan2_ logical_and_ logical_or_ "
         "arctan2_ logical_xor_ equal expand_as view_as reshape_as type_as": "Tensor input, Tensor other",
         "add sub subtract add_ sub_ subtract_": "Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1",
@@ -143,7 +170,8 @@ SIGNATURES: dict[str, str] = _rows(
         "norm": "Tensor input, any p='fro', int[1]? dim=None, bool keepdim=False",
         "unfold": "Tensor input, int dimension, int size, int step",
         "roll": "Tensor input, int[1] shifts, int[1]? dims=()",
-        "repeat_interleave": "Tensor input, Tensor repeats, int? dim=None | Tensor input, int repeats, int? dim=None",
+        "repeat_interleave": "Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None | Tensor input, "
+        "int repeats, int? dim=None, *, int? output_size=None",
         "matmul": "Tensor input, Tensor other",
         "mm bmm": "Tensor input, Tensor mat2",
         "det slogdet logdet inverse matrix_exp": "Tensor input",

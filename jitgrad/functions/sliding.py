@@ -6,6 +6,7 @@ Owns: ``nn.functional``'s ``unfold`` and ``fold`` (tensors' ``unfold`` is anothe
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jitgrad.functions.joining import pad
@@ -132,7 +133,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
-    x = input.reshape(-1, channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
+    x = input.reshape(math.prod(lead), channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
     return x.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
@@ -150,7 +151,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})={extent} "
                 f"is not divisible by {r}"
             )
-    x = input.reshape(-1, channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
+    x = input.reshape(math.prod(lead), channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
     return x.reshape(*lead, channels * r * r, height // r, width // r)
 
 

@@ -1,6 +1,7 @@
 """Which functions are public, which are methods: the bare functions, which do not look at their arguments.
 
-Owns: ``PUBLIC``, ``METHODS``, ``PROPERTIES``, ``INPLACE_METHODS``, ``LAYERS``: bare functions by public name.
+Owns: ``PUBLIC``, ``METHODS``, ``PROPERTIES``, ``INPLACE_METHODS``, ``LAYERS``: bare functions by public name; ``LATE``
+and ``LATE_METHODS``: those that are imported when they are first used (Note [Lazy modules]).
 Must not know: signatures. What users call are the functions of ``_generated``, made from these.
 """
 
@@ -32,8 +33,10 @@ from jitgrad.functions.indexing import INPLACE_INDEXING
 from jitgrad.functions.inplace_views import INPLACE_VIEWS
 from jitgrad.functions.replacing import REPLACING_METHODS
 from jitgrad.functions.scattering import INPLACE_SCATTERING
+from jitgrad.lazy import LazyModule
+from jitgrad.ops.table import OPS
 
-__all__ = ["INPLACE_METHODS", "LAYERS", "METHODS", "PROPERTIES", "PUBLIC"]
+__all__ = ["INPLACE_METHODS", "LATE", "LATE_METHODS", "LAYERS", "METHODS", "OPERATORS", "PROPERTIES", "PUBLIC"]
 
 _MODULES = (
     activation,
@@ -111,6 +114,25 @@ METHODS: dict[str, Callable[..., Any]] = {
     "where": pointwise.where_method,
 }
 
+def _inplace_operator(name: str) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        return self._inplace_binary(OPS[name], other)
+
+    method.__doc__ = f"In-place ``{name}``."
+    return method
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "__iand__": _inplace_operator("bitwise_and"),
+    "__ifloordiv__": _inplace_operator("floor_divide"),
+    "__ilshift__": _inplace_operator("bitwise_left_shift"),
+    "__imod__": _inplace_operator("remainder"),
+    "__ior__": _inplace_operator("bitwise_or"),
+    "__irshift__": _inplace_operator("bitwise_right_shift"),
+    "__ixor__": _inplace_operator("bitwise_xor"),
+}
+"""In-place operators that few loops use; the others are written into the class."""
+
 PROPERTIES: dict[str, property] = {
     **{name: property(getattr(devices, name)) for name in ("is_cpu", "is_meta", "is_vcpu")},
     **{name: property(devices.is_elsewhere) for name in devices.NOWHERE},
@@ -165,3 +187,53 @@ _PUBLIC = {
     if name not in _HIDDEN and callable(getattr(module, name))
 }
 PUBLIC: dict[str, Callable[..., Any]] = {**_PUBLIC, "clone": devices.clone, "contiguous": devices.contiguous}
+
+_LATE_BY_PLACE = {
+    "functions.adaptive": "adaptive_avg_pool1d adaptive_max_pool1d",
+    "functions.convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+    "functions.cosine_windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "functions.distances": "bilinear cdist cosine_similarity pairwise_distance pdist",
+    "functions.gamma_products": "igamma igammac mvlgamma",
+    "functions.normalizations": "group_norm instance_norm",
+    "functions.plain_copies": "alias_copy as_strided_copy detach_copy diagonal_copy expand_copy narrow_copy "
+    "permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy "
+    "unbind_copy unfold_copy unsqueeze_copy view_copy",
+    "functions.pools": "avg_pool1d max_pool1d max_pool1d_with_indices max_pool3d",
+    "functions.products": "addmv_ as_strided_ can_cast constant_pad_nd fill frobenius_norm index_reduce "
+    "native_layer_norm nonzero_static norm_except_dim nuclear_norm numel renorm resize_as_ result_type tensordot",
+    "functions.ranges": "logspace range scalar_tensor tril_indices triu_indices unravel_index vander",
+    "functions.real_parts": "angle conj conj_physical conj_physical_ frexp imag is_conj is_neg real resolve_conj "
+    "resolve_neg",
+    "functions.sliding": "channel_shuffle pixel_shuffle pixel_unshuffle",
+    "functions.statistics": "corrcoef cov gradient histogramdd std_mean var_mean",
+    "linalg.reflections": "geqrf lu orgqr ormqr pca_lowrank svd_lowrank",
+}
+LATE: dict[str, str] = {
+    name: f"jitgrad.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()
+}
+"""Public function -> the module where it is found."""
+
+
+def _late_method(name: str, place: str) -> Callable[..., Any]:
+    module = LazyModule(place)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(module, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"As ``{name}`` of ``{place}``."
+    return method
+
+
+_LATE_METHODS = {
+    "functions.gamma_products": "igamma igamma_ igammac igammac_ mvlgamma mvlgamma_",
+    "functions.products": "addbmm_ addmv_ addr_ as_strided_ baddbmm_ index_reduce index_reduce_ nonzero_static renorm "
+    "renorm_ resize_as_",
+    "functions.plain_copies": "narrow_copy",
+    "functions.real_parts": "angle conj conj_physical conj_physical_ frexp is_conj is_neg resolve_conj resolve_neg",
+    "functions.statistics": "corrcoef cov",
+    "linalg.reflections": "geqrf lu orgqr ormqr",
+}
+LATE_METHODS: dict[str, Callable[..., Any]] = {
+    name: _late_method(name, f"jitgrad.{place}") for place, names in _LATE_METHODS.items() for name in names.split()
+}

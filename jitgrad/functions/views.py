@@ -191,6 +191,9 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
             f"number of dims as destination ({list(destinations)} dims)"
         )
     rank = input.ndim
+    for name, dims in (("source", sources), ("destination", destinations)):
+        if len({wrap_dim(d, rank) for d in dims}) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
     placed = {wrap_dim(b, rank): wrap_dim(a, rank) for a, b in zip(sources, destinations, strict=True)}
     rest = iter(d for d in range(rank) if d not in placed.values())
     return door.apply(_PERMUTE, input, tuple(placed[d] if d in placed else next(rest) for d in range(rank)))
@@ -377,8 +380,11 @@ def tile(input: Any, *dims: Any) -> Any:
     return door.apply(_REPEAT, input, (1,) * (input.ndim - len(sizes)) + tuple(sizes))
 
 
-def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
+def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Any:
     """Each element ``repeats`` times in a row: one number for all, or a tensor with one for each (which is read).
+
+    Args:
+        output_size: the new extent, if it is known; it is not looked at.
 
     Raises:
         RuntimeError: numbers of repeats that do not fit, or are negative.

@@ -29,10 +29,22 @@ from jitgrad.linalg.matrices import (
     matrix_power,
     multi_dot,
     slogdet,
+    vander,
     vecdot,
 )
 from jitgrad.linalg.norms import cond, matrix_norm, matrix_rank, norm
-from jitgrad.linalg.systems import inv, lstsq, pinv, solve, solve_triangular, tensorinv, tensorsolve
+from jitgrad.linalg.reflections import householder_product
+from jitgrad.linalg.systems import (
+    inv,
+    inv_ex,
+    lstsq,
+    pinv,
+    solve,
+    solve_ex,
+    solve_triangular,
+    tensorinv,
+    tensorsolve,
+)
 
 __all__ = [
     "LinAlgError",
@@ -44,7 +56,9 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
+    "inv_ex",
     "lstsq",
     "lu",
     "lu_factor",
@@ -60,11 +74,13 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_ex",
     "solve_triangular",
     "svd",
     "svdvals",
     "tensorinv",
     "tensorsolve",
+    "vander",
     "vecdot",
     "vector_norm",
 ]

@@ -1,6 +1,6 @@
 """Functions of matrices, and products.
 
-Owns: det, slogdet, matrix_power, matrix_exp, multi_dot, cross, vecdot, diagonal.
+Owns: det, slogdet, matrix_power, matrix_exp, multi_dot, cross, vecdot, diagonal, vander.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from jitgrad.functions import diagonal as diagonal_view
 from jitgrad.functions import matmul, roll
+from jitgrad.functions.ranges import powers
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.shapes import wrap_dim
 
-__all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vecdot"]
+__all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vander", "vecdot"]
 
 
 class SlogDet(NamedTuple):
@@ -32,6 +33,19 @@ def det(A: Any) -> Any:
 def slogdet(A: Any) -> Any:
     """(sign, logabsdet) of [*, n, n], also of determinants that are too large or small for ``det``."""
     return SlogDet(*call("_linalg_slogdet", A))
+
+
+def vander(x: Any, N: int | None = None) -> Any:
+    """The Vandermonde matrices [*, n, N] of [*, n]: powers 0, ..., N - 1 of each element; N is n unless given.
+
+    Raises:
+        RuntimeError: ``N`` is below 2.
+    """
+    x = x if x.ndim else x.reshape(1)
+    count = x.shape[-1] if N is None else N
+    if count <= 1:
+        raise RuntimeError(f"N must be greater than 1. Got {count}.")
+    return powers(x, count)
 
 
 def matrix_exp(A: Any) -> Any:

@@ -1,6 +1,6 @@
 """Systems of linear equations, inverses, least squares.
 
-Owns: solve, solve_triangular, inv, pinv, lstsq, tensorsolve, tensorinv.
+Owns: solve, solve_ex, solve_triangular, inv, inv_ex, pinv, lstsq, tensorsolve, tensorinv.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.functions import empty
+from jitgrad.dtypes import int32, int64
+from jitgrad.errors import LinAlgError
+from jitgrad.functions import empty, where
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import KINDS
+from jitgrad.ops.linear_systems import KINDS, check_square
 from jitgrad.ops.table import OPS
 
-__all__ = ["inv", "lstsq", "pinv", "solve", "solve_triangular", "tensorinv", "tensorsolve"]
+__all__ = ["inv", "inv_ex", "lstsq", "pinv", "solve", "solve_ex", "solve_triangular", "tensorinv", "tensorsolve"]
 
 _SOLVE, _INV = (OPS[f"linalg_{name}_ex"] for name in ("solve", "inv"))
 
@@ -69,6 +71,47 @@ def inv(A: Any) -> Any:
         LinAlgError: a matrix is singular.
     """
     return door.apply(_INV, A)
+
+
+class InverseEx(NamedTuple):
+    """Inverses, and per matrix 0 or which pivot is zero."""
+
+    inverse: Any
+    info: Any
+
+
+class SolveEx(NamedTuple):
+    """Solutions, and per matrix 0 or which pivot is zero."""
+
+    result: Any
+    info: Any
+
+
+def _regular(name: str, A: Any, check_errors: bool) -> tuple[Any, Any]:
+    """The matrices, singular ones replaced by the identity, and which pivots of them are zero."""
+    check_square(name, A._aval)
+    if not A._aval.numel:
+        return A, A.new_zeros(A.shape[:-2], dtype=int32)
+    info = call("linalg_lu_factor_ex", A.detach(), True)[2]
+    if not bool(info.any()):
+        return A, info
+    if check_errors:
+        raise LinAlgError(f"{name}: The diagonal element {int(info.max())} is zero, the matrix is singular.")
+    eye = call("eye", A.shape[-1], A.shape[-1], A.dtype)
+    return where((info > 0).unsqueeze(-1).unsqueeze(-1), eye, A), info
+
+
+def inv_ex(A: Any, *, check_errors: bool = False) -> InverseEx:
+    """(inverse, info): as ``inv``, but a singular matrix is reported in ``info``, [*] of int32, as the number of the
+    pivot that is zero; LinAlgError with ``check_errors`` only. Its inverse means nothing."""
+    regular, info = _regular("linalg.inv_ex", A, check_errors)
+    return InverseEx(inv(regular), info)
+
+
+def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveEx:
+    """(result, info): as ``solve``, but a singular matrix is reported in ``info``, as by ``inv_ex``."""
+    regular, info = _regular("linalg.solve_ex", A, check_errors)
+    return SolveEx(solve(regular, B, left=left), info)
 
 
 def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
@@ -171,6 +214,7 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
         residuals = ((A @ X - right) ** 2).sum(-2)
     if driver in ("gelsd", "gelss"):
         values = call("_linalg_svd", A.detach(), False)[1]
+    rank = rank if driver != "gels" else empty(0, dtype=int64)
     return LeastSquares(X.squeeze(-1) if is_vector else X, residuals, rank, values)
 
 

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     )
     from jitgrad.functions.bags import embedding_bag
     from jitgrad.functions.convolutions import conv1d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-    from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance
+    from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance, pdist
     from jitgrad.functions.grids import affine_grid, grid_sample
     from jitgrad.functions.margin_losses import (
         cosine_embedding_loss,
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
         max_unpool2d,
         max_unpool3d,
     )
-    from jitgrad.functions.resampling import interpolate, upsample
+    from jitgrad.functions.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
     from jitgrad.functions.sliding import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 
 relu = LAYERS["relu"]
@@ -123,7 +123,7 @@ _LATE_BY_PLACE = {
     "adaptive_max_pool3d adaptive_max_pool3d_with_indices",
     "bags": "embedding_bag",
     "convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
-    "distances": "bilinear cosine_similarity pairwise_distance",
+    "distances": "bilinear cosine_similarity pairwise_distance pdist",
     "grids": "affine_grid grid_sample",
     "margin_losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss "
     "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss "
@@ -131,7 +131,7 @@ _LATE_BY_PLACE = {
     "normalizations": "group_norm instance_norm local_response_norm",
     "pools": "avg_pool1d avg_pool3d lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool1d_with_indices "
     "max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
-    "resampling": "interpolate upsample",
+    "resampling": "interpolate upsample upsample_bilinear upsample_nearest",
     "sliding": "channel_shuffle fold pixel_shuffle pixel_unshuffle unfold",
 }
 _LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
@@ -220,6 +220,7 @@ __all__ = [
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -246,6 +247,8 @@ __all__ = [
     "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 

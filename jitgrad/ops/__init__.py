@@ -62,6 +62,19 @@ __all__ = [
 _LATE = {
     "binary": "bitwise_left_shift bitwise_right_shift copysign fmax fmin gcd heaviside hypot lcm ldexp logaddexp2 "
     "nextafter xlogy",
+    "bessel_functions": " ".join(
+        f"special_{name}"
+        for name in (
+            "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u "
+            "chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he "
+            "laguerre_polynomial_l legendre_polynomial_p modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
+            "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t "
+            "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w "
+            "spherical_bessel_j0"
+        ).split()
+    ),
+    "special_functions": "igamma igammac special_entr special_erfcx special_i0e special_i1e special_log_ndtr "
+    "special_ndtri special_xlog1py special_zeta angle frexp",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_lu_factor_ex linalg_qr lu_permutation",

@@ -23,7 +23,7 @@ from jitgrad.ops.shapes import float_dtype, np_operand
 from jitgrad.ops.special import np_erf, np_erfc
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["bessel_rule", "hurwitz_zeta", "in_double"]
 
 _SERIES_FROM = 10.0
 """Where the asymptotic series are used; smaller arguments are moved there by recurrences."""
@@ -35,7 +35,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 _MAX_STEPS = 10_000
 
 
-def _in_double(function: Any) -> Any:
+def in_double(function: Any) -> Any:
     """A NumPy rule that computes in float64 and answers in the dtype of its input."""
 
     def rule(x: Any, *params: Any) -> Any:
@@ -77,19 +77,20 @@ def _digamma(x: Any) -> Any:
 def _polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
-    return (-1.0) ** (n + 1) * math.factorial(n) * _hurwitz_zeta(n + 1, x)
+    return (-1.0) ** (n + 1) * math.factorial(n) * hurwitz_zeta(n + 1, x)
 
 
-def _hurwitz_zeta(s: int, q: Any) -> Any:
-    """The sum of (q + k)^-s over k = 0, 1, ..."""
+def hurwitz_zeta(s: Any, q: Any) -> Any:
+    """The sum of (q + k)^-s over k = 0, 1, ...; s is a number above 1, or an array of such."""
+    s = s * 1.0
     finite = q[np.isfinite(q)]
     num_terms = math.ceil(min(max(_SERIES_FROM - finite.min(initial=_SERIES_FROM), 0.0), _MAX_STEPS))
     total = np.zeros_like(q)
     for _ in range(num_terms):
         is_small = q < _SERIES_FROM
-        total += np.where(is_small, q ** float(-s), 0)
+        total += np.where(is_small, q**-s, 0)
         q = np.where(is_small, q + 1, q)
-    power = q ** float(-s)
+    power = q**-s
     total += power * q / (s - 1) + 0.5 * power
     factor = s * power / q / 2
     for k, number in enumerate(_BERNOULLI):
@@ -132,10 +133,10 @@ def _erfinv_rule(c: RuleContext, g: Any, out: Any) -> Any:
     return g * (call("exp", out * out) * (math.sqrt(math.pi) / 2))
 
 
-define("lgamma", aval=float_aval, numpy=_in_double(_lgamma), vjps=[Vjp(_lgamma_rule, (0,))])
-define("digamma", aval=float_aval, numpy=_in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
-define("polygamma", aval=_polygamma_aval, numpy=_in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
-define("erfinv", aval=float_aval, numpy=_in_double(_erfinv), vjps=[Vjp(_erfinv_rule, ("out",))])
+define("lgamma", aval=float_aval, numpy=in_double(_lgamma), vjps=[Vjp(_lgamma_rule, (0,))])
+define("digamma", aval=float_aval, numpy=in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
+define("polygamma", aval=_polygamma_aval, numpy=in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
+define("erfinv", aval=float_aval, numpy=in_double(_erfinv), vjps=[Vjp(_erfinv_rule, ("out",))])
 
 # --- erfc, and the modified Bessel functions I0 and I1 ---
 
@@ -144,8 +145,8 @@ _BESSEL_SERIES_TO = 20.0
 _BESSEL_TERMS, _BESSEL_LATE_TERMS = 60, 36
 
 
-def _bessel(order: int) -> Any:
-    """I of this order; Abramowitz and Stegun 9.6.10 and, for large arguments, 9.7.1."""
+def bessel_rule(order: int, is_scaled: bool = False) -> Any:
+    """I of this order, perhaps times exp(-|x|); Abramowitz and Stegun 9.6.10 and, for large arguments, 9.7.1."""
 
     def rule(x: Any) -> Any:
         a = np.abs(x)
@@ -161,7 +162,9 @@ def _bessel(order: int) -> Any:
         for k in range(1, _BESSEL_LATE_TERMS):
             late_term = late_term * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k * far)
             late += late_term
-        half = np.exp(far / 2)  # exp(far) overflows first
+        half = np.ones_like(far) if is_scaled else np.exp(far / 2)  # exp(far) overflows first
+        if is_scaled:
+            total = total * np.exp(-near)
         out = np.where(a > _BESSEL_SERIES_TO, half * (late / np.sqrt(2 * math.pi * far)) * half, total)
         return np.where(np.isnan(x), x, np.copysign(out, x) if order else out)
 
@@ -182,6 +185,6 @@ def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return g * call("where", is_tiny, 0.5, call("i0", safe) - out / safe)
 
 
-define("erfc", aval=float_aval, numpy=_in_double(np_erfc), vjps=[Vjp(_erfc_rule, (0,))])
-define("i0", aval=float_aval, numpy=_in_double(_bessel(0)), vjps=[Vjp(_i0_rule, (0,))])
-define("special_i1", aval=float_aval, numpy=_in_double(_bessel(1)), vjps=[Vjp(_i1_rule, (0, "out"))])
+define("erfc", aval=float_aval, numpy=in_double(np_erfc), vjps=[Vjp(_erfc_rule, (0,))])
+define("i0", aval=float_aval, numpy=in_double(bessel_rule(0)), vjps=[Vjp(_i0_rule, (0,))])
+define("special_i1", aval=float_aval, numpy=in_double(bessel_rule(1)), vjps=[Vjp(_i1_rule, (0, "out"))])

@@ -146,7 +146,9 @@ def _unfold_aval(x: Aval, dim: int, size: int, step: int) -> Aval:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     shape = (*x.shape[:d], (extent - size) // step + 1, *x.shape[d + 1 :], size)
-    own = x.stride[d] if x.ndim else 1
+    if not x.ndim:
+        return make_aval((size,), x.dtype, (1,), x.offset)
+    own = x.stride[d]
     return make_aval(shape, x.dtype, (*x.stride[:d], own * step, *x.stride[d + 1 :], own), x.offset)
 
 
@@ -157,6 +159,8 @@ def _windows(b: Any, count: int, size: int, step: int) -> Any:
 
 
 def _lower_unfold(b: Any, x: Any, dim: int, size: int, step: int) -> Any:
+    if not x.shape:
+        return b.reshape(x, (size,))
     d, rank = wrap_dim(dim, len(x.shape)), len(x.shape)
     count = (x.shape[d] - size) // step + 1
     moved = b.permute(x, (d, *(i for i in range(rank) if i != d)))
@@ -173,6 +177,8 @@ define("unfold", aval=_unfold_aval, lower=_lower_unfold, vjps=[Vjp(_unfold_rule)
 
 
 def _np_unfold_backward(g: Any, shape: tuple[int, ...], dim: int, size: int, step: int) -> Any:
+    if not shape:
+        return g.sum(dtype=g.dtype)
     d = wrap_dim(dim, len(shape))
     out = np.zeros(shape, g.dtype)
     count = g.shape[d]
@@ -182,6 +188,8 @@ def _np_unfold_backward(g: Any, shape: tuple[int, ...], dim: int, size: int, ste
 
 
 def _lower_unfold_backward(b: Any, g: Any, shape: tuple[int, ...], dim: int, size: int, step: int) -> Any:
+    if not shape:
+        return b.reshape(g, ()) if g.shape == (1,) else b.const(0.0, g.dtype)
     d, rank = wrap_dim(dim, len(shape)), len(shape)
     moved = b.permute(g, (d, rank, *(i for i in range(rank) if i != d)))
     rest = tuple(n for i, n in enumerate(shape) if i != d)

@@ -316,6 +316,8 @@ def _layer_norm(use: BatchUse) -> Any:
 
 
 _POINTWISE = """
+special_entr special_erfcx special_i0e special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta igamma
+igammac angle 
 exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
 lgamma digamma polygamma erfinv asinh acosh atanh sinc rad2deg deg2rad logit sgn frac nan_to_num erfc i0 special_i1
 copysign hypot fmax fmin heaviside nextafter ldexp logaddexp2 xlogy

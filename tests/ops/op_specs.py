@@ -15,7 +15,9 @@ from jitgrad.ops.aval import make_aval
 
 __all__ = ["NO_DERIVATIVE", "SPECS", "Sample"]
 
-NO_DERIVATIVE = frozenset({"floor_divide", "heaviside", "_unique2", "unique_dim", "unique_consecutive", "histogram"})
+NO_DERIVATIVE = frozenset(
+    "floor_divide heaviside _unique2 unique_dim unique_consecutive histogram igamma igammac special_zeta".split()
+)
 """Operations whose rules raise, as PyTorch's do: they have no derivative."""
 
 
@@ -751,6 +753,52 @@ def _layers() -> dict[str, list[Sample]]:
     }
 
 
+def _function_of(name: str) -> Callable[..., Any]:
+    """PyTorch's function of this name."""
+    return lambda t, *inputs: getattr(t, name)(*inputs)
+
+
+def _special() -> dict[str, list[Sample]]:
+    def by(name: str) -> Callable[..., Any]:
+        return lambda t, *inputs: getattr(t.special, name)(*inputs)
+
+    inputs: dict[str, list[tuple[Any, ...]]] = {
+        "entr": [(pos(3, 4),), (ints(4),)],
+        "erfcx": [(f(3, 4),), (np.array([-5.0, -1.0, 1.2, 1.3, 2.0, 2.9, 3.5, 27.0, 29.0, 1e5]),)],
+        "i0e": [(f(3, 4),), (f(8, low=-60, high=60),)],
+        "i1e": [(f(3, 4),), (f(8, low=-60, high=60),)],
+        "log_ndtr": [(f(3, 4),), (np.array([-30.0, -3.0, -1.0, 0.0, 1.0, 8.0]),)],
+        "ndtri": [(f(3, 4, low=0.05, high=0.95),), (np.array([1e-12, 1e-5, 0.1, 0.5, 0.9, 1 - 1e-9]),)],
+        "xlog1py": [(f(3, 4), pos(4)), (f(3), 2.5), (2.5, pos(3)), (f(3), np.arange(1, 4))],
+        "zeta": [(1 + pos(3, 4), pos(4)), (np.array([2.0, 3.0]), np.array([-1.5, -0.25]))],
+        "spherical_bessel_j0": [(f(3, 4, low=-9, high=9),)],
+    }
+    for name in "airy_ai bessel_j0 bessel_j1 modified_bessel_i0 modified_bessel_i1".split():
+        inputs[name] = [(f(3, 4),)]
+    for name in "modified_bessel_k0 modified_bessel_k1".split():
+        inputs[name] = [(pos(3, 4),)]
+    inputs["bessel_y0"] = inputs["bessel_y1"] = [(np.array([0.25, 0.5, 1.0, 1.5]),)]
+    inputs["scaled_modified_bessel_k0"] = inputs["scaled_modified_bessel_k1"] = [(pos(3, 4),)]
+    degrees = np.array([0, 1, 2, 5])
+    for kind in "tuvw":
+        inputs[f"chebyshev_polynomial_{kind}"] = [(f(3, 4, low=-0.9, high=0.9), degrees)]
+        inputs[f"shifted_chebyshev_polynomial_{kind}"] = [(f(3, 4, low=0.1, high=0.9), degrees)]
+    for name in "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p".split():
+        inputs[name] = [(f(3, 4, low=-0.9, high=0.9), degrees), (f(3), 3)]
+    specs = {
+        f"special_{name}": [Sample(x, (), by(name), not at) for at, x in enumerate(some)]
+        for name, some in inputs.items()
+    }
+    for name in ("igamma", "igammac"):
+        specs[name] = [
+            Sample((pos(3, 4), pos(4)), (), _function_of(name)),
+            Sample((np.array([0.5, 3.0, 15.0]), np.array([9.0, 3.0, 12.0])), (), _function_of(name)),
+        ]
+    specs["angle"] = [Sample((x,), (), lambda t, x: t.angle(x)) for x in (f(3, 4), ints(4))]
+    specs["frexp"] = [Sample((f(3, 4),), (), lambda t, x: tuple(t.frexp(x)))]
+    return specs
+
+
 SPECS: dict[str, list[Sample]] = {
     **_unary(),
     **_binary(),
@@ -767,4 +815,5 @@ SPECS: dict[str, list[Sample]] = {
     **_ordering(),
     **_scans(),
     **_matrices(),
+    **_special(),
 }

@@ -1,0 +1,197 @@
+"""Products of Householder reflections, and factors of matrices of low rank.
+
+Owns: householder_product, orgqr, ormqr, geqrf, svd_lowrank, pca_lowrank, and the older ``lu``.
+
+Source of the last two: N. Halko, P.-G. Martinsson and J. A. Tropp (2009), "Finding structure with randomness".
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.functions import matmul, randn, tensor
+from jitgrad.functions.joining import cat
+from jitgrad.functions.outputs import takes_out
+from jitgrad.linalg.decompositions import lu_factor_ex, qr, svd
+from jitgrad.ops.dispatch_hook import call
+
+__all__ = ["geqrf", "householder_product", "lu", "orgqr", "ormqr", "pca_lowrank", "svd_lowrank"]
+
+
+class Reflections(NamedTuple):
+    """An upper triangle with the reflections' vectors below it, and their factors."""
+
+    a: Any
+    tau: Any
+
+
+def _vector(input: Any, i: int) -> Any:
+    """Reflection i: zeros, a one, and the elements below the diagonal; [*, m, 1]."""
+    m = input.shape[-2]
+    below = input.narrow(-1, i, 1).narrow(-2, i + 1, m - i - 1)
+    head = input.new_zeros((*input.shape[:-2], i + 1, 1))
+    head[..., i, :] = 1
+    return cat([head, below], -2)
+
+
+def _reflect(x: Any, vector: Any, factor: Any) -> Any:
+    """``(I - factor v v^T) x``."""
+    return x - matmul(vector * factor.unsqueeze(-1).unsqueeze(-1), matmul(vector.mT, x))
+
+
+@takes_out
+def householder_product(A: Any, tau: Any) -> Any:
+    """The first n columns of H1 H2 ... Hk, each ``I - tau v v^T``.
+
+    Args:
+        A: [*, m, n], m >= n; column i holds the vector of reflection i below the diagonal, after a one.
+        tau: [*, k], k <= n.
+
+    Raises:
+        RuntimeError: shapes or dtypes that do not fit.
+    """
+    name = "torch.linalg.householder_product"
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    m, n = A.shape[-2:]
+    if m < n:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if n < tau.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    if A.ndim - tau.ndim != 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
+            f"input.ndim is equal to {A.ndim}"
+        )
+    if A.shape[:-2] != tau.shape[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape[:-1])}"
+        )
+    if tau.dtype is not A.dtype:
+        raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
+    found = call("eye", m, n, A.dtype).expand((*A.shape[:-2], m, n))
+    for i in reversed(range(tau.shape[-1])):
+        found = _reflect(found, _vector(A, i), tau[..., i])
+    return found.clone() if not tau.shape[-1] else found
+
+
+orgqr = householder_product
+
+
+@takes_out
+def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
+    """``Q @ other``, or ``other @ Q``, with the whole Q = H1 H2 ... Hk, or its transpose.
+
+    Args:
+        input: [*, m, k], see ``householder_product``.
+        tau: [*, k'].
+        other: [*, m, n], or [*, n, m] if Q stands on the right.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
+    """
+    _check_ormqr(input, tau, other, left)
+    if not left:
+        return ormqr(input, tau, other.mT, True, not transpose).mT
+    order = range(tau.shape[-1])
+    for i in order if transpose else reversed(order):
+        other = _reflect(other, _vector(input, i), tau[..., i])
+    return other
+
+
+def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
+    for name, x in (("input", input), ("other", other)):
+        if x.ndim < 2:
+            raise RuntimeError(f"torch.ormqr: {name} must have at least 2 dimensions.")
+    side = -2 if left else -1
+    if other.shape[side] < tau.shape[-1]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if other.shape[side] != input.shape[-2]:
+        raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
+    if tau.shape[-1] > input.shape[-1]:
+        raise RuntimeError("torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]")
+    if input.ndim - tau.ndim != 1:
+        raise RuntimeError(
+            f"torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} "
+            f"and input.ndim is equal to {input.ndim}"
+        )
+    if input.ndim != other.ndim:
+        raise RuntimeError(
+            "torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{other.ndim} and input.ndim is equal to {input.ndim}"
+        )
+
+
+@takes_out
+def geqrf(input: Any) -> Reflections:
+    """(a, tau): the QR decomposition of [*, m, n] as LAPACK leaves it; see ``householder_product``. No derivative."""
+    if input.ndim < 2:
+        raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
+    values = input._ndarray()
+    m, n = values.shape[-2:]
+    factors = np.zeros_like(values)
+    taus = np.zeros((*values.shape[:-2], min(m, n)), values.dtype)
+    if values.size:
+        for at in np.ndindex(values.shape[:-2]):
+            raw, taus[at] = np.linalg.qr(values[at], mode="raw")
+            factors[at] = raw.T
+    return Reflections(tensor(factors, device=input.device), tensor(taus, device=input.device))
+
+
+class LowRank(NamedTuple):
+    """``U @ diag(S) @ V.mT``."""
+
+    U: Any
+    S: Any
+    V: Any
+
+
+def _basis(A: Any, q: int, niter: int) -> Any:
+    """q orthonormal columns whose span holds most of the columns of A."""
+    Q = qr(matmul(A, randn(A.shape[-1], q, dtype=A.dtype, device=A.device))).Q
+    for _ in range(niter):
+        Q = qr(matmul(A, qr(matmul(A.mT, Q)).Q)).Q
+    return Q
+
+
+def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> tuple[Any, Any, Any]:
+    """(U, S, V) with ``A - M`` nearly ``U diag(S) V^T``, of rank ``q``; draws random numbers.
+
+    Args:
+        A: [*, m, n].
+        q: the rank, a little more than what is wanted.
+        niter: how often the basis is improved.
+        M: is subtracted, broadcast.
+    """
+    q, niter = 6 if q is None else q, 2 if niter is None else niter
+    centred = A if M is None else A - M
+    is_wide = A.shape[-2] < A.shape[-1]
+    tall = centred.mT if is_wide else centred
+    Q = _basis(tall, q, niter)
+    U, S, Vh = svd(matmul(Q.mT, tall), full_matrices=False)
+    left, right = matmul(Q, U), Vh.mT
+    return (right, S, left) if is_wide else (left, S, right)
+
+
+def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Any, Any, Any]:
+    """(U, S, V) of the principal components of n variables, the columns of [*, m, n]; see ``svd_lowrank``.
+
+    Raises:
+        ValueError: ``q`` is above m or n, or a number is negative.
+    """
+    m, n = A.shape[-2:]
+    if q is None:
+        q = min(6, m, n)
+    elif not 0 <= q <= min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
+def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Any, ...]:
+    """(LU, pivots) of ``linalg.lu_factor``, and with ``get_infos`` where a pivot is zero."""
+    found = lu_factor_ex(A, pivot=pivot)
+    return (found.LU, found.pivots, found.info) if get_infos else (found.LU, found.pivots)

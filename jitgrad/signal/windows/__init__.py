@@ -1,0 +1,160 @@
+"""Windows of signals, under the names of ``torch.signal.windows``.
+
+Owns: their signatures. ``M`` is the number of samples; ``sym=False`` makes them one period of a periodic window.
+Must not know: how windows of ``torch`` itself are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.functions.cosine_windows import cosine_sum, kaiser_bessel, sampled, triangle
+from jitgrad.sparse import strided
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
+
+def _check(name: str, M: int, dtype: Any, layout: Any = None) -> None:
+    if layout is not None and layout is not strided:
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if dtype is not None and dtype.name not in ("float32", "float64"):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+
+
+def _window(
+    name: str, shape: Callable[[Any], Any], M: int, sym: bool, dtype: Any, layout: Any, device: Any, grad: bool
+) -> Any:
+    _check(name, M, dtype, layout)
+    return sampled(shape, M, not sym, dtype, device, grad)
+
+
+def bartlett(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """A triangle. ValueError for a negative ``M`` or a dtype that is not floating."""
+    return _window("bartlett", triangle, M, sym, dtype, layout, device, requires_grad)
+
+
+def blackman(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """0.42 - 0.5 cos(2 pi t) + 0.08 cos(4 pi t)."""
+    return _window("blackman", cosine_sum((0.42, 0.5, 0.08)), M, sym, dtype, layout, device, requires_grad)
+
+
+def cosine(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Half a period of the sine."""
+    _check("cosine", M, dtype, layout)
+    total = M + (0 if sym else 1)
+    return _by_index(lambda k: np.sin(np.pi * (k + 0.5) / max(total, 1)), M, dtype, device, requires_grad)
+
+
+def exponential(
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """exp(-|k - center| / tau). ValueError for a ``tau`` that is not positive, or a center of a symmetric one."""
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+    _check("exponential", M, dtype, layout)
+    middle = (M if not sym and M > 1 else M - 1) / 2 if center is None else center
+    return _by_index(lambda k: np.exp(-np.abs(k - middle) / tau), M, dtype, device, requires_grad)
+
+
+def gaussian(
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """The bell curve of this standard deviation. ValueError if that is not positive."""
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    _check("gaussian", M, dtype, layout)
+    middle = (M if not sym and M > 1 else M - 1) / 2
+    return _by_index(lambda k: np.exp(-(((k - middle) / std) ** 2) / 2), M, dtype, device, requires_grad)
+
+
+def _by_index(values: Callable[[Any], Any], M: int, dtype: Any, device: Any, requires_grad: bool) -> Any:
+    """A window whose samples are a function of their number."""
+    index = np.arange(M)
+    if M == 1:
+        return sampled(lambda t: t, 1, False, dtype, device, requires_grad)
+    return sampled(lambda t: values(index), M, False, dtype, device, requires_grad)
+
+
+def kaiser(
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """I0(beta sqrt(1 - (2 t - 1)^2)) / I0(beta). ValueError for a negative ``beta``."""
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+    return _window("kaiser", kaiser_bessel(beta), M, sym, dtype, layout, device, requires_grad)
+
+
+def hamming(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """0.54 - 0.46 cos(2 pi t)."""
+    return _window("hamming", cosine_sum((0.54, 0.46)), M, sym, dtype, layout, device, requires_grad)
+
+
+def hann(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """0.5 - 0.5 cos(2 pi t)."""
+    return _window("hann", cosine_sum((0.5, 0.5)), M, sym, dtype, layout, device, requires_grad)
+
+
+def general_cosine(
+    M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """The sum of (-1)^k a_k cos(2 pi k t).
+
+    Raises:
+        TypeError: the coefficients are no list.
+        ValueError: there are none.
+    """
+    if not isinstance(a, Iterable):
+        raise TypeError("Coefficients must be a list/tuple")
+    coefficients = tuple(a)
+    if not coefficients:
+        raise ValueError("Coefficients cannot be empty")
+    return _window("general_cosine", cosine_sum(coefficients), M, sym, dtype, layout, device, requires_grad)
+
+
+def general_hamming(
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """alpha - (1 - alpha) cos(2 pi t)."""
+    return _window("general_hamming", cosine_sum((alpha, 1 - alpha)), M, sym, dtype, layout, device, requires_grad)
+
+
+def nuttall(
+    M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """Four cosines, with side lobes that fall fast."""
+    shape = cosine_sum((0.3635819, 0.4891775, 0.1365995, 0.0106411))
+    return _window("nuttall", shape, M, sym, dtype, layout, device, requires_grad)

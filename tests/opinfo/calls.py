@@ -1,0 +1,153 @@
+"""One use of an operation, in either library: what it computes, and its derivatives.
+
+Owns: running a sample; nothing here is compared.
+Must not know: which library is right. ``t`` is the module ``torch`` or ``jitgrad``: both run the same statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Call", "first", "results", "saved_raises", "second", "tangents", "tensors_of"]
+
+
+class Call(NamedTuple):
+    """An operation with its arguments.
+
+    Attributes:
+        t: the library.
+        function: ``function(input, *args, **kwargs)``.
+        process: what is done to the result before it is differentiated.
+    """
+
+    t: Any
+    function: Callable[..., Any]
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    process: Callable[[Any], Any] = lambda y: y
+
+    def run(self) -> Any:
+        return self.function(self.input, *self.args, **self.kwargs)
+
+    def leaves(self) -> list[Any]:
+        """The arguments that require grad, each once."""
+        found = {id(x): x for x in tensors_of(self.t, (self.input, self.args, self.kwargs)) if x.requires_grad}
+        return list(found.values())
+
+    def tensors(self) -> list[Any]:
+        return list({id(x): x for x in tensors_of(self.t, (self.input, self.args, self.kwargs))}.values())
+
+    def replaced(self, new: dict[int, Any]) -> Call:
+        """The same with other tensors in the place of some, by their id."""
+        swapped = _swapped(self.t, (self.input, self.args, self.kwargs), new)
+        return self._replace(input=swapped[0], args=swapped[1], kwargs=swapped[2])
+
+
+def tensors_of(t: Any, value: Any) -> Iterator[Any]:
+    """The tensors in a structure."""
+    if isinstance(value, t.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from tensors_of(t, one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_of(t, one)
+    elif isinstance(value, slice):
+        yield from tensors_of(t, (value.start, value.stop, value.step))
+
+
+def _swapped(t: Any, value: Any, new: dict[int, Any]) -> Any:
+    if isinstance(value, t.Tensor):
+        return new.get(id(value), value)
+    if isinstance(value, dict):
+        return {key: _swapped(t, one, new) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_swapped(t, one, new) for one in value]
+    if isinstance(value, tuple):
+        parts = [_swapped(t, one, new) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def _random_like(t: Any, x: Any, seed: int) -> Any:
+    array = np.random.default_rng(seed).uniform(0.5, 1.5, tuple(x.shape)) * (1 if seed % 2 else -1)
+    return t.from_numpy(np.array(array)).to(x.dtype)
+
+
+def _slopes(t: Any, outs: list[Any], inputs: list[Any], seed: int, create_graph: bool) -> list[Any]:
+    weights = [_random_like(t, y, seed + i) for i, y in enumerate(outs)]
+    if not outs or not inputs:
+        return [None] * len(inputs)
+    found = t.autograd.grad(outs, inputs, weights, allow_unused=True, create_graph=create_graph)
+    return list(found)
+
+
+def _outputs(call: Call) -> list[Any]:
+    return [y for y in tensors_of(call.t, call.process(call.run())) if y.requires_grad]
+
+
+def results(call: Call) -> Any:
+    """What the operation returns."""
+    return call.run()
+
+
+def first(call: Call, create_graph: bool = False) -> list[Any]:
+    """A gradient per leaf, or None."""
+    return _slopes(call.t, _outputs(call), call.leaves(), 3, create_graph)
+
+
+def second(call: Call) -> list[Any]:
+    """The gradients of a weighted sum of the gradients."""
+    slopes = [g for g in first(call, True) if g is not None and g.requires_grad]
+    return _slopes(call.t, slopes, call.leaves(), 11, False)
+
+
+def tangents(call: Call) -> list[Any]:
+    """The outputs' tangents, or None."""
+    forward_ad = call.t.autograd.forward_ad
+    with forward_ad.dual_level():
+        leaves = call.leaves()
+        plain = [x.detach() for x in leaves]
+        duals = {
+            id(x): forward_ad.make_dual(y, _random_like(call.t, x, 5 + i))
+            for i, (x, y) in enumerate(zip(leaves, plain, strict=True))
+        }
+        moved = call.replaced(duals)
+        outs = tensors_of(call.t, moved.process(moved.run()))
+        return [forward_ad.unpack_dual(y).tangent for y in outs]
+
+
+def saved_raises(call: Call) -> dict[str, bool]:
+    """For each tensor that the call takes or returns, whether a write to it breaks the backward."""
+    found: dict[str, bool] = {}
+    t = call.t
+    own = call.tensors()
+    count = len(own) + len(list(tensors_of(t, call.run())))
+    for victim in range(count):
+        fresh = {id(x): x.detach().requires_grad_() if x.requires_grad else x.clone() for x in own}
+        leaves = [x for x in fresh.values() if x.requires_grad]
+        inner = {key: x.clone() if x.requires_grad else x for key, x in fresh.items()}
+        used = call.replaced(inner)
+        raw = used.run()
+        outs = list(tensors_of(t, raw))
+        written = [*inner.values(), *outs][victim]
+        try:
+            with t.no_grad():
+                written.copy_(written.detach().clone())
+        except RuntimeError:
+            continue
+        targets = [y for y in outs if y.requires_grad]
+        name = f"operand {victim}" if victim < len(own) else f"result {victim - len(own)}"
+        try:
+            _slopes(t, targets, leaves, 3, False)
+            found[name] = False
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            found[name] = True
+    return found

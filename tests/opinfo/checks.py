@@ -1,0 +1,209 @@
+"""What is asked of an operation: one check per question, over PyTorch's samples.
+
+Owns: the checks, and which samples they take.
+Must not know: which operations are known to differ (``differences``), how failures are shown.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from opinfo import calls
+from opinfo.calls import Call
+from opinfo.compare import difference
+from opinfo.translate import TranslationError, translated
+from torch.testing._internal.common_methods_invocations import op_db
+
+import jitgrad
+
+__all__ = ["CHECKS", "DTYPES", "Failure", "applies", "failures", "operations", "pairs", "title"]
+
+UNDEFINED = frozenset(
+    "empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize_ resize_as_".split()
+)
+"""Their contents are undefined: only shapes and dtypes are compared."""
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+
+
+class Failure(NamedTuple):
+    """One sample that differs."""
+
+    op: str
+    check: str
+    dtype: str
+    sample: int
+    text: str
+
+
+class Pair(NamedTuple):
+    """The same call in PyTorch and in jitgrad, made afresh for every check."""
+
+    index: int
+    theirs: Callable[[], Call]
+    ours: Callable[[], Call]
+
+
+def title(op: Any) -> str:
+    """``sum``, ``round/decimals_3``."""
+    return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def operations() -> dict[str, Any]:
+    """PyTorch's table, by title."""
+    return {title(op): op for op in op_db}
+
+
+def pairs(op: Any, dtype: torch.dtype, form: str = "", limit: int | None = None) -> Iterator[Pair]:
+    """An operation's samples.
+
+    Args:
+        form: ``graph``: the arguments require grad, and PyTorch's ``gradcheck_wrapper`` prepares them; ``method``,
+            ``inplace``, ``out``: the operation's other forms.
+        limit: of samples.
+    """
+    torch.manual_seed(17)
+    np.random.seed(17)
+    samples = op.sample_inputs("cpu", dtype, requires_grad=form == "graph")
+    for index, sample in enumerate(itertools.islice(samples, limit)):
+        yield _pair(op, index, sample, form)
+
+
+def _in_form(op: Any, form: str, same: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The function to call; ``same`` gives what stands for PyTorch's in a library."""
+    if form == "graph":
+        return functools.partial(same(op.gradcheck_wrapper), same(op.op))
+    if form == "method":
+        return same(op.method_variant)
+    if form == "inplace":
+        write = same(op.inplace_variant)
+        return lambda x, *args, **kwargs: write(x.clone(), *args, **kwargs)
+    if form == "out":
+        return functools.partial(_into, same(op.op))
+    return same(op.op)
+
+
+def _into(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What ``out=`` holds afterwards, and whether it was returned."""
+    plain = function(*args, **kwargs)
+    if isinstance(plain, list | tuple):
+        room = tuple(y.clone().zero_() for y in plain)
+        found = function(*args, **kwargs, out=room)
+        return room, [a is b for a, b in zip(found, room, strict=True)]
+    room = plain.clone().zero_()
+    return room, function(*args, **kwargs, out=room) is room
+
+
+def _pair(op: Any, index: int, sample: Any, form: str) -> Pair:
+    process = sample.output_process_fn_grad
+
+    def theirs() -> Call:
+        return Call(torch, _in_form(op, form, lambda x: x), sample.input, sample.args, sample.kwargs, process)
+
+    def ours() -> Call:
+        arguments = translated((sample.input, sample.args, sample.kwargs))
+        return Call(jitgrad, _in_form(op, form, translated), *arguments, process=translated(process))
+
+    return Pair(index, theirs, ours)
+
+
+# --- checks: each yields a text per sample that differs, or None ---
+
+
+def _quiet(function: Callable[[Call], Any], call: Call) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(call)
+
+
+def _against(question: Callable[[Call], Any], values: bool = True) -> Callable[[Pair], str | None]:
+    """The same question to both; where PyTorch has no answer there is nothing to compare with."""
+
+    def check(pair: Pair) -> str | None:
+        try:
+            expected = _quiet(question, pair.theirs())
+        except (RuntimeError, NotImplementedError, TypeError):
+            return None
+        try:
+            got = _quiet(question, pair.ours())
+        except TranslationError as error:
+            return f"no word for {error}"
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return difference(got, expected, values)
+
+    return check
+
+
+def _compiled(question: Callable[[Call], Any]) -> Callable[[Pair], str | None]:
+    """The third call of a compiled step."""
+
+    def check(pair: Pair) -> str | None:
+        def in_three_calls(call: Call) -> Any:
+            if call.t is torch:
+                return question(call)
+            step = jitgrad.compile(lambda: question(call))
+            step(), step()
+            return step()
+
+        return _against(in_three_calls)(pair)
+
+    return check
+
+
+def _both(call: Call) -> Any:
+    return calls.results(call), calls.first(call)
+
+
+CHECKS: dict[str, tuple[str, Callable[[Pair], str | None]]] = {
+    "values": ("", _against(calls.results)),
+    "method": ("method", _against(calls.results)),
+    "inplace": ("inplace", _against(calls.results)),
+    "out": ("out", _against(calls.results)),
+    "first": ("graph", _against(calls.first)),
+    "second": ("graph", _against(calls.second)),
+    "forward": ("graph", _against(calls.tangents)),
+    "saved": ("graph", _against(calls.saved_raises)),
+    "compiled": ("graph", _compiled(_both)),
+    "compiled values": ("", _compiled(calls.results)),
+}
+"""Name -> (the form of the call, the check)."""
+
+
+def applies(op: Any, check: str, dtype: str) -> bool:
+    """Whether PyTorch's table says that the operation has what is checked."""
+    form, is_float = CHECKS[check][0], dtype.startswith(("float", "bfloat"))
+    kind = DTYPES[dtype]
+    if kind not in op.supported_dtypes("cpu"):
+        return False
+    if form == "graph" and not (op.supports_autograd and is_float and kind in op.supported_backward_dtypes("cpu")):
+        return False
+    return {
+        "method": op.method_variant is not None,
+        "inplace": op.inplace_variant is not None,
+        "out": op.supports_out,
+        "second": op.supports_gradgrad and dtype == "float64",
+        "forward": op.supports_forward_ad and dtype == "float64",
+        "saved": dtype == "float64",
+        "compiled values": not is_float or not op.supports_autograd,
+    }.get(check, True)
+
+
+def failures(op: Any, check: str, dtype: str, limit: int | None = None) -> Iterator[Failure | None]:
+    """One per sample: how it differs, or None."""
+    if not applies(op, check, dtype):
+        return
+    form, ask = CHECKS[check]
+    if op.name in UNDEFINED:
+        if check not in ("values", "method"):
+            return
+        ask = _against(calls.results, values=False)
+    for pair in pairs(op, DTYPES[dtype], form, limit):
+        text = ask(pair)
+        yield Failure(title(op), check, dtype, pair.index, text) if text else None
