@@ -401,7 +401,7 @@ def empty(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
@@ -460,7 +460,7 @@ def ones(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
@@ -481,7 +481,7 @@ def zeros(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
@@ -886,7 +886,7 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
@@ -2942,7 +2942,7 @@ def rand(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
@@ -2975,7 +2975,7 @@ def randn(*sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
@@ -3176,7 +3176,7 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
@@ -3207,7 +3207,7 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
@@ -3244,7 +3244,7 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
@@ -3264,7 +3264,7 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
@@ -3287,7 +3287,7 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
@@ -3386,7 +3386,7 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
@@ -3457,7 +3457,7 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
@@ -3498,7 +3498,7 @@ def new_zeros(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
@@ -3509,7 +3509,7 @@ def new_ones(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
@@ -3640,7 +3640,7 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)

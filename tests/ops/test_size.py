@@ -124,3 +124,12 @@ def test_avals_hold_plain_tuples() -> None:
         assert type(x._aval.shape) is tuple
         assert type(x.shape) is jitgrad.Size
         assert x.shape is x.size()
+
+
+def test_a_size_without_extents_is_a_size() -> None:
+    """Not the same as no argument, with keywords either."""
+    empty, number = jitgrad.Size([]), jitgrad.ones(1)
+    for make in (jitgrad.zeros, jitgrad.ones, jitgrad.empty, jitgrad.rand, jitgrad.randn, number.new_zeros):
+        assert make(empty).shape == make(empty, dtype=jitgrad.float64).shape == ()
+    for call in (number.view, number.reshape, number.sum().expand, number[0].repeat):
+        assert call(empty).shape == ()
