@@ -203,7 +203,7 @@ class SparseTensor(Tensor):
         parts = (
             f"indices={indices}".replace("\n", "\n" + pad + " "),
             f"values={values}".replace("\n", "\n" + pad),
-            f"size={self.shape}, nnz={self._nnz()}, layout={sparse_coo}",
+            f"size={tuple(self.shape)}, nnz={self._nnz()}, layout={sparse_coo}",
         )
         return "tensor(" + ",\n       ".join(parts) + ")"
 

@@ -33,6 +33,10 @@ INPLACE_METHODS: dict[str, Any] = _generated.INPLACE_METHODS
 LAYERS: dict[str, Any] = _generated.LAYERS
 LATE = tables.LATE
 
+for _function in LAYERS.values():
+    if PUBLIC.get(_function.__name__) is not _function:
+        _function.__module__ = "jitgrad.nn.functional"  # where pickle finds it
+
 WRITING_NAMES = (
     "abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ clamp_ "
     "clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ i0_ "

@@ -1,7 +1,7 @@
 """Copies as Python makes them: ``copy.copy``, ``copy.deepcopy``, ``pickle``.
 
 Owns: what of a tensor is copied, and what copies share.
-Must not know: files (``serialization.py``).
+Must not know: files (``serialization/``).
 """
 
 from __future__ import annotations

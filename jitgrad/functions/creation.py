@@ -339,7 +339,8 @@ def empty_strided(
             f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(steps)}"
         )
     extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
-    row = placed(from_array_copy(np.zeros(extent, (dtype or get_default_dtype()).np)), device)
+    row = made_on(device, _FULL, 0, (extent,), dtype or get_default_dtype())
+    row._sync()
     aval = make_aval(shape, row._aval.dtype, steps).on(row._aval.device)
     return _finish(new_tensor(aval, row._storage), requires_grad)
 

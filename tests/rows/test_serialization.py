@@ -20,9 +20,16 @@ from modes import Mode
 
 import jitgrad
 from jitgrad import nn, optim
+from tests.rows.old_files import save_old
 
 FEW = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 DTYPES = [jitgrad.bool, jitgrad.int32, jitgrad.int64, jitgrad.float32, jitgrad.float64]
+
+
+def _old_round_trip(obj: Any, **options: Any) -> Any:
+    file = io.BytesIO()
+    save_old(obj, file)
+    return jitgrad.load(file, **options)
 
 
 def _round_trip(obj: Any, **options: Any) -> Any:
@@ -103,12 +110,13 @@ def test_is_tensor(mode: Mode) -> None:
     assert mode.run(step) == ([True] * 4, [False] * 5)
 
 
-def test_layouts_and_sharing_survive() -> None:
+@pytest.mark.parametrize("round_trip", [_round_trip, _old_round_trip])
+def test_layouts_and_sharing_survive(round_trip: Any) -> None:
     base = jitgrad.arange(12.0).reshape(3, 4)
     parameter = nn.Parameter(base.t())
     saved = {"base": base, "t": base.t(), "column": base[:, 1], "again": base, "p": parameter}
     saved["wide"] = base[:1].expand(3, 4)
-    loaded = _round_trip(saved)
+    loaded = round_trip(saved)
     for name, tensor in saved.items():
         twin = loaded[name]
         assert twin.stride() == tensor.stride(), name
@@ -123,18 +131,19 @@ def test_layouts_and_sharing_survive() -> None:
     assert base[0, 1].item() == 1
 
 
-def test_plain_values() -> None:
+@pytest.mark.parametrize("round_trip", [_round_trip, _old_round_trip])
+def test_plain_values(round_trip: Any) -> None:
     value = {
         "none": None, 1: [True, 2, 3.5, "x", b"\0\xff"], (1, "a"): {"nested": ({1, 2}, frozenset({3}))}, 2.5: -0.0,
         "big": 2**80, "inf": [math.inf, -math.inf], "dtype": jitgrad.float64, "device": jitgrad.device("cpu"),
         "ordered": OrderedDict(b=1, a=2),
     }  # fmt: skip
-    loaded = _round_trip(value)
+    loaded = round_trip(value)
     assert loaded == value
     assert list(loaded["ordered"]) == ["b", "a"]
     assert type(loaded["ordered"]) is OrderedDict
     assert math.copysign(1, loaded[2.5]) == -1
-    assert math.isnan(_round_trip(math.nan))
+    assert math.isnan(round_trip(math.nan))
     assert type(_round_trip(np.float32(2))) is float
 
 
@@ -161,9 +170,10 @@ def test_training_goes_on(tmp_path: Path) -> None:
     assert train(model, optimizer, 3) == expected
 
 
-def test_sparse_tensors() -> None:
+@pytest.mark.parametrize("round_trip", [_round_trip, _old_round_trip])
+def test_sparse_tensors(round_trip: Any) -> None:
     x = jitgrad.sparse_coo_tensor([[0, 2, 0]], [[1.0], [2.0], [3.0]], (3, 1))
-    loaded = _round_trip([x, x.coalesce()])
+    loaded = round_trip([x, x.coalesce()])
     assert [t.is_sparse for t in loaded] == [True, True]
     assert [t.is_coalesced() for t in loaded] == [False, True]
     assert loaded[0].to_dense().tolist() == loaded[1].to_dense().tolist() == [[4], [0], [2]]
@@ -177,34 +187,40 @@ def test_devices() -> None:
     assert loaded[1].tolist() == [1, 1]
     assert str(_round_trip(saved[0], map_location={"cpu": "vcpu:0"}).device) == "vcpu:0"
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
-        _round_trip(saved[2], map_location="cpu")
+        _old_round_trip(saved[2], map_location="cpu")
+    assert str(_round_trip(saved[2], map_location="cpu").device) == "meta"  # as in PyTorch
+
+
+class _Kind(jitgrad.Tensor):
+    pass
 
 
 @pytest.mark.parametrize(
-    "obj, error, message",
+    "obj, message",
     [
-        ({"a": [object()]}, TypeError, r"cannot save builtins.object at obj\['a'\]\[0\]"),
-        ({"f": len}, TypeError, "cannot save builtins.builtin_function"),
-        (nn.Linear(1, 1), TypeError, r"cannot save .*Linear at obj; save its state_dict\(\)"),
-        ({("x", object()): 1}, TypeError, r"a key of obj"),
+        ({"f": lambda: 1}, "cannot be pickled"),
+        ([jitgrad.ones(2).as_subclass(_Kind)], "cannot save _Kind, a subclass of Tensor"),
+        ((i for i in range(2)), "cannot pickle 'generator'"),
     ],
 )
-def test_what_cannot_be_saved(tmp_path: Path, obj: Any, error: type, message: str) -> None:
+def test_what_cannot_be_saved(tmp_path: Path, obj: Any, message: str) -> None:
     path = tmp_path / "file"
     jitgrad.save([1], path)
-    with pytest.raises(error, match=message):
+    with pytest.raises(TypeError, match=message):
         jitgrad.save(obj, path)
     assert jitgrad.load(path) == [1]
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_an_object_that_contains_itself() -> None:
-    ring: list[Any] = []
+    ring: list[Any] = [1]
     ring.append(ring)
-    with pytest.raises(ValueError, match="contains itself"):
-        jitgrad.save(ring, io.BytesIO())
+    loaded = _round_trip(ring)
+    assert loaded[0] == 1
+    assert loaded[1] is loaded
     twice = [1]
-    assert _round_trip([twice, twice]) == [[1], [1]]
+    first, second = _round_trip([twice, twice])
+    assert first is second
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +252,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
 def _tampered(change: Any, compression: int = zipfile.ZIP_STORED) -> io.BytesIO:
     """A file of one tensor whose index ``change`` has been at."""
     file = io.BytesIO()
-    jitgrad.save(jitgrad.ones(4), file)
+    save_old(jitgrad.ones(4), file)
     out = io.BytesIO()
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(out, "w", compression) as new:
         for name in old.namelist():
@@ -295,15 +311,9 @@ def test_damage_never_does_worse_than_an_error(position: int, byte: int, cut: bo
         data[position] = byte
     try:
         loaded = jitgrad.load(io.BytesIO(bytes(data)))
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, pickle.UnpicklingError):
         return
     str(loaded)  # whatever it is, it can be looked at
-
-
-def test_numpy_reads_the_arrays(tmp_path: Path) -> None:
-    jitgrad.save(jitgrad.ones(3), tmp_path / "file.npz")
-    with np.load(tmp_path / "file.npz", allow_pickle=False) as arrays:
-        assert arrays["storages/0"].tolist() == [1, 1, 1]
 
 
 _VALUES = st.recursive(
