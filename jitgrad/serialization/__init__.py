@@ -1,7 +1,7 @@
 """``save`` and ``load``: PyTorch's files, read without running code.
 
 Owns: the two functions, which format a file has, what a damaged one raises.
-Must not know: the formats (``archive``, ``pickles``, ``old_format``).
+Must not know: the formats (``archive``, ``reading``, ``old_format``).
 
 A file is what ``torch.save`` writes, and ``torch.load`` reads it. Whatever a file says is checked before memory is
 touched, no more is allocated than the file is long, and it can name nothing but what is listed in ``allowed``.
