@@ -3,7 +3,7 @@
 Owns: ``Written``: the pickle of a value, and the memory of its storages.
 Must not know: archives.
 
-Names of PyTorch stand in the file, though PyTorch may not be there: ``_Name`` is written as such. The pickler is
+Names of PyTorch stand in the file, though PyTorch may not be there: ``_FileName`` is written as such. The pickler is
 Python's own in its Python form, which lets a table say how objects of a class are written.
 """
 
@@ -54,7 +54,7 @@ class Written:
         self.pickled, self.records = file.getvalue(), pickler.records
 
 
-class _Name:
+class _FileName:
     """A name in the file, of PyTorch or of Python."""
 
     __slots__ = ("module", "name")
@@ -76,11 +76,11 @@ class _Memory:
 
 
 _REBUILD = {
-    name: _Name("torch._utils", f"_rebuild_{name}")
+    name: _FileName("torch._utils", f"_rebuild_{name}")
     for name in ("tensor_v2", "parameter", "parameter_with_state", "sparse_tensor", "meta_tensor_no_storage")
 }
-_ORDERED_DICT, _LAYOUT = _Name("collections", "OrderedDict"), _Name("torch.serialization", "_get_layout")
-_DEVICE, _SIZE, _ENCODE = _Name("torch", "device"), _Name("torch", "Size"), _Name("_codecs", "encode")
+_ORDERED_DICT, _LAYOUT = _FileName("collections", "OrderedDict"), _FileName("torch.serialization", "_get_layout")
+_DEVICE, _SIZE, _ENCODE = _FileName("torch", "device"), _FileName("torch", "Size"), _FileName("_codecs", "encode")
 
 
 class _Pickler(_PLAIN):  # type: ignore[misc]
@@ -92,7 +92,7 @@ class _Pickler(_PLAIN):  # type: ignore[misc]
         super().__init__(file, _PROTOCOL)
         self.records: list[Any] = []
         self._numbers: dict[tuple[int, int], tuple[int, DType]] = {}
-        self._names: dict[tuple[str, str], _Name] = {}
+        self._names: dict[tuple[str, str], _FileName] = {}
         self._keep: list[Any] = []
 
     def persistent_id(self, obj: Any) -> Any:
@@ -156,11 +156,11 @@ class _Pickler(_PLAIN):  # type: ignore[misc]
         storage_type = self._name("torch.storage" if not kind else "torch", _STORAGE_TYPES[kind])
         return _Memory(("storage", storage_type, str(known[0]), str(aval.device), numel))
 
-    def _name(self, module: str, name: str) -> _Name:
+    def _name(self, module: str, name: str) -> _FileName:
         """One object per name, which the pickle then refers to."""
-        return self._names.setdefault((module, name), _Name(module, name))
+        return self._names.setdefault((module, name), _FileName(module, name))
 
-    def _save_name(self, obj: _Name) -> None:
+    def _save_name(self, obj: _FileName) -> None:
         self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
         self.memoize(obj)
 
@@ -188,7 +188,7 @@ class _Pickler(_PLAIN):  # type: ignore[misc]
 
     dispatch |= dict.fromkeys(_NUMBERS, _save_number)
     dispatch |= {
-        _Name: _save_name,
+        _FileName: _save_name,
         DType: _save_dtype,
         Device: _save_device,
         Size: _save_size,

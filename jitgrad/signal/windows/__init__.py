@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.functions.cosine_windows import cosine_sum, kaiser_bessel, sampled, triangle
-from jitgrad.sparse import strided
+from jitgrad.layouts import strided
 
 __all__ = [
     "bartlett",
