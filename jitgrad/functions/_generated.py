@@ -931,15 +931,15 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
                 raise
     return _slow(conv2d, (input, weight,), _given(('bias', bias, None), ('stride', stride, 1), ('padding', padding, 0), ('dilation', dilation, 1), ('groups', groups, 1)))
 
-def embedding(input, weight, padding_idx=None, *, sparse=False):
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(weight) in _tensors and (padding_idx is None or _py_type(padding_idx) is _py_int) and _py_type(sparse) is _py_bool:
-                return _embedding(input, weight, padding_idx, sparse=sparse)
+            if _py_type(weight) in _tensors and (padding_idx is None or _py_type(padding_idx) is _py_int) and (max_norm is None or _py_type(max_norm) in _numbers) and _py_type(norm_type) in _numbers and _py_type(scale_grad_by_freq) is _py_bool and _py_type(sparse) is _py_bool:
+                return _embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(embedding, (input, weight,), _given(('padding_idx', padding_idx, None), ('sparse', sparse, False)))
+    return _slow(embedding, (input, weight,), _given(('padding_idx', padding_idx, None), ('max_norm', max_norm, None), ('norm_type', norm_type, 2.0), ('scale_grad_by_freq', scale_grad_by_freq, False), ('sparse', sparse, False)))
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     if not _overrides or _py_type(input) in _tensors:
@@ -1324,95 +1324,95 @@ def vdot(input, other, *, out=None, x2=_M):
                 raise
     return _slow(vdot, (input, other,), _given(('out', out, None), ('x2', x2, _M)))
 
-def binary_cross_entropy(input, target, weight=None, reduction='mean'):
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction='mean'):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors):
-                return _binary_cross_entropy(input, target, weight, reduction)
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (size_average is None or True) and (reduce is None or True):
+                return _binary_cross_entropy(input, target, weight, size_average, reduce, reduction)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(binary_cross_entropy, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean')))
+    return _slow(binary_cross_entropy, (input, target,), _given(('weight', weight, None), ('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean')))
 
-def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (pos_weight is None or _py_type(pos_weight) in _tensors):
-                return _binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (size_average is None or True) and (reduce is None or True) and (pos_weight is None or _py_type(pos_weight) in _tensors):
+                return _binary_cross_entropy_with_logits(input, target, weight, size_average, reduce, reduction, pos_weight)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(binary_cross_entropy_with_logits, (input, target,), _given(('weight', weight, None), ('reduction', reduction, 'mean'), ('pos_weight', pos_weight, None)))
+    return _slow(binary_cross_entropy_with_logits, (input, target,), _given(('weight', weight, None), ('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('pos_weight', pos_weight, None)))
 
-def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int and _py_type(label_smoothing) in _numbers:
-                return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (size_average is None or True) and _py_type(ignore_index) is _py_int and (reduce is None or True) and _py_type(label_smoothing) in _numbers:
+                return _cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(cross_entropy, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean'), ('label_smoothing', label_smoothing, 0.0)))
+    return _slow(cross_entropy, (input, target,), _given(('weight', weight, None), ('size_average', size_average, None), ('ignore_index', ignore_index, -100), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('label_smoothing', label_smoothing, 0.0)))
 
-def huber_loss(input, target, reduction='mean', delta=1.0):
+def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and _py_type(delta) in _numbers:
-                return _huber_loss(input, target, reduction, delta)
+            if _py_type(target) in _tensors and _py_type(delta) in _numbers and (weight is None or _py_type(weight) in _tensors):
+                return _huber_loss(input, target, reduction, delta, weight)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(huber_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('delta', delta, 1.0)))
+    return _slow(huber_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('delta', delta, 1.0), ('weight', weight, None)))
 
-def kl_div(input, target, reduction='mean', log_target=False):
+def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_target=False):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and _py_type(log_target) is _py_bool:
-                return _kl_div(input, target, reduction, log_target)
+            if _py_type(target) in _tensors and (size_average is None or True) and (reduce is None or True) and _py_type(log_target) is _py_bool:
+                return _kl_div(input, target, size_average, reduce, reduction, log_target)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(kl_div, (input, target,), _given(('reduction', reduction, 'mean'), ('log_target', log_target, False)))
+    return _slow(kl_div, (input, target,), _given(('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('log_target', log_target, False)))
 
-def l1_loss(input, target, reduction='mean'):
+def l1_loss(input, target, size_average=None, reduce=None, reduction='mean', weight=None):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors:
-                return _l1_loss(input, target, reduction)
+            if _py_type(target) in _tensors and (size_average is None or True) and (reduce is None or True) and (weight is None or _py_type(weight) in _tensors):
+                return _l1_loss(input, target, size_average, reduce, reduction, weight)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(l1_loss, (input, target,), _given(('reduction', reduction, 'mean')))
+    return _slow(l1_loss, (input, target,), _given(('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('weight', weight, None)))
 
-def mse_loss(input, target, reduction='mean'):
+def mse_loss(input, target, size_average=None, reduce=None, reduction='mean', weight=None):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors:
-                return _mse_loss(input, target, reduction)
+            if _py_type(target) in _tensors and (size_average is None or True) and (reduce is None or True) and (weight is None or _py_type(weight) in _tensors):
+                return _mse_loss(input, target, size_average, reduce, reduction, weight)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(mse_loss, (input, target,), _given(('reduction', reduction, 'mean')))
+    return _slow(mse_loss, (input, target,), _given(('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('weight', weight, None)))
 
-def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction='mean'):
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and _py_type(ignore_index) is _py_int:
-                return _nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+            if _py_type(target) in _tensors and (weight is None or _py_type(weight) in _tensors) and (size_average is None or True) and _py_type(ignore_index) is _py_int and (reduce is None or True):
+                return _nll_loss(input, target, weight, size_average, ignore_index, reduce, reduction)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(nll_loss, (input, target,), _given(('weight', weight, None), ('ignore_index', ignore_index, -100), ('reduction', reduction, 'mean')))
+    return _slow(nll_loss, (input, target,), _given(('weight', weight, None), ('size_average', size_average, None), ('ignore_index', ignore_index, -100), ('reduce', reduce, None), ('reduction', reduction, 'mean')))
 
-def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mean', beta=1.0):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(target) in _tensors and _py_type(beta) in _numbers:
-                return _smooth_l1_loss(input, target, reduction, beta)
+            if _py_type(target) in _tensors and (size_average is None or True) and (reduce is None or True) and _py_type(beta) in _numbers:
+                return _smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(smooth_l1_loss, (input, target,), _given(('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
+    return _slow(smooth_l1_loss, (input, target,), _given(('size_average', size_average, None), ('reduce', reduce, None), ('reduction', reduction, 'mean'), ('beta', beta, 1.0)))
 
 def argsort(input, dim=_M, descending=False, *, stable=False, out=None, axis=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):

@@ -34,7 +34,8 @@ def embedding_bag(
         input: (B, L) row numbers, a bag each; or (N), which ``offsets`` divides.
         weight: (rows, features).
         offsets: (B) where bags begin in a vector ``input``; 0 first.
-        max_norm, norm_type, scale_grad_by_freq: not supported.
+        max_norm, norm_type: rows with a larger norm are scaled to it first, in ``weight`` itself.
+        scale_grad_by_freq: a row's gradient is divided by the number of its uses.
         mode: "sum", "mean" or "max".
         sparse: the weight's gradient is a sparse tensor.
         per_sample_weights: of the input's shape, for mode "sum".
@@ -46,12 +47,12 @@ def embedding_bag(
 
     Raises:
         ValueError: for shapes and options that do not go together.
-        NotImplementedError: for ``max_norm``, ``scale_grad_by_freq``, and weights of another mode.
+        NotImplementedError: for weights of another mode.
     """
     _check(input, weight, offsets, mode, sparse, per_sample_weights)
-    if max_norm is not None or scale_grad_by_freq:
-        raise NotImplementedError("embedding_bag: max_norm and scale_grad_by_freq are not supported")
-    rows = embedding(input, weight, padding_idx, sparse=sparse)
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     counted = None

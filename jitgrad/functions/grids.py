@@ -17,6 +17,7 @@ import numpy as np
 from jitgrad.dtypes import int64
 from jitgrad.functions import pointwise
 from jitgrad.functions.linalg import matmul
+from jitgrad.functions.resampling import cubic_weights
 from jitgrad.functions.windows import table_of
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -80,7 +81,7 @@ def grid_sample(
     Args:
         input: (N, C, H, W) or (N, C, D, H, W).
         grid: (N, H', W', 2) or (N, D', H', W', 3), positions in [-1, 1], x first.
-        mode: "bilinear" or "nearest".
+        mode: "bilinear", "nearest", or "bicubic" for four dimensions.
         padding_mode: what lies outside: "zeros", "border" (the nearest element) or "reflection".
         align_corners: -1 and 1 are the centres of the corner elements, not their edges.
 
@@ -89,8 +90,7 @@ def grid_sample(
 
     Raises:
         ValueError: for another mode.
-        RuntimeError: for shapes that do not fit.
-        NotImplementedError: for mode "bicubic".
+        RuntimeError: for shapes that do not fit, and mode "bicubic" of five dimensions.
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -102,8 +102,6 @@ def grid_sample(
             f"but got: '{padding_mode}'"
         )
     is_aligned = _aligned(align_corners)
-    if mode == "bicubic":
-        raise NotImplementedError("grid_sample: mode 'bicubic' is not supported")
     dims = input.ndim - 2
     if dims not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != dims or grid.shape[0] != input.shape[0]:
         raise RuntimeError(
@@ -111,6 +109,10 @@ def grid_sample(
             f"dimensions, and size {dims} in its last one, but got input with sizes {list(input.shape)} and grid with "
             f"sizes {list(grid.shape)}"
         )
+    if mode == "bicubic":
+        if dims != 2:
+            raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+        return _cubic_sample(input, grid, padding_mode, is_aligned)
     places = [
         _inside(_scaled(grid.select(-1, dims - 1 - axis), extent, is_aligned), extent, padding_mode, is_aligned)
         for axis, extent in enumerate(input.shape[2:])
@@ -128,6 +130,25 @@ def grid_sample(
             weight = part if weight is None else weight * part
         term = _picked(input, [low + step for low, step in zip(lows, corner, strict=True)]) * weight.unsqueeze(1)
         total = term if total is None else total + term
+    return total
+
+
+def _cubic_sample(input: Any, grid: Any, padding_mode: str, is_aligned: bool) -> Any:
+    """Sixteen elements around each position; the mode moves each of them into the input."""
+    axes = []
+    for axis, extent in enumerate(input.shape[2:]):
+        at = _scaled(grid.select(-1, 1 - axis), extent, is_aligned)
+        low = at.detach().floor()
+        taps = [_inside(low + step, extent, padding_mode, is_aligned) for step in (-1, 0, 1, 2)]
+        axes.append(list(zip(taps, cubic_weights(at - low), strict=True)))
+    total: Any = None
+    for row, row_weight in axes[0]:
+        line: Any = None
+        for column, weight in axes[1]:
+            term = _picked(input, [row, column]) * weight.unsqueeze(1)
+            line = term if line is None else line + term
+        line = line * row_weight.unsqueeze(1)
+        total = line if total is None else total + line
     return total
 
 

@@ -16,6 +16,7 @@ from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
+from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
@@ -149,13 +150,24 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> A
 # --- embedding ---
 
 
-def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse: bool = False) -> Any:
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
     """Rows of ``weight`` by number. The row ``padding_idx`` gets no gradient. IndexError for a number out of range.
 
     Args:
         input: (*) integers.
         weight: (rows, features).
         padding_idx: a row whose gradient is zero.
+        max_norm: rows that are looked up and have a larger norm are scaled to it first, in ``weight`` itself.
+        norm_type: p of that norm.
+        scale_grad_by_freq: a row's gradient is the mean over its uses, instead of the sum.
         sparse: the weight's gradient is a sparse tensor, with one entry per number.
 
     Returns:
@@ -169,8 +181,19 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None, *, sparse
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     padding = -1 if padding_idx is None else padding_idx % rows
-    flags = (True,) if sparse else ()
+    if max_norm is not None:
+        _limit_norms(weight, input, max_norm, norm_type)
+    flags = (sparse, True) if scale_grad_by_freq else (True,) if sparse else ()
     return door.apply(_EMBEDDING, weight, input, padding, *flags)
+
+
+def _limit_norms(weight: Any, input: Any, max_norm: float, norm_type: float) -> None:
+    """Scale the rows that ``input`` names down to ``max_norm``, in place, outside the graph."""
+    with no_grad():
+        table, places = weight.detach(), input.reshape(-1).to(int64)
+        rows = table.index_select(0, places)
+        norms = rows.norm(norm_type, 1, True)
+        table.index_copy_(0, places, rows * where(norms > max_norm, max_norm / (norms + 1e-7), 1.0))
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:

@@ -7,13 +7,14 @@ Owns: their public signatures, and those that are compositions in PyTorch too.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.functions import pointwise
 from jitgrad.functions.views import reshape, reshape_result
-from jitgrad.ops.losses import check_reduction
+from jitgrad.ops.losses import check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
 
@@ -46,38 +47,87 @@ def _same_sizes(input: Any, target: Any) -> tuple[Any, Any]:
     """Both, broadcast to one shape: from there on neither is a tensor without dimensions."""
     if input.shape == target.shape:
         return input, target
+    warnings.warn(
+        f"Using a target size (torch.Size({list(target.shape)})) that is different to the input size "
+        f"(torch.Size({list(input.shape)})). This will likely lead to incorrect results due to broadcasting. Please "
+        "ensure they have the same size.",
+        stacklevel=4,
+    )
     shape = broadcast("loss", input.shape, target.shape)
     return tuple(x if x.shape == shape else x.expand(shape) for x in (input, target))
 
 
-def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
-    """(input - target)^2."""
-    input, target = _same_sizes(input, target)
-    return door.apply(_MSE, input, target, reduction)
+def _weighted(loss: Any, weight: Any, input: Any, reduction: str, divisor: Any) -> Any:
+    """A weighted loss, of elements; ``"mean"`` divides by ``divisor``, or by the number of elements if it is None."""
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    if reduction == "mean" and divisor is not None:
+        return loss.sum() / divisor.sum()
+    return _reduced(loss, reduction)
 
 
-def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
-    """|input - target|."""
-    input, target = _same_sizes(input, target)
-    return _reduced((input - target).abs(), reduction)
+def mse_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """(input - target)^2, times ``weight``; ``"mean"`` divides by the sum of the weights."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
+    expanded, target = _same_sizes(input, target)
+    if weight is not None:
+        return _weighted((expanded - target) ** 2, weight, input, reduction, weight)
+    return door.apply(_MSE, expanded, target, reduction)
 
 
-def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+def l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """|input - target|, times ``weight``; ``"mean"`` divides by the sum of the weights."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
+    expanded, target = _same_sizes(input, target)
+    loss = (expanded - target).abs()
+    return _reduced(loss, reduction) if weight is None else _weighted(loss, weight, input, reduction, weight)
+
+
+def smooth_l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
     """Squared error below ``beta``, absolute error above, continuously joined."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
     input, target = _same_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
-        return l1_loss(input, target, reduction)
+        return l1_loss(input, target, reduction=reduction)
     return door.apply(_SMOOTH_L1, input, target, reduction, float(beta))
 
 
-def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
-    """Half the squared error up to ``delta``, linear above."""
-    input, target = _same_sizes(input, target)
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+    """Half the squared error up to ``delta``, linear above, times ``weight``."""
+    expanded, target = _same_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return door.apply(_HUBER, input, target, reduction, float(delta))
+    if weight is not None:
+        loss = door.apply(_HUBER, expanded, target, "none", float(delta))
+        return _weighted(loss, weight, input, reduction, None)
+    return door.apply(_HUBER, expanded, target, reduction, float(delta))
 
 
 def _same_shape(name: str, input: Any, target: Any) -> None:
@@ -88,8 +138,17 @@ def _same_shape(name: str, input: Any, target: Any) -> None:
         )
 
 
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
-    """-(target * log(input) + (1 - target) * log(1 - input)); logarithms stop at -100."""
+def binary_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """-(target * log(input) + (1 - target) * log(1 - input)), times ``weight``; logarithms stop at -100."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
     _same_shape("binary_cross_entropy", input, target)
     if weight is None:
         return door.apply(_BCE, input, target, reduction)
@@ -97,9 +156,17 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
 
 
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
 ) -> Any:
     """Binary cross entropy of sigmoid(input), without overflow; ``pos_weight`` weighs the positive examples."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
     if weight is None and pos_weight is None:
@@ -112,8 +179,24 @@ def binary_cross_entropy_with_logits(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
     """target * (log(target) - input), input being log-probabilities; ``"batchmean"`` divides the sum by the batch."""
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
+    elif reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
+            "same as 'batchmean' in the next major release.",
+            stacklevel=3,
+        )
     if reduction != "batchmean":
         check_reduction(reduction)
     if input.dtype.category is not FLOATING or target.dtype.category is not FLOATING:
@@ -159,7 +242,15 @@ def _check_target(input: Any, target: Any) -> None:
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
 
 
-def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
     """-input at the target's class; input [N, C, ...] are log-probabilities, target [N, ...] class numbers.
 
     ``weight`` [C] weighs classes, and ``"mean"`` divides by the weights used. Targets equal to ``ignore_index`` count
@@ -169,6 +260,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
         IndexError: for a target that is no class.
         ValueError: if shapes do not match.
     """
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
     if input.ndim != 2 or target.ndim != 1:
         _check_target(input, target)
@@ -189,7 +282,9 @@ def cross_entropy(
     input: Any,
     target: Any,
     weight: Any = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
@@ -200,6 +295,7 @@ def cross_entropy(
         target: class numbers, [] or [N, ...]; or probabilities, of input's shape.
         weight: per class, [C].
         ignore_index: a class number that counts for nothing.
+        size_average, reduce: PyTorch's old names of ``reduction``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: how much of each target is spread evenly over all classes.
 
@@ -208,6 +304,8 @@ def cross_entropy(
         RuntimeError: for a target of the input's shape that is not floating, or is while a class is ignored.
         ValueError: if shapes do not match.
     """
+    if size_average is not None or reduce is not None:
+        reduction = old_reduction(size_average, reduce, reduction)
     if target.shape == input.shape and target.dtype.category is not FLOATING:
         raise RuntimeError(
             f"Expected floating point type for target with class probabilities, got {torch_dtype_name(target.dtype)}"

@@ -16,7 +16,7 @@ from jitgrad.functions import pointwise
 from jitgrad.functions.activation import logsigmoid, softplus
 from jitgrad.functions.creation import arange
 from jitgrad.functions.distances import pairwise_distance, raised
-from jitgrad.ops.losses import check_reduction
+from jitgrad.ops.losses import check_reduction, old_reduction
 
 __all__ = [
     "cosine_embedding_loss",
@@ -26,21 +26,11 @@ __all__ = [
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
-    "old_reduction",
     "poisson_nll_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
-
-
-def old_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """``reduction``, unless the old arguments say another one."""
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
 
 
 def _reduced(loss: Any, reduction: str) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
+from jitgrad.functions.layers import max_pool2d
 from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
 
@@ -27,6 +28,7 @@ __all__ = [
     "lp_pool3d",
     "max_pool1d",
     "max_pool1d_with_indices",
+    "max_pool2d_with_indices",
     "max_pool3d",
     "max_pool3d_with_indices",
     "max_pool_over",
@@ -141,6 +143,20 @@ def max_pool1d(
     """
     found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
+
+
+def max_pool2d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Any, Any]:
+    """``max_pool2d`` with the positions."""
+    found: tuple[Any, Any] = max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
 
 
 def max_pool3d_with_indices(

@@ -9,15 +9,18 @@ Note [Tables of positions].
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jitgrad.functions.adaptive import adaptive_avg_pool
-from jitgrad.functions.windows import read, table_of
+from jitgrad.functions.devices import moved
+from jitgrad.functions.linalg import matmul
+from jitgrad.functions.windows import kept, read, table_of
 
-__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
+__all__ = ["cubic_weights", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 
@@ -40,13 +43,14 @@ def interpolate(
         mode: "nearest", "nearest-exact", "area"; "linear", "bilinear", "trilinear" (3, 4, 5 dimensions), "bicubic" (4).
         align_corners: corners' centres are kept, not their edges; of the interpolating modes.
         recompute_scale_factor: take the factor from the rounded extents.
-        antialias: not supported.
+        antialias: smaller extents average all elements that they cover; of "bilinear" and "bicubic".
 
     Raises:
         ValueError: for arguments that do not go together.
-        NotImplementedError: for a mode and a rank that do not go together, and for ``antialias``.
+        NotImplementedError: for a mode and a rank that do not go together.
 
-    Source of the cubic weights: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981 (a = -0.75).
+    Source of the cubic weights: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981 (a = -0.75,
+    with ``antialias`` -0.5).
     """
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise ValueError(
@@ -55,9 +59,11 @@ def interpolate(
     sizes, factors = _extents(input, size, scale_factor, mode, bool(recompute_scale_factor))
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
+        )
     _check_mode(input, mode)
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is not supported")
     if min(sizes) <= 0:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input (extents: {list(input.shape[2:])}) "
@@ -67,7 +73,11 @@ def interpolate(
         return adaptive_avg_pool(input, sizes)
     for axis, extent in enumerate(sizes):
         dim, factor = axis + 2, None if factors is None else factors[axis]
-        if mode.startswith("nearest"):
+        if antialias:
+            matrix = _smoothing(input.shape[dim], extent, factor, bool(align_corners), mode == "bicubic", input.dtype)
+            matrix = moved(matrix, input.device)
+            input = matmul(matrix, input) if axis == 0 else matmul(input, matrix.t())
+        elif mode.startswith("nearest"):
             input = read(input, dim, _nearest(input.shape[dim], extent, factor, mode == "nearest-exact"))
         else:
             input = _mixed(input, dim, extent, factor, bool(align_corners), mode == "bicubic")
@@ -82,17 +92,28 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Any:
     """PyTorch's old name of ``interpolate``."""
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """PyTorch's old name of ``interpolate(mode="nearest")``."""
+    """An old name of ``interpolate`` with mode "nearest"."""
+    _warn_of_old_name("upsample_nearest")
     return interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """PyTorch's old name of ``interpolate(mode="bilinear", align_corners=True)``."""
+    """An old name of ``interpolate`` with mode "bilinear", corners aligned."""
+    _warn_of_old_name("upsample_bilinear")
     return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+def _warn_of_old_name(name: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
+    )
 
 
 def _extents(
@@ -154,7 +175,7 @@ def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool
     if not is_cubic:
         low = np.minimum(low, extent - 1)
     part = at - low
-    taps, weights = ((-1, 0, 1, 2), _cubic(part)) if is_cubic else ((0, 1), (1 - part, part))
+    taps, weights = ((-1, 0, 1, 2), cubic_weights(part)) if is_cubic else ((0, 1), (1 - part, part))
     shape = (-1, *[1] * (x.ndim - dim - 1))
     total: Any = None
     for tap, weight in zip(taps, weights, strict=True):
@@ -163,7 +184,31 @@ def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool
     return total
 
 
-def _cubic(part: Any, a: float = -0.75) -> tuple[Any, Any, Any, Any]:
+@kept
+def _smoothing(extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool, dtype: Any) -> Any:
+    """[out, extent]: weights of a filter that is as wide as an output element, or as an input element if wider."""
+    if align_corners:
+        scale = (extent - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        scale = 1.0 / factor if factor else extent / out
+    width = max(scale, 1.0)
+    support = (2.0 if is_cubic else 1.0) * width
+    centre = scale * (np.arange(out) + 0.5)
+    first = np.maximum((centre - support + 0.5).astype(np.int64), 0)
+    last = np.minimum((centre + support + 0.5).astype(np.int64), extent)
+    at = np.arange(extent)
+    distance = np.abs((at + 0.5 - centre[:, None]) / width)
+    if is_cubic:
+        near = (1.5 * distance - 2.5) * distance * distance + 1
+        far = (((distance - 5) * distance + 8) * distance - 4) * -0.5
+        weights = np.where(distance < 1, near, np.where(distance < 2, far, 0.0))
+    else:
+        weights = np.maximum(1 - distance, 0.0)
+    weights = np.where((at >= first[:, None]) & (at < last[:, None]), weights, 0.0)
+    return (weights / weights.sum(1, keepdims=True)).astype(dtype.np)
+
+
+def cubic_weights(part: Any, a: float = -0.75) -> tuple[Any, Any, Any, Any]:
     """Weights of the elements at distances 1 + t, t, 1 - t and 2 - t."""
 
     def near(t: Any) -> Any:

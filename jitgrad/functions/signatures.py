@@ -272,7 +272,8 @@ SIGNATURES: dict[str, str] = _rows(
         "any inplace=False",
         "gumbel_softmax": "Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1",
         "linear": "Tensor input, Tensor weight, Tensor? bias=None",
-        "embedding": "Tensor input, Tensor weight, int? padding_idx=None, *, bool sparse=False",
+        "embedding": "Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+        "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False",
         "one_hot": "Tensor tensor, int num_classes=-1",
         "layer_norm": "Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05",
         "rms_norm": "Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None",
@@ -289,16 +290,21 @@ SIGNATURES: dict[str, str] = _rows(
         "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None",
         "scaled_dot_product_attention": "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
         "float dropout_p=0.0, bool is_causal=False, float? scale=None",
-        "mse_loss l1_loss": "Tensor input, Tensor target, any reduction='mean'",
-        "smooth_l1_loss": "Tensor input, Tensor target, any reduction='mean', float beta=1.0",
-        "huber_loss": "Tensor input, Tensor target, any reduction='mean', float delta=1.0",
-        "kl_div": "Tensor input, Tensor target, any reduction='mean', bool log_target=False",
-        "binary_cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, any reduction='mean'",
-        "binary_cross_entropy_with_logits": "Tensor input, Tensor target, Tensor? weight=None, any reduction='mean', "
-        "Tensor? pos_weight=None",
-        "nll_loss": "Tensor input, Tensor target, Tensor? weight=None, *, int ignore_index=-100, any reduction='mean'",
-        "cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
-        "any reduction='mean', float label_smoothing=0.0",
+        "mse_loss l1_loss": "Tensor input, Tensor target, any size_average=None, any reduce=None, "
+        "any reduction='mean', Tensor? weight=None",
+        "smooth_l1_loss": "Tensor input, Tensor target, any size_average=None, any reduce=None, "
+        "any reduction='mean', float beta=1.0",
+        "huber_loss": "Tensor input, Tensor target, any reduction='mean', float delta=1.0, Tensor? weight=None",
+        "kl_div": "Tensor input, Tensor target, any size_average=None, any reduce=None, any reduction='mean', "
+        "bool log_target=False",
+        "binary_cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, any size_average=None, "
+        "any reduce=None, any reduction='mean'",
+        "binary_cross_entropy_with_logits": "Tensor input, Tensor target, Tensor? weight=None, any size_average=None, "
+        "any reduce=None, any reduction='mean', Tensor? pos_weight=None",
+        "nll_loss": "Tensor input, Tensor target, Tensor? weight=None, any size_average=None, int ignore_index=-100, "
+        "any reduce=None, any reduction='mean'",
+        "cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, any size_average=None, "
+        "int ignore_index=-100, any reduce=None, any reduction='mean', float label_smoothing=0.0",
         "nonzero": "Tensor input, *, bool as_tuple=False",
         "vector_norm": "Tensor x, any ord=2, any dim=None, any keepdim=False",
         "split": "Tensor input, any split_size, int dim=0",

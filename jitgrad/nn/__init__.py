@@ -48,6 +48,7 @@ from jitgrad.nn.parameter import Buffer, Parameter, UninitializedBuffer, Uniniti
 
 if TYPE_CHECKING:
     from jitgrad.nn import parallel, utils
+    from jitgrad.nn.adaptive import AdaptiveLogSoftmaxWithLoss
     from jitgrad.nn.attention import MultiheadAttention
     from jitgrad.nn.conv_other import Conv1d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
     from jitgrad.nn.distance import Bilinear, CosineSimilarity, PairwiseDistance
@@ -60,10 +61,26 @@ if TYPE_CHECKING:
         InstanceNorm3d,
         LocalResponseNorm,
     )
+    from jitgrad.nn.lazy import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
+    )
     from jitgrad.nn.loss import (
         BCELoss,
         BCEWithLogitsLoss,
         CrossEntropyLoss,
+        CTCLoss,
         HuberLoss,
         KLDivLoss,
         L1Loss,
@@ -113,6 +130,8 @@ if TYPE_CHECKING:
         AdaptiveMaxPool3d,
         AvgPool1d,
         AvgPool3d,
+        FractionalMaxPool2d,
+        FractionalMaxPool3d,
         LPPool1d,
         LPPool2d,
         LPPool3d,
@@ -122,7 +141,7 @@ if TYPE_CHECKING:
         MaxUnpool2d,
         MaxUnpool3d,
     )
-    from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+    from jitgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
     from jitgrad.nn.shrinking import Hardshrink, PReLU, Softmax2d, Softshrink, Threshold
     from jitgrad.nn.transformer import (
         Transformer,
@@ -154,6 +173,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -168,6 +188,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -195,6 +216,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -215,6 +238,19 @@ __all__ = [
     "LPPool3d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -247,7 +283,9 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNBase",
     "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -296,12 +334,17 @@ __all__ = [
 ]
 
 _LATE_BY_PLACE = {
+    "adaptive": "AdaptiveLogSoftmaxWithLoss",
     "attention": "MultiheadAttention",
     "conv_other": "Conv1d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
     "distance": "Bilinear CosineSimilarity PairwiseDistance",
     "embedding_bag": "EmbeddingBag",
     "group_norm": "CrossMapLRN2d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm",
-    "loss": "BCELoss BCEWithLogitsLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss MSELoss NLLLoss SmoothL1Loss",
+    "lazy": "LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d "
+    "LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d "
+    "LazyLinear",
+    "loss": "BCELoss BCEWithLogitsLoss CTCLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss MSELoss NLLLoss "
+    "SmoothL1Loss",
     "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss "
     "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss2d PoissonNLLLoss "
     "SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss",
@@ -311,9 +354,10 @@ _LATE_BY_PLACE = {
     "parallel": "DataParallel parallel",
     "parameter_dict": "ParameterDict",
     "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
-    "AdaptiveMaxPool3d AvgPool1d AvgPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool3d "
+    "AdaptiveMaxPool3d FractionalMaxPool2d FractionalMaxPool3d AvgPool1d AvgPool3d LPPool1d LPPool2d "
+    "LPPool3d MaxPool1d MaxPool3d "
     "MaxUnpool1d MaxUnpool2d MaxUnpool3d",
-    "recurrent": "GRU GRUCell LSTM LSTMCell RNN RNNCell",
+    "recurrent": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     "shrinking": "Hardshrink PReLU Softmax2d Softshrink Threshold",
     "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
     "vision": "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d "

@@ -5,6 +5,8 @@ Must not know: how a function runs.
 
 from __future__ import annotations
 
+import warnings
+
 from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
 from jitgrad.tensor import Tensor
@@ -57,14 +59,6 @@ class ReLU(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
         return input.relu_() if self.inplace else F.relu(input)
-
-
-class ReLU6(_InPlace):
-    """min(max(x, 0), 6)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape."""
-        return F.relu6(input, self.inplace)
 
 
 class Tanh(Module):
@@ -139,19 +133,23 @@ class Mish(_InPlace):
         return F.mish(input, self.inplace)
 
 
-class Hardsigmoid(_InPlace):
-    """relu6(x + 3) / 6."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape."""
-        return F.hardsigmoid(input, self.inplace)
+class _HiddenInPlace(_InPlace):
+    """An activation whose ``repr`` does not show ``inplace``."""
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return ""
 
 
-class Hardswish(Hardsigmoid):
+class Hardsigmoid(_HiddenInPlace):
+    """relu6(x + 3) / 6."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.hardsigmoid(input, self.inplace)
+
+
+class Hardswish(_HiddenInPlace):
     """x * relu6(x + 3) / 6."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -167,23 +165,25 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class ELU(_InPlace):
-    """x above zero, alpha * (exp(x) - 1) below."""
-
+class _WithAlpha(_InPlace):
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
         self.alpha = alpha
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape."""
-        return F.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"alpha={self.alpha}" + self._inplace_repr()
 
 
-class CELU(ELU):
+class ELU(_WithAlpha):
+    """x above zero, alpha * (exp(x) - 1) below."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.elu(input, self.alpha, self.inplace)
+
+
+class CELU(_WithAlpha):
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -226,9 +226,24 @@ class RReLU(_InPlace):
 class Hardtanh(_InPlace):
     """x clamped to [min_val, max_val]."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
         super().__init__(inplace)
-        self.min_val, self.max_val = min_val, max_val
+        for name, old in (("min_val", min_value), ("max_val", max_value)):
+            if old is not None:
+                warnings.warn(
+                    f"keyword argument `{name}ue` is deprecated and rename to `{name}`", FutureWarning, stacklevel=2
+                )
+        self.min_val = min_val if min_value is None else min_value
+        self.max_val = max_val if max_value is None else max_value
+        if not self.max_val > self.min_val:
+            raise AssertionError("max_val must be larger than min_val")
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
@@ -237,6 +252,21 @@ class Hardtanh(_InPlace):
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"min_val={self.min_val}, max_val={self.max_val}" + self._inplace_repr()
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.relu6(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return self._inplace_repr().removeprefix(", ")
 
 
 class Softplus(Module):
@@ -271,33 +301,47 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(Module):
-    """exp(x), normalised along ``dim``."""
+class _AlongDim(Module):
+    """A function along one dimension; without one, along the first of 0, 1 or 3 dimensions, else the second."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Same shape."""
-        return F.softmax(input, self.dim)
+    def _dim_of(self, input: Tensor) -> int:
+        if self.dim is not None:
+            return self.dim
+        warnings.warn(
+            f"Implicit dimension choice for {type(self).__name__.lower()} has been deprecated. Change the call to "
+            "include dim=X as an argument.",
+            stacklevel=3,
+        )
+        return 0 if input.ndim in (0, 1, 3) else 1
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"dim={self.dim}"
 
 
-class LogSoftmax(Softmax):
+class Softmax(_AlongDim):
+    """exp(x), normalised along ``dim``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Same shape."""
+        return F.softmax(input, self._dim_of(input))
+
+
+class LogSoftmax(_AlongDim):
     """log(softmax(x)) along ``dim``."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.log_softmax(input, self.dim)
+        return F.log_softmax(input, self._dim_of(input))
 
 
-class Softmin(Softmax):
+class Softmin(_AlongDim):
     """softmax(-x) along ``dim``."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.softmin(input, self.dim)
+        return F.softmin(input, self._dim_of(input))

@@ -17,7 +17,7 @@ from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
 
-__all__ = ["AvgPool2d", "Conv2d", "ConvNd", "MaxPool2d", "MaxPoolNd", "times"]
+__all__ = ["AvgPool2d", "AvgPoolNd", "Conv2d", "ConvNd", "MaxPool2d", "MaxPoolNd", "PlainConv", "times"]
 
 Size = int | Sequence[int]
 _MODES = ("zeros", "reflect", "replicate", "circular")
@@ -121,23 +121,8 @@ class ConvNd(Module):
         return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
 
-class Conv2d(ConvNd):
-    """Cross-correlation of (N, C, H, W) with ``out_channels`` filters.
-
-    Args:
-        in_channels, out_channels: both divisible by ``groups``.
-        kernel_size, stride, dilation: one number, or one for each of height and width.
-        padding: of zeros, likewise; or "same", "valid".
-        groups: channels are split into so many independent convolutions.
-        bias: whether there is one.
-        padding_mode: "zeros", or a mode of ``functional.pad``: "reflect", "replicate", "circular".
-        device, dtype: of the parameters.
-
-    Both start uniform in +-1/sqrt(fan in), as PyTorch's.
-
-    Raises:
-        ValueError: channels that ``groups`` does not divide, or a padding that there is not.
-    """
+class PlainConv(ConvNd):
+    """What convolutions are that are not transposed; arguments as ``Conv2d``."""
 
     def __init__(
         self,
@@ -166,6 +151,25 @@ class Conv2d(ConvNd):
             device,
             dtype,
         )
+
+
+class Conv2d(PlainConv):
+    """Cross-correlation of (N, C, H, W) with ``out_channels`` filters.
+
+    Args:
+        in_channels, out_channels: both divisible by ``groups``.
+        kernel_size, stride, dilation: one number, or one for each of height and width.
+        padding: of zeros, likewise; or "same", "valid".
+        groups: channels are split into so many independent convolutions.
+        bias: whether there is one.
+        padding_mode: "zeros", or a mode of ``functional.pad``: "reflect", "replicate", "circular".
+        device, dtype: of the parameters.
+
+    Both start uniform in +-1/sqrt(fan in), as PyTorch's.
+
+    Raises:
+        ValueError: channels that ``groups`` does not divide, or a padding that there is not.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, H, W) to (N, out_channels, H', W'); without N likewise."""
@@ -216,15 +220,8 @@ class MaxPool2d(MaxPoolNd):
         )
 
 
-class AvgPool2d(Module):
-    """The mean of each window, padding counted as zeros.
-
-    Args:
-        kernel_size, stride, padding: of the windows; the stride is the kernel's size if None.
-        ceil_mode: windows that begin inside count, though they end outside.
-        count_include_pad: the zeros of the padding count as elements.
-        divisor_override: divides the sum instead of the number of elements.
-    """
+class AvgPoolNd(Module):
+    """What average pools of two and three dimensions are; arguments as ``AvgPool2d``."""
 
     def __init__(
         self,
@@ -241,6 +238,21 @@ class AvgPool2d(Module):
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
         self.divisor_override = divisor_override
 
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(AvgPoolNd):
+    """The mean of each window, padding counted as zeros.
+
+    Args:
+        kernel_size, stride, padding: of the windows; the stride is the kernel's size if None.
+        ceil_mode: windows that begin inside count, though they end outside.
+        count_include_pad: the zeros of the padding count as elements.
+        divisor_override: divides the sum instead of the number of elements.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, H, W) to (N, C, H', W')."""
         return F.avg_pool2d(
@@ -252,7 +264,3 @@ class AvgPool2d(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

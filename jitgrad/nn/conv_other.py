@@ -7,13 +7,13 @@ from typing import Any
 
 from jitgrad.dtypes import DType
 from jitgrad.nn import functional as F
-from jitgrad.nn.conv import Conv2d, ConvNd, Size
+from jitgrad.nn.conv import ConvNd, PlainConv, Size
 from jitgrad.tensor import Tensor
 
 __all__ = ["Conv1d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
-class Conv1d(Conv2d):
+class Conv1d(PlainConv):
     """Cross-correlation of (N, C, L) with ``out_channels`` filters; arguments as ``Conv2d``."""
 
     dims = 1
@@ -24,7 +24,7 @@ class Conv1d(Conv2d):
         return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv3d(Conv2d):
+class Conv3d(PlainConv):
     """Cross-correlation of (N, C, D, H, W) with ``out_channels`` filters; arguments as ``Conv2d``."""
 
     dims = 3

@@ -21,7 +21,7 @@ class EmbeddingBag(Module):
     Args:
         num_embeddings: rows.
         embedding_dim: features.
-        max_norm, norm_type, scale_grad_by_freq: as ``functional.embedding_bag`` says, not supported.
+        max_norm, norm_type, scale_grad_by_freq: see ``functional.embedding_bag``.
         mode: "sum", "mean" or "max".
         sparse: the weight's gradient is a sparse tensor.
         include_last_offset: the last offset is the end of the last bag.

@@ -80,6 +80,12 @@ if TYPE_CHECKING:
     from jitgrad.functions.bags import embedding_bag
     from jitgrad.functions.convolutions import conv1d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
     from jitgrad.functions.distances import bilinear, cosine_similarity, pairwise_distance, pdist
+    from jitgrad.functions.fractional_pools import (
+        fractional_max_pool2d,
+        fractional_max_pool2d_with_indices,
+        fractional_max_pool3d,
+        fractional_max_pool3d_with_indices,
+    )
     from jitgrad.functions.grids import affine_grid, grid_sample
     from jitgrad.functions.margin_losses import (
         cosine_embedding_loss,
@@ -103,6 +109,7 @@ if TYPE_CHECKING:
         lp_pool3d,
         max_pool1d,
         max_pool1d_with_indices,
+        max_pool2d_with_indices,
         max_pool3d,
         max_pool3d_with_indices,
         max_unpool1d,
@@ -110,6 +117,7 @@ if TYPE_CHECKING:
         max_unpool3d,
     )
     from jitgrad.functions.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
+    from jitgrad.functions.sequence_losses import ctc_loss
     from jitgrad.functions.sliding import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 
 relu = LAYERS["relu"]
@@ -124,13 +132,16 @@ _LATE_BY_PLACE = {
     "bags": "embedding_bag",
     "convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "distances": "bilinear cosine_similarity pairwise_distance pdist",
+    "fractional_pools": "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
+    "fractional_max_pool3d_with_indices",
+    "sequence_losses": "ctc_loss",
     "grids": "affine_grid grid_sample",
     "margin_losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss "
     "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss "
     "soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss",
     "normalizations": "group_norm instance_norm local_response_norm",
     "pools": "avg_pool1d avg_pool3d lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool1d_with_indices "
-    "max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
+    "max_pool2d_with_indices max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
     "resampling": "interpolate upsample upsample_bilinear upsample_nearest",
     "sliding": "channel_shuffle fold pixel_shuffle pixel_unshuffle unfold",
 }
@@ -167,6 +178,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -176,6 +188,10 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -205,6 +221,7 @@ __all__ = [
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
     "max_pool3d_with_indices",
     "max_unpool1d",

@@ -81,8 +81,16 @@ class Embedding(Module):
         num_embeddings: rows.
         embedding_dim: the extent added to the input's shape.
         padding_idx: a row that starts at zero and gets no gradient.
+        max_norm: rows that are looked up and have a larger norm are scaled to it first.
+        norm_type: p of that norm.
+        scale_grad_by_freq: a row's gradient is the mean over its uses, instead of the sum.
         sparse: the weight's gradient is a sparse tensor; ``SGD`` and ``SparseAdam`` take those.
-        device, dtype: of the weight, which starts standard normal.
+        _weight: the first values; else they are standard normal.
+        _freeze: the weight does not require grad.
+        device, dtype: of the weight.
+
+    Raises:
+        AssertionError: ``padding_idx`` is no row, or ``_weight`` has another shape.
     """
 
     def __init__(
@@ -90,8 +98,12 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
-        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
@@ -100,8 +112,15 @@ class Embedding(Module):
             raise AssertionError("Padding_idx must be within num_embeddings")
         self.num_embeddings, self.embedding_dim, self.sparse = num_embeddings, embedding_dim, sparse
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
-        self.reset_parameters()
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        if _weight is None:
+            drawn = empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            self.weight = Parameter(drawn, requires_grad=not _freeze)
+            self.reset_parameters()
+        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        else:
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
         """Draw the weight again."""
@@ -111,9 +130,34 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(*) integers to (*, embedding_dim)."""
-        return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
+        if self.max_norm is None and not self.scale_grad_by_freq:
+            return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}{', sparse=True' if self.sparse else ''}"
+        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
+        given = {name: getattr(self, name) for name in usual}
+        options = "".join(f", {name}={value}" for name, value in given.items() if value != usual[name])
+        return f"{self.num_embeddings}, {self.embedding_dim}{options}{', sparse=True' if self.sparse else ''}"
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """A layer of rows that exist, which stay as they are if ``freeze``; AssertionError unless they are a matrix."""
+        if embeddings.ndim != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, features = embeddings.shape
+        return cls(
+            rows, features, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze
+        )

@@ -9,11 +9,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.functions.margin_losses import old_reduction
 from jitgrad.nn import functional as F
 from jitgrad.nn.distance import PairwiseDistance
-from jitgrad.nn.loss import NLLLoss
-from jitgrad.nn.module import Module
+from jitgrad.nn.loss import Loss, NLLLoss
 from jitgrad.tensor import Tensor
 
 __all__ = [
@@ -32,15 +30,7 @@ __all__ = [
 ]
 
 
-class _OldReductionLoss(Module):
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        self.reduction = old_reduction(size_average, reduce, reduction)
-
-
-class _MarginLoss(_OldReductionLoss):
+class _MarginLoss(Loss):
     def __init__(
         self,
         margin: float = 0.0,
@@ -52,7 +42,7 @@ class _MarginLoss(_OldReductionLoss):
         self.margin = margin
 
 
-class SoftMarginLoss(_OldReductionLoss):
+class SoftMarginLoss(Loss):
     """log(1 + exp(-target * input)) for targets 1 and -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -93,7 +83,7 @@ class CosineEmbeddingLoss(_MarginLoss):
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-class PoissonNLLLoss(_OldReductionLoss):
+class PoissonNLLLoss(Loss):
     """Negative log-likelihood of counts under Poisson distributions; see ``functional.poisson_nll_loss``."""
 
     def __init__(
@@ -115,7 +105,7 @@ class PoissonNLLLoss(_OldReductionLoss):
         )
 
 
-class GaussianNLLLoss(_OldReductionLoss):
+class GaussianNLLLoss(Loss):
     """Negative log-likelihood of samples under normal distributions; see ``functional.gaussian_nll_loss``."""
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
@@ -127,7 +117,7 @@ class GaussianNLLLoss(_OldReductionLoss):
         return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
 
-class MultiLabelMarginLoss(_OldReductionLoss):
+class MultiLabelMarginLoss(Loss):
     """Margins of all labels over all other classes; see ``functional.multilabel_margin_loss``."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -135,7 +125,7 @@ class MultiLabelMarginLoss(_OldReductionLoss):
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
-class MultiLabelSoftMarginLoss(_OldReductionLoss):
+class MultiLabelSoftMarginLoss(Loss):
     """Binary cross entropy of logits (N, C), averaged over classes."""
 
     def __init__(
@@ -154,7 +144,7 @@ class MultiLabelSoftMarginLoss(_OldReductionLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
-class MultiMarginLoss(_OldReductionLoss):
+class MultiMarginLoss(Loss):
     """The target's margin over the other classes; see ``functional.multi_margin_loss``.
 
     Raises:
@@ -186,7 +176,7 @@ class MultiMarginLoss(_OldReductionLoss):
         )
 
 
-class TripletMarginLoss(_OldReductionLoss):
+class TripletMarginLoss(Loss):
     """How much nearer the positive should be to the anchor than the negative; see ``functional.triplet_margin_loss``.
 
     Raises:
@@ -221,7 +211,7 @@ class TripletMarginLoss(_OldReductionLoss):
         )
 
 
-class TripletMarginWithDistanceLoss(_OldReductionLoss):
+class TripletMarginWithDistanceLoss(Loss):
     """``TripletMarginLoss`` with any distance; ``PairwiseDistance`` if None.
 
     Raises:
@@ -266,6 +256,6 @@ class NLLLoss2d(NLLLoss):
         super().__init__(*args, **kwargs)
 
 
-def _check_margin(loss: Module, margin: float) -> None:
+def _check_margin(loss: Loss, margin: float) -> None:
     if margin <= 0:
         raise ValueError(f"{type(loss).__name__}: expected margin to be greater than 0, got {margin} instead")

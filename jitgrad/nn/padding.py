@@ -6,6 +6,7 @@ Each holds its widths, (before, after) from the last dimension backwards, and ca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
@@ -107,20 +108,27 @@ class ConstantPad3d(_ConstantPad):
     dims = 3
 
 
-class ZeroPad1d(_Pad):
+class _Zeros:
+    """The part of paddings with zeros: their constant is not given, and not printed."""
+
+    def __init__(self: Any, padding: Widths) -> None:
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
+
+    def extra_repr(self: Any) -> str:
+        """As PyTorch prints it."""
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_Zeros, ConstantPad1d):
     """Zeros around (N, C, L)."""
 
 
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_Zeros, ConstantPad2d):
     """Zeros around (N, C, H, W)."""
 
-    dims = 2
 
-
-class ZeroPad3d(_Pad):
+class ZeroPad3d(_Zeros, ConstantPad3d):
     """Zeros around (N, C, D, H, W)."""
-
-    dims = 3
 
 
 class ReflectionPad1d(_ReflectionPad):

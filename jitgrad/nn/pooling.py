@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.functions.windows import each
 from jitgrad.nn import functional as F
-from jitgrad.nn.conv import AvgPool2d, MaxPoolNd, Size, times
+from jitgrad.nn.conv import AvgPoolNd, MaxPoolNd, Size, times
 from jitgrad.nn.module import Module
 from jitgrad.tensor import Tensor
 
@@ -19,6 +20,8 @@ __all__ = [
     "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
@@ -77,7 +80,7 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool3d(AvgPoolNd):
     """The mean of each window of (N, C, D, H, W); arguments as ``AvgPool2d``."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -237,3 +240,57 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     def forward(self, input: Tensor) -> Any:
         """(N, C, D, H, W) to (N, C, D', H', W')."""
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _FractionalMaxPoolNd(Module):
+    dims = 2
+    _random_samples: Any
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> None:
+        super().__init__()
+        name, dims = type(self).__name__, self.dims
+        self.kernel_size, self.return_indices = each("kernel_size", kernel_size, dims), return_indices
+        self.output_size = None if output_size is None else each("output_size", output_size, dims)
+        self.output_ratio = None if output_ratio is None else each("output_ratio", output_ratio, dims)
+        self.register_buffer("_random_samples", _random_samples)
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: Tensor) -> Any:
+        """(N, C, *) to (N, C, *'), or without N; with positions if they are asked for."""
+        pool = F.fractional_max_pool2d if self.dims == 2 else F.fractional_max_pool3d
+        return pool(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """The largest element of windows at random places; see ``functional.fractional_max_pool2d``.
+
+    Args:
+        kernel_size: of the windows.
+        output_size: (H', W'), or one number for both.
+        output_ratio: of the input's extents, in (0, 1), instead of ``output_size``.
+        return_indices: return positions in H * W too.
+        _random_samples: (N, C, 2) numbers that decide where windows lie; drawn at every call if None.
+
+    Raises:
+        ValueError: unless there is a size or a ratio, and for another ratio.
+    """
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """``FractionalMaxPool2d`` of (N, C, D, H, W)."""
+
+    dims = 3

@@ -1,262 +1,381 @@
-"""``LSTMCell``, ``GRUCell``, ``RNNCell`` and their multi-layer, batched sequences ``LSTM``, ``GRU`` and ``RNN``.
+"""``LSTM``, ``GRU`` and ``RNN``: layers of recurrent cells over sequences, padded or packed.
+
+Owns: going through time, layers and directions. What one step computes is in ``recurrent_cells.py``.
+Must not know: how sequences are packed (``utils/rnn.py``).
 
 The loops over time are Python: a compiled step unrolls them, and every length is its own branch of the trie.
-Gates are in PyTorch's order, parameters under its names. Sources: Hochreiter and Schmidhuber, "Long Short-Term
-Memory", 1997; Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014 (GRU); Elman, "Finding
-Structure in Time", 1990 (RNN).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from functools import partial
+import numbers
+import warnings
 from typing import Any
 
 from jitgrad.dtypes import DType
-from jitgrad.functions import empty, relu, sigmoid, stack, tanh, zeros
+from jitgrad.functions import cat, empty, stack
 from jitgrad.nn import functional as F
-from jitgrad.nn import init
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
+from jitgrad.nn.recurrent_cells import STEPS, GRUCell, LSTMCell, RNNCell, RNNCellBase, Step, reset_recurrent
+from jitgrad.nn.utils.rnn import PackedSequence
 from jitgrad.tensor import Tensor
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
-Weights = tuple[Any, Any, Any, Any]
-
-
-def _lstm_step(x: Tensor, state: tuple[Tensor, Tensor], weights: Weights) -> tuple[Tensor, Tensor]:
-    h, c = state
-    w_input, w_hidden, b_input, b_hidden = weights
-    i, f, g, o = (F.linear(x, w_input, b_input) + F.linear(h, w_hidden, b_hidden)).chunk(4, -1)
-    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-    return sigmoid(o) * tanh(c), c
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+State = tuple[Any, ...]
 
 
-def _gru_step(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
-    w_input, w_hidden, b_input, b_hidden = weights
-    r_x, z_x, n_x = F.linear(x, w_input, b_input).chunk(3, -1)
-    r_h, z_h, n_h = F.linear(h, w_hidden, b_hidden).chunk(3, -1)
-    z = sigmoid(z_x + z_h)
-    n = tanh(n_x + sigmoid(r_x + r_h) * n_h)
-    result: Tensor = n + z * (h - n)
-    return result
-
-
-def _rnn_step(activation: Callable[[Any], Any], x: Tensor, h: Tensor, weights: Weights) -> Tensor:
-    w_input, w_hidden, b_input, b_hidden = weights
-    result: Tensor = activation(F.linear(x, w_input, b_input) + F.linear(h, w_hidden, b_hidden))
-    return result
-
-
-_RNN_STEPS = {"tanh": partial(_rnn_step, tanh), "relu": partial(_rnn_step, relu)}
-
-
-def _known(nonlinearity: str) -> str:
-    if nonlinearity not in _RNN_STEPS:
-        raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-    return nonlinearity
-
-
-class _Recurrent(Module):
-    """Weights for one or more layers; ``gates`` rows of them per hidden unit."""
-
-    gates = 0
-
-    def __init__(self, hidden_size: int) -> None:
-        super().__init__()
-        self.hidden_size = hidden_size
-
-    def _add_layer(self, input_size: int, bias: bool, suffix: str, device: Any, dtype: DType | None) -> None:
-        rows, bound = self.gates * self.hidden_size, 1.0 / math.sqrt(self.hidden_size)
-        shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.hidden_size)}
-        biases: dict[str, Any] = {"bias_ih": (rows,), "bias_hh": (rows,)}
-        for name, shape in (shapes | biases).items():
-            wanted = bias or name in shapes
-            values = init.uniform_(empty(*shape, device=device, dtype=dtype), -bound, bound) if wanted else None
-            self.register_parameter(name + suffix, None if values is None else Parameter(values))
-
-    def _weights(self, suffix: str = "") -> Weights:
-        own = self.__dict__
-        return (own["weight_ih" + suffix], own["weight_hh" + suffix], own["bias_ih" + suffix], own["bias_hh" + suffix])
-
-    def _zeros(self, *shape: int) -> Tensor:
-        like = next(self.parameters())
-        found: Tensor = zeros(*shape, self.hidden_size, dtype=like.dtype, device=like.device)
-        return found
-
-
-class _Cell(_Recurrent):
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__(hidden_size)
-        self.input_size = input_size
-        self._add_layer(input_size, bias, "", device, dtype)
-
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"{self.input_size}, {self.hidden_size}"
-
-
-class LSTMCell(_Cell):
-    """One step of an LSTM.
+class RNNBase(Module):
+    """What ``LSTM``, ``GRU`` and ``RNN`` are.
 
     Args:
+        mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
         input_size, hidden_size: the last extents of input and state.
-        bias: whether there are both biases.
-        device, dtype: of the parameters.
-    """
-
-    gates = 4
-
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """(*, input_size), and (h, c) or zeros, to the next (h, c)."""
-        if hx is None:
-            start = self._zeros(*input.shape[:-1])
-            hx = (start, start)
-        return _lstm_step(input, hx, self._weights())
-
-
-class GRUCell(_Cell):
-    """One step of a GRU; arguments as ``LSTMCell``."""
-
-    gates = 3
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """(*, input_size), and h or zeros, to the next h."""
-        return _gru_step(input, self._zeros(*input.shape[:-1]) if hx is None else hx, self._weights())
-
-
-class RNNCell(_Cell):
-    """One step of a plain recurrent layer: the activation of ``W x + b + V h + c``.
-
-    Args:
-        input_size, hidden_size, bias, device, dtype: see ``LSTMCell``.
-        nonlinearity: ``"tanh"`` or ``"relu"``.
-
-    Raises:
-        ValueError: for any other.
-    """
-
-    gates = 1
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = _known(nonlinearity)
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """(*, input_size), and h or zeros, to the next h."""
-        start = self._zeros(*input.shape[:-1]) if hx is None else hx
-        return _RNN_STEPS[self.nonlinearity](input, start, self._weights())
-
-
-class _SequenceModule(_Recurrent):
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        device: Any = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__(hidden_size)
-        self.input_size, self.num_layers, self.batch_first, self.dropout = input_size, num_layers, batch_first, dropout
-        for layer in range(num_layers):
-            self._add_layer(hidden_size if layer else input_size, bias, f"_l{layer}", device, dtype)
-
-    def _run(self, input: Tensor, states: list[Any], step: Any, output_of: Any) -> tuple[Tensor, list[Any]]:
-        """Feed a sequence through every layer; the outputs, and every layer's last state."""
-        time = 1 if self.batch_first and input.ndim == 3 else 0
-        steps = list(input.unbind(time))
-        last = []
-        for layer, state in enumerate(states):
-            weights = self._weights(f"_l{layer}")
-            outputs = []
-            for x in steps:
-                state = step(x, state, weights)
-                outputs.append(output_of(state))
-            last.append(state)
-            if self.dropout and self.training and layer + 1 < self.num_layers:
-                outputs = [F.dropout(x, self.dropout) for x in outputs]
-            steps = outputs
-        return stack(steps, time), last
-
-    def _start(self, input: Tensor) -> Tensor:
-        if input.ndim == 2:
-            return self._zeros(self.num_layers)
-        return self._zeros(self.num_layers, input.shape[0 if self.batch_first else 1])
-
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        text = f"{self.input_size}, {self.hidden_size}"
-        options = (("num_layers", self.num_layers, 1), ("batch_first", self.batch_first, False))
-        return text + "".join(f", {name}={value}" for name, value, default in options if value != default)
-
-
-class LSTM(_SequenceModule):
-    """LSTM layers over a sequence.
-
-    Args:
-        input_size, hidden_size: the last extents of input and output.
         num_layers: each but the first reads the one before.
         bias: whether there are both biases.
         batch_first: (N, L, *) instead of (L, N, *).
         dropout: between layers, while training.
+        bidirectional: each layer also goes back through time; outputs are both, side by side.
+        proj_size: of "LSTM": outputs are projected to this extent; 0: they are not.
         device, dtype: of the parameters.
+
+    Raises:
+        TypeError, ValueError: for arguments of a wrong kind or size.
     """
 
-    gates = 4
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(_checked_dropout(dropout, num_layers))
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        self._check_arguments()
+        self._all_weights: list[list[str]] = []
+        ends = ("", "_reverse") if bidirectional else ("",)
+        for layer in range(num_layers):
+            width = self._output_size * len(ends) if layer else input_size
+            for end in ends:
+                self._add_weights(width, f"_l{layer}{end}", device, dtype)
+        self.reset_parameters()
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(L, N, input_size) or (L, input_size) to the last layer's outputs, and (h, c) of every layer."""
-        h, c = (self._start(input),) * 2 if hx is None else hx
-        states = list(zip(h.unbind(0), c.unbind(0), strict=True))
-        output, last = self._run(input, states, _lstm_step, lambda state: state[0])
-        return output, (stack([h for h, _ in last]), stack([c for _, c in last]))
+    @property
+    def _output_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _check_arguments(self) -> None:
+        for name, kind in (("bias", bool), ("batch_first", bool), ("input_size", int), ("hidden_size", int)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
+            if kind is int and value <= 0:
+                raise ValueError(f"{name} must be greater than zero")
+        if self.num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if self.mode not in STEPS:
+            raise ValueError(f"Unrecognized RNN mode: {self.mode}")
+
+    def _add_weights(self, width: int, suffix: str, device: Any, dtype: DType | None) -> None:
+        rows = _GATES[self.mode] * self.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, self._output_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        for name, shape in shapes.items():
+            self.register_parameter(name + suffix, Parameter(empty(*shape, device=device, dtype=dtype)))
+        self._all_weights.append([name + suffix for name in shapes])
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters again."""
+        reset_recurrent(self)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: the weights need not lie side by side."""
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The parameters of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        return [weight for weights in self.all_weights for weight in weights]
+
+    def _weights(self, index: int) -> list[Any]:
+        """Of the direction ``index``, counted through all layers, as a ``Step`` takes them."""
+        weights = [getattr(self, name) for name in self._all_weights[index]]
+        return weights if self.bias else [*weights[:2], None, None, *weights[2:]]
+
+    def _run(self, input: Any, given: State | None) -> tuple[Any, State]:
+        """Outputs, and the states of all layers and directions at their ends."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, given)
+        own = type(self).__name__
+        if input.ndim not in (2, 3):
+            tensor = " tensor" if self.mode.startswith("RNN") else ""
+            raise ValueError(f"{own}: Expected input to be 2D or 3D, got {input.ndim}D{tensor} instead")
+        is_single, batch = input.ndim == 2, 0 if self.batch_first else 1
+        self._check_ranks(given, 2 if is_single else 3)
+        if is_single:
+            input = input.unsqueeze(batch)
+            given = None if given is None else tuple(part.unsqueeze(1) for part in given)
+        state = self._start(input, input.shape[batch]) if given is None else given
+        self._check_sizes(input, 3, state, input.shape[batch])
+        time = 1 - batch
+        steps, last = self._run_layers(list(input.unbind(time)), state)
+        output = stack(steps, time)
+        if is_single:
+            return output.squeeze(batch), tuple(part.squeeze(1) for part in last)
+        return output, last
+
+    def _run_packed(self, packed: PackedSequence, given: State | None) -> tuple[Any, State]:
+        data, batch_sizes, order, back = packed
+        sizes = [int(n) for n in batch_sizes.tolist()]
+        if given is None:
+            state = self._start(data, sizes[0])
+        else:
+            state = given if order is None else tuple(part.index_select(1, order) for part in given)
+        self._check_sizes(data, 2, state, sizes[0])
+        steps, last = self._run_layers(list(data.split(sizes)), state)
+        if back is not None:
+            last = tuple(part.index_select(1, back) for part in last)
+        return PackedSequence(cat(steps), batch_sizes, order, back), last
+
+    def _run_layers(self, steps: list[Any], state: State) -> tuple[list[Any], State]:
+        step = STEPS[self.mode]
+        directions = 2 if self.bidirectional else 1
+        starts = list(zip(*(part.unbind(0) for part in state), strict=True))
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            first = layer * directions
+            outputs, end = _forward(step, steps, starts[first], self._weights(first))
+            last.append(end)
+            if self.bidirectional:
+                others, end = _backward(step, steps, starts[first + 1], self._weights(first + 1))
+                outputs = [cat(both, -1) for both in zip(outputs, others, strict=True)]
+                last.append(end)
+            if self.dropout and self.training and layer + 1 < self.num_layers:
+                outputs = self._dropped(outputs)
+            steps = outputs
+        return steps, tuple(stack(parts) for parts in zip(*last, strict=True))
+
+    def _dropped(self, outputs: list[Any]) -> list[Any]:
+        """One draw for the whole sequence, as PyTorch makes it."""
+        sizes = [x.shape[0] for x in outputs]
+        return list(F.dropout(cat(outputs), self.dropout).split(sizes))
+
+    def _start(self, input: Any, batch: int) -> State:
+        return tuple(input.new_zeros(shape) for shape in self._state_shapes(batch))
+
+    def _state_shapes(self, batch: int) -> list[tuple[int, ...]]:
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        shapes: list[tuple[int, ...]] = [(count, batch, self._output_size)]
+        return [*shapes, (count, batch, self.hidden_size)] if self.mode == "LSTM" else shapes
+
+    def _check_ranks(self, given: State | None, rank: int) -> None:
+        if given is None or all(part.ndim == rank for part in given):
+            return
+        kind = "unbatched 2-D" if rank == 2 else "batched 3-D"
+        if self.mode == "LSTM":
+            found = ", ".join(f"{part.ndim}-D" for part in given)
+            raise RuntimeError(f"For {kind} input, hx and cx should also be {rank}-D but got ({found}) tensors")
+        raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {given[0].ndim}-D tensor")
+
+    def _check_sizes(self, input: Any, rank: int, state: State, batch: int) -> None:
+        own = self._flat_weights[0].dtype
+        if input.dtype != own:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({own}). Convert input: input.to({own}), "
+                f"or convert model: model.to({input.dtype})"
+            )
+        if input.ndim != rank:
+            raise RuntimeError(f"input must have {rank} dimensions, got {input.ndim}")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. Expected "
+                f"{self.input_size}, got {input.shape[-1]}"
+            )
+        for i, (part, shape) in enumerate(zip(state, self._state_shapes(batch), strict=True)):
+            if tuple(part.shape) != shape:
+                which = f"hidden[{i}]" if self.mode == "LSTM" else "hidden"
+                raise RuntimeError(f"Expected {which} size {shape}, got {list(part.shape)}")
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        usual = {
+            "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False,
+        }  # fmt: skip
+        options = [f", {name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        return f"{self.input_size}, {self.hidden_size}{''.join(options)}"
 
 
-class GRU(_SequenceModule):
-    """GRU layers over a sequence; arguments as ``LSTM``."""
+def _checked_dropout(dropout: Any, num_layers: int) -> Any:
+    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:  # type: ignore[operator]
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+    return dropout
 
-    gates = 3
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(L, N, input_size) or (L, input_size) to the last layer's outputs, and h of every layer."""
-        start = self._start(input) if hx is None else hx
-        output, last = self._run(input, list(start.unbind(0)), _gru_step, lambda state: state)
-        return output, stack(last)
+def _forward(step: Step, steps: list[Any], state: State, weights: Any) -> tuple[list[Any], State]:
+    """Outputs, and the state of every sequence at its end. Steps of a packed batch get shorter."""
+    outputs, ended = [], []
+    for x in steps:
+        rows = x.shape[0]
+        if rows < state[0].shape[0]:
+            ended.append(tuple(part[rows:] for part in state))
+            state = tuple(part[:rows] for part in state)
+        state = step(x, state, weights)
+        outputs.append(state[0])
+    if not ended:
+        return outputs, state
+    return outputs, tuple(cat(parts) for parts in zip(state, *reversed(ended), strict=True))
 
 
-class RNN(_SequenceModule):
+def _backward(step: Step, steps: list[Any], start: State, weights: Any) -> tuple[list[Any], State]:
+    """The same from the last step to the first; sequences of a packed batch join in at their ends."""
+    outputs, state = [], tuple(part[: steps[-1].shape[0]] for part in start) if _varies(steps) else start
+    for x in reversed(steps):
+        known, rows = state[0].shape[0], x.shape[0]
+        if rows > known:
+            state = tuple(cat([part, new[known:rows]]) for part, new in zip(state, start, strict=True))
+        state = step(x, state, weights)
+        outputs.append(state[0])
+    return outputs[::-1], state
+
+
+def _varies(steps: list[Any]) -> bool:
+    return bool(steps[-1].shape[0] != steps[0].shape[0])
+
+
+class LSTM(RNNBase):
+    """LSTM layers over a sequence.
+
+    Args:
+        input_size, hidden_size: the last extents of input and state.
+        num_layers: each but the first reads the one before.
+        bias: whether there are both biases.
+        batch_first: (N, L, *) instead of (L, N, *).
+        dropout: between layers, while training.
+        bidirectional: each layer also goes back through time; outputs are both, side by side.
+        proj_size: outputs are projected to this extent; 0: they are not.
+        device, dtype: of the parameters.
+
+    Raises:
+        TypeError, ValueError: for arguments of a wrong kind or size.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+        """Outputs of the last layer, and (h, c) of every layer and direction.
+
+        Args:
+            input: (L, N, input_size), (L, input_size) or a ``PackedSequence``.
+            hx: (h, c), (layers * directions, N, *), without N for an input without; zeros if None.
+
+        Raises:
+            ValueError, RuntimeError: for another rank, dtype or extent.
+        """
+        output, (h, c) = self._run(input, None if hx is None else tuple(hx))
+        return output, (h, c)
+
+
+class _OneState(RNNBase):
+    """Layers whose state is h alone."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """Outputs of the last layer, and h of every layer and direction.
+
+        Args:
+            input: (L, N, input_size), (L, input_size) or a ``PackedSequence``.
+            hx: h, (layers * directions, N, hidden_size), without N for an input without; zeros if None.
+
+        Raises:
+            ValueError, RuntimeError: for another rank, dtype or extent.
+        """
+        output, (h,) = self._run(input, None if hx is None else (hx,))
+        return output, h
+
+
+def _refuse_projection(proj_size: int | None) -> None:
+    if proj_size is not None:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
+class GRU(_OneState):
+    """GRU layers over a sequence; arguments as ``LSTM``, without projections."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        proj_size: int | None = None,
+    ) -> None:
+        _refuse_projection(proj_size)
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
+
+
+class RNN(_OneState):
     """Plain recurrent layers over a sequence.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, device, dtype: see ``LSTM``.
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype: see ``LSTM``.
         nonlinearity: ``"tanh"`` or ``"relu"``.
 
     Raises:
-        ValueError: for any other.
+        TypeError, ValueError: for arguments of a wrong kind or size.
     """
-
-    gates = 1
 
     def __init__(
         self,
@@ -267,14 +386,17 @@ class RNN(_SequenceModule):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        bidirectional: bool = False,
         device: Any = None,
         dtype: DType | None = None,
+        *,
+        proj_size: int | None = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, device, dtype)
-        self.nonlinearity = _known(nonlinearity)
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(L, N, input_size) or (L, input_size) to the last layer's outputs, and h of every layer."""
-        start = self._start(input) if hx is None else hx
-        output, last = self._run(input, list(start.unbind(0)), _RNN_STEPS[self.nonlinearity], lambda state: state)
-        return output, stack(last)
+        _refuse_projection(proj_size)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(
+            mode, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
+        self.nonlinearity = nonlinearity

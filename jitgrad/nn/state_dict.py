@@ -311,6 +311,8 @@ def _load_member(module: Any, name: str, value: Any, key: str, given: Any, assig
             f"but received {type(given)}"
         )
     is_shapeless = is_lazy(value)
+    if is_shapeless and is_lazy(given):
+        return ""
     if not is_shapeless and not value.ndim and given.ndim == 1:
         given = given[0]  # PyTorch 0.3 saved numbers as vectors
     if not is_shapeless and given.shape != value.shape:

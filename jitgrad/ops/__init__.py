@@ -77,6 +77,7 @@ _LATE = {
     "special_ndtri special_xlog1py special_zeta angle frexp",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
+    "ctc": "_ctc_loss _ctc_loss_backward",
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_lu_factor_ex linalg_qr lu_permutation",
     "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
     "linalg_solve_triangular",

@@ -175,7 +175,7 @@ define(
 )
 
 
-# --- index_select(x, index | dim), embedding(weight, index | padding_idx) ---
+# --- index_select(x, index | dim), embedding(weight, index | padding_idx, sparse gradient, mean gradient) ---
 
 
 def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
@@ -233,7 +233,7 @@ define(
 )
 
 
-def _embedding_aval(weight: Aval, index: Aval, padding_idx: int, sparse: bool = False) -> Aval:
+def _embedding_aval(weight: Aval, index: Aval, padding_idx: int, *flags: bool) -> Aval:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if index.dtype.category is not INTEGER:
@@ -244,7 +244,7 @@ def _embedding_aval(weight: Aval, index: Aval, padding_idx: int, sparse: bool = 
     return make_aval((*index.shape, weight.shape[1]), weight.dtype)
 
 
-def _np_embedding(weight: Any, index: Any, padding_idx: int, sparse: bool = False) -> Any:
+def _np_embedding(weight: Any, index: Any, padding_idx: int, *flags: bool) -> Any:
     if ((index < 0) | (index >= weight.shape[0])).any():
         raise IndexError("index out of range in self")
     try:
@@ -254,12 +254,18 @@ def _np_embedding(weight: Any, index: Any, padding_idx: int, sparse: bool = Fals
 
 
 def _embedding_rule(c: RuleContext, g: Any, index: Any) -> Any:
-    """Rows add up; the padding row stays as it is."""
+    """Rows add up; the padding row stays as it is. Flags: the result is sparse; rows are means instead of sums."""
     assert c.avals[0] is not None
-    padding, *sparse = c.params
+    padding, is_sparse, is_mean = (*c.params, False, False)[:3]
+    if is_mean:
+        if is_sparse:
+            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+        flat = index.reshape((-1,)).to(int64)
+        counts = call("scatter_add", g.new_zeros((c.avals[0].shape[0],)), flat, g.new_ones(flat.shape), 0)
+        g = g / call("index_select", counts, flat, 0).reshape((*index.shape, 1))
     if padding >= 0:
         g = call("where", call("eq", index, padding).unsqueeze(-1), 0.0, g)
-    if sparse == [True]:
+    if is_sparse:
         shape = c.avals[0].shape
         return sparse_gradient(index.reshape(1, -1).to(int64), g.reshape(-1, shape[1]), shape)
     return call("index_backward1", g, index, c.avals[0].shape, (0,))
@@ -270,7 +276,7 @@ define(
     checks_values=True,
     aval=_embedding_aval,
     numpy=_np_embedding,
-    lower=lambda b, weight, index, padding_idx, sparse=False: b.gather(weight, [no_wrap(b, index, weight.shape[0])]),
+    lower=lambda b, weight, index, *params: b.gather(weight, [no_wrap(b, index, weight.shape[0])]),
     vjps=[Vjp(_embedding_rule, (1,)), None],
     num_inputs=2,
 )

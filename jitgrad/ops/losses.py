@@ -6,6 +6,7 @@ Must not know: Tensor, kernels. ``cross_entropy``, ``l1_loss`` and ``kl_div`` ar
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,20 @@ from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.shapes import broadcast, np_operand, numel, operand, result_dtype, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["REDUCTIONS"]
+__all__ = ["REDUCTIONS", "check_reduction", "old_reduction"]
 
 REDUCTIONS = ("none", "mean", "sum")
+
+
+def old_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """``reduction``, unless PyTorch's old arguments say another one; they warn."""
+    if size_average is None and reduce is None:
+        return reduction
+    found = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=4
+    )
+    return found
 
 
 def check_reduction(reduction: str) -> None:

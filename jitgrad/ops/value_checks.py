@@ -116,7 +116,15 @@ def _divisor(avals: Any, params: Any) -> tuple[Demand, ...]:
     return ((1, NonZero()),) if is_integer else ()
 
 
+def _sequences(avals: Any, params: Any) -> tuple[Demand, ...]:
+    """Labels, lengths of inputs and of targets."""
+    time, _, classes = avals[0].shape
+    longest = avals[1].shape[-1]
+    return ((1, Within(0, classes)), (2, Within(0, time + 1)), (3, Within(0, longest + 1)))
+
+
 _DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
+    "_ctc_loss": _sequences,
     "embedding": lambda avals, params: ((1, Within(0, avals[0].shape[0])),),
     "gather": _along(0),
     "index_add": _along(0),

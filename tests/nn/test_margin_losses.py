@@ -123,7 +123,8 @@ def test_old_names_of_reduction() -> None:
     for old in ({"size_average": False}, {"reduce": False}, {"size_average": True}):
         with pytest.warns(UserWarning):
             expected = torch.nn.SoftMarginLoss(**old).reduction
-        assert jitgrad.nn.SoftMarginLoss(**old).reduction == expected
+        with pytest.warns(UserWarning):
+            assert jitgrad.nn.SoftMarginLoss(**old).reduction == expected
 
 
 def test_the_old_name_of_nll_loss() -> None:

@@ -13,12 +13,16 @@ import numpy as np
 from jitgrad.dtypes import bool_, float32, float64, int64
 from jitgrad.ops.aval import make_aval
 
-__all__ = ["NO_DERIVATIVE", "SPECS", "Sample"]
+__all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 
 NO_DERIVATIVE = frozenset(
-    "floor_divide heaviside _unique2 unique_dim unique_consecutive histogram igamma igammac special_zeta".split()
+    "_ctc_loss_backward floor_divide heaviside _unique2 unique_dim unique_consecutive histogram igamma igammac "
+    "special_zeta".split()
 )
 """Operations whose rules raise, as PyTorch's do: they have no derivative."""
+
+ONE_DERIVATIVE = frozenset({"_ctc_loss"})
+"""Operations whose derivative has none, as PyTorch's."""
 
 
 class Sample(NamedTuple):
@@ -521,6 +525,12 @@ def _indexing() -> dict[str, list[Sample]]:
             Sample(
                 (f(5, 3), np.array([1, 2, 1])), (1,), lambda t, w, i: t.nn.functional.embedding(i, w, padding_idx=1)
             ),
+            Sample(
+                (f(5, 3), np.array([[1, 2], [1, 4]])),
+                (-1, False, True),
+                lambda t, w, i: t.nn.functional.embedding(i, w, scale_grad_by_freq=True),
+                False,
+            ),
         ],
         "one_hot": [Sample((ints(2, 3, low=0, high=4),), (5,), lambda t, i: t.nn.functional.one_hot(i, 5))],
         "masked_fill": [
@@ -675,6 +685,17 @@ def _losses() -> dict[str, list[Sample]]:
         for r in ("none", "mean", "sum")
         for ignore in (-100, 2)
     ]
+    paths = (f(4, 2, 3), np.array([[1, 2], [2, 0]]), np.array([4, 3]), np.array([2, 1]))
+    specs["_ctc_loss"] = [
+        Sample(
+            paths,
+            (0, zero),
+            lambda t, x, y, n, m, z=zero: t.nn.functional.ctc_loss(x, y, n, m, reduction="none", zero_infinity=z),
+            False,
+        )
+        for zero in (False, True)
+    ]
+    specs["_ctc_loss_backward"] = [Sample((f(2), *paths), (0, False), None, False)]
     specs["nll_loss_weighted"] = [
         Sample(
             (x, target, weight),

@@ -1,0 +1,185 @@
+"""Recurrent layers and cells beside PyTorch's: directions, projections, packed sequences, starting states, errors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad
+from tests.nn.libraries import assert_as_pytorch, raised
+
+Case = Callable[[Any], Any]
+
+
+def derived(module: Any, outputs: Any, *leaves: Any) -> Any:
+    """The outputs with the gradients of a sum of their squares."""
+    flat: list[Any] = []
+
+    def collect(value: Any) -> None:
+        if hasattr(value, "requires_grad"):
+            flat.append(value)
+        else:
+            for part in value:
+                collect(part)
+
+    collect(outputs)
+    sum((x * x).sum() for x in flat if x.requires_grad).backward()
+    return [flat, [p.grad for p in module.parameters()], [x.grad for x in leaves]]
+
+
+OPTIONS = [
+    dict(zip(("num_layers", "bidirectional", "batch_first", "bias"), values, strict=True))
+    for values in ((1, False, False, True), (2, True, False, True), (2, True, True, False), (1, True, True, True))
+]
+
+
+def layers(xp: Any, kind: str, options: dict[str, Any]) -> Any:
+    m = getattr(xp.nn, kind)(3, 4, **options)
+    shape = (2, 5, 3) if options["batch_first"] else (5, 2, 3)
+    x = xp.randn(*shape, requires_grad=True)
+    seen = [repr(m), list(m.state_dict()), derived(m, m(x), x)]
+    m.zero_grad()
+    directions = options["num_layers"] * (2 if options["bidirectional"] else 1)
+    sizes = [options.get("proj_size") or 4, *([4] if kind == "LSTM" else [])]
+    state = [xp.randn(directions, 2, n, requires_grad=True) for n in sizes]
+    given = tuple(state) if kind == "LSTM" else state[0]
+    x.grad = None
+    seen.append(derived(m, m(x, given), x, *state))
+    seen.append(m(x.detach().select(0 if options["batch_first"] else 1, 0)))
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(str(v) for v in o.values()))
+def test_layers(kind: str, options: dict[str, Any]) -> None:
+    def case(xp: Any) -> Any:
+        return layers(xp, kind, options)
+
+    assert_as_pytorch(case)
+
+
+def test_projections() -> None:
+    for options in OPTIONS:
+
+        def case(xp: Any, options: Any = options) -> Any:
+            return layers(xp, "LSTM", {**options, "proj_size": 2})
+
+        assert_as_pytorch(case, "LSTM with projections is not supported with oneDNN")
+
+
+def packed(xp: Any, kind: str, options: dict[str, Any], is_sorted: bool) -> Any:
+    m = getattr(xp.nn, kind)(3, 4, **options)
+    lengths = [5, 3, 3, 1] if is_sorted else [3, 5, 1, 3]
+    x = xp.randn(4, 5, 3, requires_grad=True)
+    at = xp.nn.utils.rnn
+    sequence = at.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=is_sorted)
+    out, state = m(sequence)
+    seen = [derived(m, [at.pad_packed_sequence(out, True), state], x)]
+    m.zero_grad()
+    again, _ = m(sequence, state if kind == "LSTM" else state.detach())
+    return [*seen, again.data, again.batch_sizes]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_packed_sequences(kind: str) -> None:
+    for options, is_sorted in itertools.product(({}, {"num_layers": 2, "bidirectional": True}), (True, False)):
+
+        def case(xp: Any, options: Any = options, is_sorted: bool = is_sorted) -> Any:
+            return packed(xp, kind, options, is_sorted)
+
+        assert_as_pytorch(case)
+
+
+def cells(xp: Any) -> Any:
+    seen = []
+    for make in (
+        lambda: xp.nn.LSTMCell(3, 4), lambda: xp.nn.GRUCell(3, 4), lambda: xp.nn.RNNCell(3, 4),
+        lambda: xp.nn.RNNCell(3, 4, bias=False, nonlinearity="relu"), lambda: xp.nn.RNNCell(3, 0),
+    ):  # fmt: skip
+        m = make()
+        x = xp.randn(2, 3, requires_grad=True)
+        first = m(x)
+        seen += [repr(m), derived(m, m(x, first) if m.hidden_size else first, x), m(x[0].detach())]
+    return seen
+
+
+def wrong_cells(xp: Any) -> Any:
+    seen = []
+    for kind in ("LSTMCell", "GRUCell", "RNNCell"):
+        m = getattr(xp.nn, kind)(3, 4)
+
+        def state(*shape: int, m: Any = m) -> Any:
+            return (xp.ones(*shape),) * 2 if isinstance(m, xp.nn.LSTMCell) else xp.ones(*shape)
+
+        x = xp.ones(2, 3)
+        for args in ((xp.ones(2, 2, 3),), (xp.ones(2, 4),), (x, state(1, 4)), (x, state(2, 5)), (x, state(2, 2, 4))):
+            seen.append(raised(lambda m=m, args=args: m(*args)))
+        seen.append(raised(lambda m=m, state=state: m(xp.ones(3), state(2, 4)))[0])
+    return [*seen, raised(lambda: xp.nn.RNNCell(3, 4, nonlinearity="x")(xp.ones(2, 3)))]
+
+
+def wrong_layers(xp: Any) -> Any:
+    seen = []
+    for kind in ("LSTM", "GRU", "RNN"):
+        m = getattr(xp.nn, kind)(3, 4, num_layers=2)
+
+        def state(*shape: int, kind: str = kind) -> Any:
+            return (xp.ones(*shape),) * 2 if kind == "LSTM" else xp.ones(*shape)
+
+        x = xp.ones(5, 2, 3)
+        for args in (
+            (xp.ones(3),), (xp.ones(5, 2, 4),), (x, state(2, 4)), (x, state(1, 2, 4)), (x, state(2, 1, 4)),
+            (x, state(2, 2, 5)), (x[:, 0], state(2, 2, 4)),
+        ):  # fmt: skip
+            seen.append(raised(lambda m=m, args=args: m(*args)))
+        seen.append(raised(lambda m=m, x=x: m(x.double()))[0])
+        for arguments in (
+            {"hidden_size": 0}, {"num_layers": 0}, {"input_size": 1.5}, {"dropout": 2}, {"bias": 3}, {"proj_size": 1},
+            {"dropout": 0.5},
+        ):  # fmt: skip
+            if kind == "LSTM" and "proj_size" in arguments:
+                arguments = {"proj_size": 4}
+            given = {"input_size": 3, "hidden_size": 4, **arguments}
+            seen.append(raised(lambda kind=kind, given=given: repr(getattr(xp.nn, kind)(**given))))
+    return [*seen, raised(lambda: xp.nn.RNN(3, 4, nonlinearity="x"))]
+
+
+def dropout_between_layers(xp: Any) -> Any:
+    seen = []
+    for options in ({}, {"bidirectional": True, "batch_first": True}):
+        m = xp.nn.GRU(3, 4, num_layers=3, dropout=0.4, **options)
+        seen += [m(xp.ones(5, 2, 3)), xp.rand(1), m.eval()(xp.ones(5, 2, 3))]
+    sequence = xp.nn.utils.rnn.pack_sequence([xp.ones(4, 3), xp.ones(2, 3)])
+    return [*seen, m.train()(sequence)[0].data, [len(w) for w in m.all_weights], m.flatten_parameters()]
+
+
+@pytest.mark.parametrize(
+    "case", [cells, wrong_cells, wrong_layers, dropout_between_layers], ids=lambda case: case.__name__
+)
+def test_as_pytorch(case: Case) -> None:
+    assert_as_pytorch(case)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_packed_bidirectional_step(mode: Any, kind: str) -> None:
+    def losses(run: Any) -> list[float]:
+        jitgrad.manual_seed(0)
+        m = getattr(jitgrad.nn, kind)(2, 3, bidirectional=True)
+        optimizer = jitgrad.optim.SGD(m.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            out, _ = m(jitgrad.nn.utils.rnn.pack_padded_sequence(x, [3, 1], True))
+            loss = out.data.square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        call = run(step)
+        return [call(jitgrad.linspace(-1, 1, 12).reshape(2, 3, 2)).item() for _ in range(4)]
+
+    np.testing.assert_allclose(losses(mode.wrap), losses(lambda step: step), rtol=1e-5)
