@@ -18,15 +18,20 @@ from jitgrad.config import config
 from jitgrad.devices import Device as device
 from jitgrad.dtypes import (
     DType,
+    bfloat16,
     finfo,
+    float16,
     float32,
     float64,
     get_default_dtype,
     iinfo,
+    int8,
+    int16,
     int32,
     int64,
     promote_types,
     set_default_dtype,
+    uint8,
 )
 from jitgrad.dtypes import DType as dtype
 from jitgrad.dtypes import bool_ as bool
@@ -62,7 +67,18 @@ from jitgrad.layouts import (
     strided,
 )
 from jitgrad.lazy import late_names
-from jitgrad.legacy import BoolTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor
+from jitgrad.legacy import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from jitgrad.runtime.native.pool import get_num_threads, set_num_threads
 from jitgrad.sparse import sparse_coo_tensor
 from jitgrad.tensor import Tensor, is_tensor
@@ -111,13 +127,18 @@ __version__ = "0.1.0"
 tensor = functions.tensor  # not the module of that name
 float = float32
 double = float64
+half = float16
 int = int32
 long = int64
+short = int16
 
 globals().update(functions.WRITING)
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
     "CompileError",
     "CompiledFunction",
     "DType",
@@ -127,10 +148,12 @@ __all__ = [
     "FloatTensor",
     "Generator",
     "GradScaler",
+    "HalfTensor",
     "IntTensor",
     "JitgradError",
     "LongTensor",
     "Size",
+    "ShortTensor",
     "Tensor",
     "TypedStorage",
     "UntypedStorage",
@@ -141,6 +164,7 @@ __all__ = [
     "autocast",
     "autograd",
     "backends",
+    "bfloat16",
     "bool",
     "channels_last",
     "channels_last_3d",
@@ -159,6 +183,7 @@ __all__ = [
     "explain",
     "finfo",
     "float",
+    "float16",
     "float32",
     "float64",
     "func",
@@ -169,11 +194,14 @@ __all__ = [
     "get_num_interop_threads",
     "get_num_threads",
     "get_rng_state",
+    "half",
     "iinfo",
     "inf",
     "inference_mode",
     "initial_seed",
     "int",
+    "int8",
+    "int16",
     "int32",
     "int64",
     "is_anomaly_check_nan_enabled",
@@ -213,10 +241,12 @@ __all__ = [
     "set_num_threads",
     "set_printoptions",
     "set_rng_state",
+    "short",
     "sparse_coo",
     "sparse_coo_tensor",
     "stats",
     "to_dot",
+    "uint8",
     "use_deterministic_algorithms",
     "utils",
     "vcpu",

@@ -1,18 +1,30 @@
 """Element types and PyTorch's promotion lattice.
 
-Owns: the five dtypes, their NumPy twins, their limits, promotion.
+Owns: the dtypes, their NumPy twins, what computes in their place, their limits, promotion.
 Must not know: tensors, operations, LLVM.
 Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
+
+# Note [Compute dtypes]
+# ~~~~~~~~~~~~~~~~~~~~~
+# Tensors of short dtypes are memory, not arithmetic. ``DType.compute`` is what an operation computes in: float32 for
+# float16 and bfloat16, int32 for integers of 8 and 16 bits, the dtype itself for all others. An operation widens its
+# operands, computes, and rounds (or wraps) its result once, at its end: PyTorch's CPU kernels do the same. So a sum of
+# float16 is a float32 sum that is rounded once, and ``uint8`` wraps because what is stored is the low byte.
+# Eager rules: ``ops.compute.widened``, before the NumPy rule; NumPy's own integers wrap as they are. Kernels:
+# ``Builder.widened`` and ``Builder.cast``; no other primitive ever sees a short dtype but moves, loads and stores.
+# bfloat16 lies in NumPy arrays by way of ml_dtypes, which is imported when the first element is touched.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from jitgrad.lazy import LazyModule
 from jitgrad.state import state
 
 __all__ = [
@@ -22,18 +34,24 @@ __all__ = [
     "PACKAGE",
     "Category",
     "DType",
+    "bfloat16",
     "bool_",
     "dtype_of_scalar",
     "finfo",
+    "float16",
     "float32",
     "float64",
     "from_numpy_dtype",
     "get_default_dtype",
     "iinfo",
+    "int8",
+    "int16",
     "int32",
     "int64",
+    "known_dtypes",
     "promote_types",
     "set_default_dtype",
+    "uint8",
 ]
 
 
@@ -58,18 +76,35 @@ class DType:
 
     Attributes:
         name: PyTorch's name, without the module.
-        np: the NumPy dtype of the same layout.
+        np: the NumPy dtype of the same layout. ImportError for bfloat16 where ml_dtypes is not installed.
         itemsize: bytes per element.
         category: bool, integer or floating; one of the names above, compare with ``is``.
+        compute: what operations compute in, see Note [Compute dtypes].
+        is_half: float16 or bfloat16.
+        type_name: in PyTorch's messages: ``Float``, ``Long``, ``Byte``.
+        c_name: in other messages: ``float``, ``long``, ``unsigned char``.
     """
 
-    __slots__ = ("category", "itemsize", "name", "np")
+    __slots__ = ("c_name", "category", "compute", "is_half", "itemsize", "name", "np", "type_name")
 
-    def __init__(self, name: str, np_dtype: Any, category: Category) -> None:
-        self.name = name
-        self.np = np.dtype(np_dtype)
-        self.itemsize = self.np.itemsize
-        self.category = category
+    np: Any
+    compute: DType
+
+    def __init__(self, name: str, itemsize: int, category: Category, type_name: str, c_name: str) -> None:
+        self.name, self.itemsize, self.category = name, itemsize, category
+        self.type_name, self.c_name = type_name, c_name
+        self.compute = self
+        self.is_half = category is FLOATING and itemsize == 2
+        if name != "bfloat16":
+            self.np = np.dtype(name)
+
+    def __getattr__(self, name: str) -> Any:
+        """``np`` of bfloat16, when it is first asked for."""
+        if name != "np":
+            raise AttributeError(f"'dtype' object has no attribute {name!r}")
+        self.np = found = _bfloat16_of_numpy()
+        _BY_NUMPY[found] = self
+        return found
 
     @property
     def is_floating_point(self) -> bool:
@@ -79,6 +114,38 @@ class DType:
     def is_complex(self) -> bool:
         return False
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has negative numbers."""
+        return self.category is not BOOLEAN and self is not uint8
+
+    @property
+    def is_short(self) -> bool:
+        """Whether operations compute in another dtype, see Note [Compute dtypes]."""
+        return self.compute is not self
+
+    def to_complex(self) -> DType:
+        """Raises: there are no complex dtypes."""
+        raise TypeError(f"jitgrad has no complex dtypes: {self!r} has no complex twin")
+
+    def to_real(self) -> DType:
+        """Itself: every dtype is real."""
+        return self
+
+    def number(self, value: Any) -> Any:
+        """The Python number that an element holds after ``value``, a number, was assigned to it.
+
+        Integers wrap; floats that an integer cannot hold become what the processor makes of them.
+        """
+        if self.category is BOOLEAN:
+            return bool(value)
+        if self.category is INTEGER:
+            bits = 8 * self.itemsize
+            whole = int(value) if isinstance(value, int) else int(np.float64(value).astype(np.int64))
+            whole &= (1 << bits) - 1
+            return whole - (1 << bits) if self.is_signed and whole >> (bits - 1) else whole
+        return float(np.asarray(_as_float(value)).astype(self.compute.np).astype(self.np))
+
     def __repr__(self) -> str:
         return f"{PACKAGE[0]}.{self.name}"
 
@@ -86,16 +153,55 @@ class DType:
         return (_by_name, (self.name,))
 
 
-bool_ = DType("bool", np.bool_, BOOLEAN)
-int32 = DType("int32", np.int32, INTEGER)
-int64 = DType("int64", np.int64, INTEGER)
-float32 = DType("float32", np.float32, FLOATING)
-float64 = DType("float64", np.float64, FLOATING)
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 1024 bits
+        return math.copysign(math.inf, value)
 
-_ALL = (bool_, int32, int64, float32, float64)
+
+_ml_dtypes = LazyModule("ml_dtypes")
+
+
+def _bfloat16_of_numpy() -> Any:
+    try:
+        return np.dtype(_ml_dtypes.bfloat16)
+    except ImportError:
+        raise ImportError(
+            "values of bfloat16 need the package ml_dtypes: pip install 'jitgrad[bfloat16]', or pip install ml_dtypes"
+        ) from None
+
+
+bool_ = DType("bool", 1, BOOLEAN, "Bool", "bool")
+uint8 = DType("uint8", 1, INTEGER, "Byte", "unsigned char")
+int8 = DType("int8", 1, INTEGER, "Char", "signed char")
+int16 = DType("int16", 2, INTEGER, "Short", "short")
+int32 = DType("int32", 4, INTEGER, "Int", "int")
+int64 = DType("int64", 8, INTEGER, "Long", "long")
+float16 = DType("float16", 2, FLOATING, "Half", "c10::Half")
+bfloat16 = DType("bfloat16", 2, FLOATING, "BFloat16", "c10::BFloat16")
+float32 = DType("float32", 4, FLOATING, "Float", "float")
+float64 = DType("float64", 8, FLOATING, "Double", "double")
+
+uint8.compute = int8.compute = int16.compute = int32
+float16.compute = bfloat16.compute = float32
+
+_ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 _BY_NAME = {d.name: d for d in _ALL}
-_BY_NUMPY = {d.np: d for d in _ALL}
+_BY_NUMPY = {d.np: d for d in _ALL if d is not bfloat16}
 _RANK = {d: i for i, d in enumerate(_ALL)}
+
+
+def _promoted(a: DType, b: DType) -> DType:
+    """The wider of the two; of uint8 and int8, and of float16 and bfloat16, what holds both."""
+    if {a, b} == {uint8, int8}:
+        return int16
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    return a if _RANK[a] >= _RANK[b] else b
+
+
+_PROMOTED = {(a, b): _promoted(a, b) for a in _ALL for b in _ALL}
 
 DEFAULT_DTYPE = [float32]
 """The floating dtype given to Python floats, as the only item: what reads it at every call reads no function."""
@@ -105,10 +211,18 @@ def _by_name(name: str) -> DType:
     return _BY_NAME[name]
 
 
+def known_dtypes() -> tuple[DType, ...]:
+    """All dtypes, by category and size."""
+    return _ALL
+
+
 def from_numpy_dtype(np_dtype: Any) -> DType:
     """The jitgrad dtype of a NumPy dtype; TypeError where jitgrad has none."""
-    found = _BY_NUMPY.get(np.dtype(np_dtype))
+    found = _BY_NUMPY.get(np_dtype) or _BY_NUMPY.get(np.dtype(np_dtype))
     if found is None:
+        np_dtype = np.dtype(np_dtype)
+        if np_dtype.name == "bfloat16" and bfloat16.np == np_dtype:
+            return bfloat16
         names = ", ".join(d.name for d in _ALL)
         raise TypeError(f"can't convert np.ndarray of type {np_dtype}. The only supported types are: {names}.")
     return found
@@ -124,8 +238,8 @@ def get_default_dtype() -> DType:
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Make ``dtype`` (float32 or float64) the default; TypeError for any other."""
-    if dtype not in (float32, float64):
+    """Make a floating dtype the default; TypeError for any other."""
+    if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     DEFAULT_DTYPE[0] = dtype
     for forget in on_new_default:
@@ -136,7 +250,7 @@ def set_default_dtype(dtype: DType) -> None:
 
 def promote_types(a: DType, b: DType) -> DType:
     """The smallest dtype both operands convert to, as ``torch.promote_types``."""
-    return a if _RANK[a] >= _RANK[b] else b
+    return _PROMOTED[a, b]
 
 
 def dtype_of_scalar(value: bool | int | float) -> DType:
@@ -144,6 +258,15 @@ def dtype_of_scalar(value: bool | int | float) -> DType:
     if isinstance(value, bool):
         return bool_
     return int64 if isinstance(value, int) else DEFAULT_DTYPE[0]
+
+
+_FORMATS = {
+    float16: (11, -14, 15),
+    bfloat16: (8, -126, 127),
+    float32: (24, -126, 127),
+    float64: (53, -1022, 1023),
+}
+"""Of floating dtypes: significant bits, the exponents of the smallest normal number and of the largest number."""
 
 
 class finfo:
@@ -167,11 +290,13 @@ class finfo:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype!r}'"
             )
-        known = np.finfo(dtype.np)
-        self.dtype, self.bits = dtype.name, int(known.bits)
-        self.eps, self.resolution = float(known.eps), 10.0**-known.precision
-        self.max, self.min = float(known.max), float(known.min)
-        self.tiny = self.smallest_normal = float(known.tiny)
+        digits, least, most = _FORMATS[dtype]
+        self.dtype, self.bits = dtype.name, 8 * dtype.itemsize
+        self.eps = 2.0 ** (1 - digits)
+        self.resolution = 10.0 ** -math.floor((digits - 1) * math.log10(2.0))
+        self.max = (2.0 - self.eps) * 2.0**most
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0**least
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
-from jitgrad.dtypes import PACKAGE
+from jitgrad.dtypes import PACKAGE, bool_, get_default_dtype, int64
 
 __all__ = ["format_tensor", "set_printoptions", "type_name"]
-
-_TYPE_NAMES = {
-    "float32": "FloatTensor",
-    "float64": "DoubleTensor",
-    "int32": "IntTensor",
-    "int64": "LongTensor",
-    "bool": "BoolTensor",
-}
-
-_DEFAULT_DTYPES = ("float32", "int64", "bool")
-
 
 _PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80},
@@ -59,7 +48,7 @@ def set_printoptions(
 
 def type_name(aval: Any) -> str:
     """``jitgrad.FloatTensor``: dtype and device in the words of PyTorch's errors."""
-    name = _TYPE_NAMES.get(aval.dtype.name, aval.dtype.name)
+    name = f"{aval.dtype.type_name}Tensor"
     return f"{PACKAGE[0]}.{name}" if aval.device is CPU else f"{PACKAGE[0]}.{aval.device.type}.{name}"
 
 
@@ -71,10 +60,12 @@ def format_tensor(tensor: Any, array: Any) -> str:
         body = "..."
     else:
         shape = shape if array.size == 0 and array.ndim != 1 else None
+        if tensor.dtype.is_half:
+            array = array.astype(np.float32)
         body = np.array2string(array, separator=", ", prefix="tensor(", **_options)
     if shape is not None:
         suffix += f", size={shape}"
-    if tensor.dtype.name not in _DEFAULT_DTYPES:
+    if tensor.dtype not in (get_default_dtype(), int64, bool_):
         suffix += f", dtype={tensor.dtype!r}"
     grad_fn = tensor.grad_fn
     if grad_fn is not None:

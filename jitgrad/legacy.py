@@ -11,7 +11,21 @@ from typing import Any
 
 from jitgrad.devices import Device
 from jitgrad.door import door
-from jitgrad.dtypes import PACKAGE, DType, bool_, float32, float64, get_default_dtype, int32, int64
+from jitgrad.dtypes import (
+    PACKAGE,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.grad_mode import no_grad
 from jitgrad.layouts import Size
@@ -20,7 +34,20 @@ from jitgrad.overrides import DisableTorchFunctionSubclass, take_place
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "IntTensor", "LongTensor", "TensorType", "make_variable"]
+__all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+    "TensorType",
+    "make_variable",
+]
 
 
 def _is_data(args: tuple[Any, ...]) -> bool:
@@ -63,8 +90,16 @@ class TensorType:
 
 FloatTensor, DoubleTensor = TensorType("FloatTensor", float32), TensorType("DoubleTensor", float64)
 IntTensor, LongTensor = TensorType("IntTensor", int32), TensorType("LongTensor", int64)
-BoolTensor = TensorType("BoolTensor", bool_)
-_TYPES = {t.dtype: t for t in (FloatTensor, DoubleTensor, IntTensor, LongTensor, BoolTensor)}
+BoolTensor, ByteTensor = TensorType("BoolTensor", bool_), TensorType("ByteTensor", uint8)
+CharTensor, ShortTensor = TensorType("CharTensor", int8), TensorType("ShortTensor", int16)
+HalfTensor, BFloat16Tensor = TensorType("HalfTensor", float16), TensorType("BFloat16Tensor", bfloat16)
+_TYPES = {
+    t.dtype: t
+    for t in (
+        FloatTensor, DoubleTensor, IntTensor, LongTensor, BoolTensor, ByteTensor, CharTensor, ShortTensor, HalfTensor,
+        BFloat16Tensor,
+    )
+}  # fmt: skip
 _BY_NAME = {f"{package}.{t.__name__}": t.dtype for t in _TYPES.values() for package in ("jitgrad", "torch")}
 
 

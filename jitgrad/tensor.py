@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad import functions
 from jitgrad.devices import CPU, META, Device
 from jitgrad.door import door
-from jitgrad.dtypes import DType, float32, float64, int32, int64
+from jitgrad.dtypes import DType, bfloat16, float32, float64
 from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions._bind import operator
@@ -102,6 +102,8 @@ class Tensor(TensorBase):
         return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other, rec)
 
     def __rtruediv__(self, other: Any) -> Any:
+        if self._aval.dtype.is_half:  # PyTorch computes it so, and here the rounding shows
+            return functions.reciprocal(self) * other
         rec = state.handler
         return rec.reflected(_DIV, other, self) if rec and is_number(other) else _binary(_DIV, other, self, rec)
 
@@ -505,7 +507,7 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
-        if self._aval.device is not CPU:
+        if self._aval.device is not CPU or self._aval.dtype is bfloat16:
             return numpy_elsewhere(self, force)
         array = self._ndarray()
         if state.handler is None:
@@ -526,11 +528,13 @@ class Tensor(TensorBase):
             raise RuntimeError(f"a Tensor with {self._aval.numel} elements cannot be converted to Scalar")
         if self._aval.device is META:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return self._ndarray().item()
+        found = self._ndarray().item()
+        return float(found) if self._aval.dtype is bfloat16 else found
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers (a number for a 0-d tensor)."""
-        return self._ndarray().tolist()
+        array = self._ndarray()
+        return array.astype(np.float32).tolist() if self._aval.dtype is bfloat16 else array.tolist()
 
     def __bool__(self) -> bool:
         if self._aval.numel != 1:
@@ -570,14 +574,6 @@ class Tensor(TensorBase):
     def double(self) -> Tensor:
         """As float64."""
         return to(self, float64)
-
-    def long(self) -> Tensor:
-        """As int64."""
-        return to(self, int64)
-
-    def int(self) -> Tensor:
-        """As int32."""
-        return to(self, int32)
 
 
 def is_tensor(obj: Any) -> bool:

@@ -25,7 +25,7 @@ def build(piece: Piece) -> None:
     b = piece.builder = Builder()
     values: dict[int, Value] = {}
 
-    def operand(x: Any) -> Any:
+    def operand(x: Any, widens: bool = True) -> Any:
         if isinstance(x, Const):
             return x.value
         if isinstance(x, RuntimeScalar):
@@ -33,20 +33,21 @@ def build(piece: Piece) -> None:
         found = values.get(x)
         if found is None:
             found = values[x] = b.input(x, piece.inputs[x])
-        return found
+        return b.widened(found) if widens else found
 
     for number, instr in piece.instrs:
         b.instr = number
-        operands = [operand(x) for x in instr.inputs]
         lower = instr.op.lower
         assert lower is not None
+        widens = not hasattr(lower, "takes_short")
+        operands = [operand(x, widens) for x in instr.inputs]
         out = lower(b, operands, *instr.params) if instr.op.num_inputs < 0 else lower(b, *operands, *instr.params)
         outs = out if isinstance(out, (tuple, list)) else (out,)
         for vid, aval, value in zip(instr.outputs, instr.avals, outs, strict=True):
             values[vid] = _exactly(b, value, aval.shape, aval.dtype)
-    piece.results = [operand(vid) for vid in piece.outputs] + [
-        _exactly(b, operand(vid), piece.inputs[into].shape, piece.inputs[into].dtype) for vid, into in piece.writes
-    ]
+    written = [(operand(vid, False), piece.inputs[into]) for vid, into in piece.writes]
+    piece.results = [operand(vid, False) for vid in piece.outputs]
+    piece.results += [_exactly(b, value, aval.shape, aval.dtype) for value, aval in written]
 
 
 def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Value:

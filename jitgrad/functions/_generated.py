@@ -150,12 +150,15 @@ _get_device = _bare.METHODS['get_device']; _is_contiguous = _bare.METHODS['is_co
 _storage = _bare.METHODS['storage']; _untyped_storage = _bare.METHODS['untyped_storage']
 _record_stream = _bare.METHODS['record_stream']; _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']
 _detach_ = _bare.METHODS['detach_']; _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']
-_bool = _bare.METHODS['bool']; _cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
-_polygamma_method = _bare.METHODS['polygamma']; _copysign_ = _bare.INPLACE_METHODS['copysign_']
-_hypot_ = _bare.INPLACE_METHODS['hypot_']; _heaviside_ = _bare.INPLACE_METHODS['heaviside_']
-_nextafter_ = _bare.INPLACE_METHODS['nextafter_']; _ldexp_ = _bare.INPLACE_METHODS['ldexp_']
-_xlogy_ = _bare.INPLACE_METHODS['xlogy_']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
-_bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_bfloat16 = _bare.METHODS['bfloat16']; _bool = _bare.METHODS['bool']; _byte = _bare.METHODS['byte']
+_char = _bare.METHODS['char']; _half = _bare.METHODS['half']; _int = _bare.METHODS['int']
+_long = _bare.METHODS['long']; _short = _bare.METHODS['short']; _cuda = _bare.METHODS['cuda']
+_new_tensor = _bare.METHODS['new_tensor']; _polygamma_method = _bare.METHODS['polygamma']
+_copysign_ = _bare.INPLACE_METHODS['copysign_']; _hypot_ = _bare.INPLACE_METHODS['hypot_']
+_heaviside_ = _bare.INPLACE_METHODS['heaviside_']; _nextafter_ = _bare.INPLACE_METHODS['nextafter_']
+_ldexp_ = _bare.INPLACE_METHODS['ldexp_']; _xlogy_ = _bare.INPLACE_METHODS['xlogy_']
+_bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']; _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']
+_bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
 _bitwise_left_shift_ = _bare.INPLACE_METHODS['bitwise_left_shift_']
 _bitwise_right_shift_ = _bare.INPLACE_METHODS['bitwise_right_shift_']; _gcd_ = _bare.INPLACE_METHODS['gcd_']
 _lcm_ = _bare.INPLACE_METHODS['lcm_']; _cumsum_ = _bare.INPLACE_METHODS['cumsum_']
@@ -3646,6 +3649,15 @@ def resize_(input, *sizes, **options):
         return _resize_(input, *sizes)
     return _slow(resize_, (input, *sizes,), options)
 
+def bfloat16(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _bfloat16(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(bfloat16, (input,), {})
+
 def bool(input):
     if not _overrides or _py_type(input) in _tensors:
         try:
@@ -3654,6 +3666,60 @@ def bool(input):
             if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(bool, (input,), {})
+
+def byte(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _byte(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(byte, (input,), {})
+
+def char(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _char(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(char, (input,), {})
+
+def half(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _half(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(half, (input,), {})
+
+def int(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _int(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(int, (input,), {})
+
+def long(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _long(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(long, (input,), {})
+
+def short(input):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            return _short(input)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(short, (input,), {})
 
 def cuda(input, device=None, non_blocking=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
@@ -5074,7 +5140,8 @@ METHODS = {
     'new_ones': new_ones, 'new_full': new_full, 'new_empty': new_zeros, 'new_empty_strided': new_empty_strided,
     'clone': clone, 'contiguous': contiguous, 'cpu': cpu, 'get_device': get_device, 'is_contiguous': is_contiguous,
     'storage': storage, 'untyped_storage': untyped_storage, 'record_stream': record_stream, 'to': _bare.METHODS['to'],
-    'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bool': bool, 'cuda': cuda,
+    'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bfloat16': bfloat16,
+    'bool': bool, 'byte': byte, 'char': char, 'half': half, 'int': int, 'long': long, 'short': short, 'cuda': cuda,
     'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
 }
 
@@ -5252,8 +5319,10 @@ MADE = (
     (is_contiguous, _bare.METHODS['is_contiguous']), (storage, _bare.METHODS['storage']),
     (untyped_storage, _bare.METHODS['untyped_storage']), (record_stream, _bare.METHODS['record_stream']),
     (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
-    (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bool, _bare.METHODS['bool']),
-    (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
+    (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bfloat16, _bare.METHODS['bfloat16']),
+    (bool, _bare.METHODS['bool']), (byte, _bare.METHODS['byte']), (char, _bare.METHODS['char']),
+    (half, _bare.METHODS['half']), (int, _bare.METHODS['int']), (long, _bare.METHODS['long']),
+    (short, _bare.METHODS['short']), (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
     (polygamma_method, _bare.METHODS['polygamma']), (where_method, _bare.METHODS['where']),
     (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
     (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),

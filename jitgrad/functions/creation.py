@@ -25,6 +25,7 @@ from jitgrad.dtypes import (
 from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import cpu, made_like, made_on, placed, to
 from jitgrad.ops.aval import make_aval
+from jitgrad.ops.shapes import check_fits, np_cast
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.storage.storage import Storage
@@ -139,14 +140,14 @@ def _gather_dtypes(data: Any, array: Any, found: set[DType]) -> None:
 
 def _dtype_like(dtype: Any) -> DType:
     """The dtype of a NumPy scalar; of one that jitgrad has no dtype for, that of the Python number."""
-    return from_numpy_dtype(dtype) if dtype in _KNOWN else _python_dtype(dtype)
+    return from_numpy_dtype(dtype) if dtype in _KNOWN or dtype.name == "bfloat16" else _python_dtype(dtype)
 
 
 def _python_dtype(dtype: Any) -> DType:
     return get_default_dtype() if dtype.kind == "f" else bool_ if dtype.kind == "b" else int64
 
 
-_KNOWN = frozenset(np.dtype(name) for name in ("bool", "int32", "int64", "float32", "float64"))
+_KNOWN = frozenset(np.dtype(name) for name in "bool uint8 int8 int16 int32 int64 float16 float32 float64".split())
 
 
 def _has_tensor(data: Any) -> bool:
@@ -183,7 +184,7 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
         ValueError: for ragged sequences.
     """
     if isinstance(data, TensorBase):
-        source = cpu(data.detach()).numpy()
+        source = cpu(data.detach())._ndarray()
         wanted = dtype or data.dtype
         device = data.device if device is None else device
     elif isinstance(data, np.ndarray | np.generic):
@@ -192,7 +193,24 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
     else:
         source = _as_array(data)
         wanted = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
-    return _finish(placed(from_array_copy(source.astype(wanted.np, copy=False)), device), requires_grad)
+        _check_numbers(source, wanted)
+    return _finish(placed(from_array_copy(_converted(source, wanted)), device), requires_grad)
+
+
+def _converted(array: Any, dtype: DType) -> Any:
+    if array.dtype == dtype.np or not dtype.is_short:
+        return array.astype(dtype.np, copy=False)
+    return np_cast(array, dtype)
+
+
+def _check_numbers(numbers: Any, dtype: DType) -> None:
+    """RuntimeError for Python numbers that an integer dtype does not hold; negative ones may wrap."""
+    if dtype.category is INTEGER and numbers.size and numbers.dtype.kind in "iuf":
+        for extreme in (numbers.min(), numbers.max()):
+            try:
+                check_fits(extreme.item(), dtype)
+            except RuntimeError:
+                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow") from None
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Any:

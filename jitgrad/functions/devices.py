@@ -13,7 +13,7 @@ from typing import Any
 
 from jitgrad.devices import CPU, META
 from jitgrad.door import door
-from jitgrad.dtypes import DType, bool_
+from jitgrad.dtypes import DType, bfloat16, bool_, float16, int8, int16, int32, int64, uint8
 from jitgrad.functions._parse import given
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
 from jitgrad.layouts import contiguous_format, dense_order, format_order, is_laid_out, preserve_format
@@ -45,7 +45,14 @@ __all__ = [
     "record_stream",
     "storage",
     "to",
+    "to_bfloat16",
     "to_bool",
+    "to_byte",
+    "to_char",
+    "to_half",
+    "to_int",
+    "to_long",
+    "to_short",
     "to_target",
     "type_as",
     "untyped_storage",
@@ -190,6 +197,41 @@ def to_bool(input: Any) -> Any:
     return to(input, bool_)
 
 
+def to_long(input: Any) -> Any:
+    """As int64."""
+    return to(input, int64)
+
+
+def to_int(input: Any) -> Any:
+    """As int32."""
+    return to(input, int32)
+
+
+def to_short(input: Any) -> Any:
+    """As int16."""
+    return to(input, int16)
+
+
+def to_char(input: Any) -> Any:
+    """As int8."""
+    return to(input, int8)
+
+
+def to_byte(input: Any) -> Any:
+    """As uint8."""
+    return to(input, uint8)
+
+
+def to_half(input: Any) -> Any:
+    """As float16."""
+    return to(input, float16)
+
+
+def to_bfloat16(input: Any) -> Any:
+    """As bfloat16."""
+    return to(input, bfloat16)
+
+
 def type_as(input: Any, other: Any) -> Any:
     """Convert to another tensor's dtype and device."""
     return to(input, other)
@@ -213,8 +255,10 @@ def numpy_elsewhere(tensor: Any, force: bool) -> Any:
     """``tensor.numpy()`` of a tensor that is not on the CPU: only by force, as a copy.
 
     Raises:
-        TypeError: without ``force``.
+        TypeError: without ``force``; of bfloat16, which NumPy does not have.
     """
+    if tensor._aval.dtype is bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
     if not force:
         raise TypeError(
             f"can't convert {tensor._aval.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "

@@ -17,7 +17,7 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING, INTEGER, bool_, int64
+from jitgrad.dtypes import FLOATING, INTEGER, bool_, int64, uint8
 from jitgrad.formatting import type_name
 from jitgrad.functions.creation import full, tensor
 from jitgrad.functions.devices import index_beside, moved
@@ -186,7 +186,9 @@ def _makes_a_tuple(item: Any) -> bool:
 def _as_item(item: Any) -> Any:
     if isinstance(item, bool):
         return tensor(item, device=CPU)
-    if item is None or item is Ellipsis or isinstance(item, int | slice | TensorBase):
+    if isinstance(item, TensorBase):
+        return _as_mask(item) if item.dtype is uint8 else item
+    if item is None or item is Ellipsis or isinstance(item, int | slice):
         return item
     if isinstance(item, np.integer):
         return int(item)
@@ -197,6 +199,16 @@ def _as_item(item: Any) -> Any:
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
         f"{type(item).__name__})"
     )
+
+
+def _as_mask(item: Any) -> Any:
+    """Bytes index as bools do, an old rule that PyTorch keeps."""
+    warnings.warn(
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+        UserWarning,
+        stacklevel=6,
+    )
+    return item.to(bool_)
 
 
 def _consumed(item: Any) -> int:

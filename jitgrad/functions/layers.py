@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, int64
+from jitgrad.dtypes import BOOLEAN, float32, int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.dropouts import dropout
 from jitgrad.functions.joining import pad
@@ -236,6 +236,11 @@ def scaled_dot_product_attention(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
+    if query.dtype.is_half and query.dtype is key.dtype is value.dtype:  # only the result is rounded
+        own = query.dtype
+        query, key, value = (x.to(float32) for x in (query, key, value))
+        masks = attn_mask.to(float32) if attn_mask is not None and attn_mask.dtype.is_half else attn_mask
+        return scaled_dot_product_attention(query, key, value, masks, dropout_p, is_causal, scale).to(own)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, key.transpose(-2, -1))
     if is_causal:

@@ -140,7 +140,7 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if isinstance(q, TensorBase) and q.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-    if input.dtype.category is not FLOATING:
+    if input.dtype.category is not FLOATING or input.dtype.is_half:
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if isinstance(q, TensorBase) and q.dtype is not input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")

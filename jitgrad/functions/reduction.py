@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, bool_
+from jitgrad.dtypes import bool_
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
@@ -286,7 +286,7 @@ def is_complex(input: Any) -> bool:
 
 def is_signed(input: Any) -> bool:
     """Whether the dtype has negative numbers: all but bool."""
-    return input._aval.dtype.category is not BOOLEAN
+    return bool(input._aval.dtype.is_signed)
 
 
 def is_nonzero(input: Any) -> bool:

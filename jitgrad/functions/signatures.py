@@ -55,8 +55,8 @@ SIGNATURES: dict[str, str] = _rows(
         "isinf isnan log log10 log1p log2 logical_not neg negative reciprocal relu rsqrt sigmoid sign sin sinh sqrt "
         "square tan tanh trunc abs_ acos_ asin_ atan_ bitwise_not_ ceil_ cos_ cosh_ erf_ exp_ exp2_ expm1_ floor_ "
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
-        "tan_ tanh_ trunc_ argwhere bool cpu detach detach_ get_device ravel storage t t_ "
-        "trace untyped_storage zero_": "Tensor input",
+        "tan_ tanh_ trunc_ argwhere bfloat16 bool byte char cpu detach detach_ get_device half int long ravel short "
+        "storage t t_ trace untyped_storage zero_": "Tensor input",
         "digamma erfinv lgamma digamma_ erfinv_ lgamma_ acosh asinh atanh arccosh arcsinh arctanh erfc sinc rad2deg "
         "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
         "arctanh_ erfc_ sinc_ rad2deg_ deg2rad_ frac_ fix_ sgn_ i0_ absolute_ negative_ arccos_ arcsin_ "
@@ -139,7 +139,7 @@ SIGNATURES: dict[str, str] = _rows(
         "softmax log_softmax": "Tensor input, int dim, dtype? dtype=None",
         "flatten": "Tensor input, int start_dim=0, int end_dim=-1",
         "reshape": "Tensor input, int[] *shape",
-        "view": "Tensor input, int[] *size",
+        "view": "Tensor input, int[] *size | Tensor input, dtype dtype",
         "expand": "Tensor input, int[] *size",
         "permute": "Tensor input, int[] *dims",
         "flip": "Tensor input, int[] *dims",

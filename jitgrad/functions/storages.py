@@ -1,6 +1,6 @@
 """``tensor.untyped_storage()``: the memory that a tensor and its views lay out, as users see it.
 
-Owns: ``TypedStorage`` and ``UntypedStorage``.
+Owns: ``TypedStorage``, ``UntypedStorage``, and ``view(dtype)``: the same memory as elements of another dtype.
 Must not know: how memory is allocated (``runtime.storage``).
 
 A storage here is a handle on some tensor over the memory: so it finds the memory after a compiled step has given the
@@ -18,13 +18,13 @@ from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import DType, bool_
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved, placed
-from jitgrad.ops.aval import make_aval
+from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.storage.resize import resize
 from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "view_as_dtype"]
 
 
 class UntypedStorage:
@@ -235,3 +235,44 @@ def _row(values: Any, device: Any, dtype: DType = bool_) -> Any:
 
 def _rebuild(cls: Any, values: Any, dtype: DType) -> Any:
     return cls(_row(values, CPU, dtype))
+
+
+def view_as_dtype(input: Any, dtype: DType) -> Any:
+    """``input.view(dtype)``: the same bytes as elements of another dtype, outside of any graph.
+
+    In a compiled step the view is not part of the trace: its operations run at once.
+
+    Raises:
+        RuntimeError: the elements have another size, and do not fit the layout.
+    """
+    aval = _as_elements(input._aval, dtype)
+    input._sync()
+    out = new_tensor(aval, input._storage)
+    out._vc = input._vc
+    if state.handler is not None:
+        state.handler.shares(input, out)
+    return out
+
+
+def _as_elements(aval: Aval, dtype: DType) -> Aval:
+    """The layout of the same bytes in elements of ``dtype``."""
+    old, new = aval.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return make_aval(aval.shape, dtype, aval.stride, aval.offset).on(aval.device)
+    what = f"to view {aval.dtype.type_name} as {dtype.type_name} (different element sizes)"
+    if not aval.ndim:
+        raise RuntimeError(f"self.dim() cannot be 0 {what}")
+    if aval.stride[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {aval.stride[-1]}")
+    if old > new:
+        times = old // new
+        shape, stride = (*aval.shape[:-1], aval.shape[-1] * times), (*(s * times for s in aval.stride[:-1]), 1)
+        return make_aval(shape, dtype, stride, aval.offset * times).on(aval.device)
+    by = new // old
+    numbers = [("self.size(-1)", aval.shape[-1]), ("self.storage_offset()", aval.offset)]
+    numbers += [(f"self.stride({d})", s) for d, s in enumerate(aval.stride[:-1])]
+    for name, number in numbers:
+        if number % by:
+            raise RuntimeError(f"{name} must be divisible by {by} {what}, but got {number}")
+    shape, stride = (*aval.shape[:-1], aval.shape[-1] // by), (*(s // by for s in aval.stride[:-1]), 1)
+    return make_aval(shape, dtype, stride, aval.offset // by).on(aval.device)

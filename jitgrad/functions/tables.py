@@ -104,10 +104,12 @@ _METHOD_NAMES = {
     devices: "clone contiguous cpu get_device is_contiguous storage untyped_storage record_stream to type_as vcpu",
 }
 
+_CONVERSIONS = ("bfloat16", "bool", "byte", "char", "half", "int", "long", "short")
+
 METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()},
     **{name: value for name, value in REPLACING_METHODS.items() if not isinstance(value, property)},
-    "bool": devices.to_bool,
+    **{name: getattr(devices, f"to_{name}") for name in _CONVERSIONS},
     "cuda": devices.cuda,
     "new_tensor": creation.new_tensor_method,
     "polygamma": pointwise.polygamma_method,

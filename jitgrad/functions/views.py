@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import INTEGER, int64
+from jitgrad.dtypes import INTEGER, DType, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
@@ -63,6 +64,8 @@ __all__ = [
     "view_as",
 ]
 
+_STORAGES = LazyModule("jitgrad.functions.storages")
+
 
 _VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
 _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
@@ -89,7 +92,12 @@ def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
 
 
 def view(input: Any, *shape: Any) -> Any:
-    """The same memory in another shape. RuntimeError if the layout does not allow it."""
+    """The same memory in another shape, or as elements of another dtype (``view(int32)``), outside of any graph.
+
+    Elements of another size change the last extent. RuntimeError if the layout does not allow it.
+    """
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return _STORAGES.view_as_dtype(input, shape[0])
     return door.apply(_VIEW, input, ints(shape))
 
 

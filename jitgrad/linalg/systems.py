@@ -16,7 +16,7 @@ from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, where
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import KINDS, check_square
+from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.table import OPS
 
 __all__ = ["inv", "inv_ex", "lstsq", "pinv", "solve", "solve_ex", "solve_triangular", "tensorinv", "tensorsolve"]
@@ -133,7 +133,7 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
     if A.dtype is not B.dtype:
         raise RuntimeError(
             "linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type "
-            f"{KINDS[A.dtype.name]} and B of type {KINDS[B.dtype.name]} instead"
+            f"{A.dtype.type_name} and B of type {B.dtype.type_name} instead"
         )
     if A.shape[-1] == A.shape[-2] != B.shape[-2 if left else -1]:
         sizes = [f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B)]
@@ -162,7 +162,7 @@ def pinv(
     """
     if A.ndim < 2 or not A.dtype.is_floating_point:
         raise RuntimeError(
-            f"linalg.pinv({KINDS[A.dtype.name]}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
+            f"linalg.pinv({A.dtype.type_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
         )
     return call("linalg_pinv", A, atol, rtol if rcond is None else rcond, hermitian)

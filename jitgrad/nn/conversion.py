@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from jitgrad import dtypes
-from jitgrad.dtypes import DType, float32, float64
+from jitgrad.dtypes import DType, bfloat16, float16, float32, float64, known_dtypes
 from jitgrad.functions import empty
 from jitgrad.functions.devices import to_target
 from jitgrad.grad_mode import no_grad
@@ -23,8 +22,8 @@ __all__ = ["Convertible"]
 
 Self = TypeVar("Self", bound="Convertible")
 
-_OLD_NAMES = {"Half": "float16", "BFloat16": "bfloat16", "Float": "float32", "Double": "float64"}
-"""``torch.FloatTensor`` and its like, the kinds of tensors of PyTorch's first versions."""
+_OLD_NAMES = {d.type_name: d for d in known_dtypes()} | {d.name: d for d in known_dtypes()}
+"""``torch.FloatTensor`` and its like, the kinds of tensors of PyTorch's first versions; and the dtypes' own names."""
 
 
 class Convertible:
@@ -105,11 +104,11 @@ class Convertible:
 
     def half(self: Self) -> Self:
         """Convert to float16."""
-        return self._converted(_dtype_named("float16"))
+        return self._converted(float16)
 
     def bfloat16(self: Self) -> Self:
         """Convert to bfloat16."""
-        return self._converted(_dtype_named("bfloat16"))
+        return self._converted(bfloat16)
 
     def cpu(self: Self) -> Self:
         """Move to the CPU."""
@@ -129,8 +128,8 @@ class Convertible:
 
 
 def _dtype_named(name: str) -> DType:
-    found: DType | None = vars(dtypes).get(_OLD_NAMES.get(name, name))
-    if not isinstance(found, DType):
+    found = _OLD_NAMES.get(name)
+    if found is None:
         raise TypeError(f"invalid type: '{name}'")
     return found
 

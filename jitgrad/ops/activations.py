@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING
+from jitgrad.dtypes import BOOLEAN, FLOATING, finfo, uint8
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import same_aval
@@ -97,6 +97,8 @@ _define_slope(
 def _hardtanh_aval(x: Aval, lo: float, hi: float) -> Aval:
     if x.dtype.category is BOOLEAN:
         raise RuntimeError("Bool inputs not supported for hardtanh")
+    if x.dtype is uint8 and (lo < 0 or hi < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return same_aval(x)
 
 
@@ -370,7 +372,7 @@ define(
 
 def _softshrink_aval(x: Aval, lambd: float) -> Aval:
     out: Aval = _float_only("softshrink_check")(x)
-    limit = float(np.finfo(x.dtype.np).max)
+    limit = finfo(x.dtype).max
     if not 0 <= lambd <= limit:
         name = torch_dtype_name(x.dtype)
         raise RuntimeError(f"lambda must be in range [0, {limit:g}] for input dtype {name}, but found {lambd:g}")

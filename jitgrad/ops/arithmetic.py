@@ -17,9 +17,12 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import (
     broadcast,
+    check_fits,
     dtype_of,
+    exact_operand,
     float_dtype,
     is_number,
+    np_exact_operand,
     np_operand,
     operand,
     result_dtype,
@@ -29,9 +32,6 @@ from jitgrad.ops.shapes import (
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["binary_aval"]
-
-_C_NAMES = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
-
 
 def _no_bools_aval(name: str, kernel: str) -> Any:
     """A binary shape rule that refuses two bools, naming PyTorch's kernel."""
@@ -55,25 +55,32 @@ def binary_aval(name: str, dtype_rule: Any = result_dtype) -> Any:
     return rule
 
 
-def np_promoted(function: Any, dtype_rule: Any = result_dtype) -> Any:
-    """A NumPy rule that first brings its inputs to PyTorch's result dtype (NumPy would promote otherwise)."""
+def np_promoted(function: Any, dtype_rule: Any = result_dtype, exact: bool = False) -> Any:
+    """A NumPy rule that first brings its inputs to PyTorch's result dtype (NumPy would promote otherwise).
+
+    ``exact``: the numbers after the first input are not rounded to a half dtype; so it is in some of PyTorch's kernels.
+    """
+    others = np_exact_operand if exact else np_operand
 
     def rule(*inputs: Any) -> Any:
         dtype = dtype_rule(*inputs)
-        return function(*(np_operand(x, dtype) for x in inputs))
+        return function(np_operand(inputs[0], dtype), *[others(x, dtype) for x in inputs[1:]])
 
     # for callers whose inputs have the result dtype already
     rule.direct = function  # type: ignore[attr-defined]
+    rule.takes_halves = True  # type: ignore[attr-defined]
     return rule
 
 
-def lower_promoted(emit: Any, dtype_rule: Any = result_dtype) -> Any:
-    """A lowering that first casts its inputs to the result dtype; ``emit(b, *values)``."""
+def lower_promoted(emit: Any, dtype_rule: Any = result_dtype, exact: bool = False) -> Any:
+    """A lowering that first casts its inputs to the result dtype; ``emit(b, *values)``. ``exact``: see above."""
+    others = exact_operand if exact else operand
 
     def rule(b: Any, *inputs: Any) -> Any:
         dtype = dtype_rule(*inputs)
-        return emit(b, *(operand(b, x, dtype) for x in inputs))
+        return emit(b, operand(b, inputs[0], dtype), *[others(b, x, dtype) for x in inputs[1:]])
 
+    rule.takes_short = True  # type: ignore[attr-defined]
     return rule
 
 
@@ -87,12 +94,13 @@ def _define_binary(
     n: int = 2,
     checks_values: bool = False,
     node_names: tuple[str | None, dict[int, str]] = (None, {}),
+    exact: bool = False,
 ) -> None:
     define(
         name,
         aval=aval or binary_aval(name, dtype_rule),
-        numpy=np_promoted(np_function, dtype_rule),
-        lower=lower_promoted(emit, dtype_rule),
+        numpy=np_promoted(np_function, dtype_rule, exact),
+        lower=lower_promoted(emit, dtype_rule, exact),
         vjps=vjps,
         num_inputs=n,
         checks_values=checks_values,
@@ -140,13 +148,20 @@ define(
     num_inputs=2,
     node_names={1: "RsubBackward1"},
 )
-_define_binary("mul", np.multiply, _lower_mul, [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))])
+_define_binary(
+    "mul",
+    np.multiply,
+    _lower_mul,
+    [Vjp(lambda c, g, y: g * y, (1,)), Vjp(lambda c, g, x: g * x, (0,))],
+    exact=True,
+)
 _define_binary(
     "div",
     np.true_divide,
     lambda b, x, y: b.div(x, y),
     [Vjp(lambda c, g, y: g / y, (1,)), Vjp(lambda c, g, x, y: -g * ((x / y) / y), (0, 1))],
     float_dtype,
+    exact=True,
 )
 
 
@@ -249,6 +264,7 @@ _define_binary(
     _nonzero(np.remainder),
     lambda b, x, y: b.mod(x, _checked_divisor(b, y)),
     [Vjp(lambda c, g: g), Vjp(lambda c, g, x, y: -g * call("div_floor", x, y), (0, 1))],
+    aval=_no_bools_aval("remainder", "remainder_cpu"),
     checks_values=True,
     node_names=("RemainderBackward1", {1: "RemainderBackward0"}),
 )
@@ -293,11 +309,23 @@ def _clamp_hi_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
     return call("where", call("logical_or", call("gt", x, hi), call("lt", hi, lo)), g, 0.0)
 
 
+def _fitting(rule: Any) -> Any:
+    """A shape rule that refuses numbers that the result's dtype does not hold."""
+
+    def checked(*inputs: Any) -> Aval:
+        out: Aval = rule(*inputs)
+        for x in inputs:
+            check_fits(x, out.dtype)
+        return out
+
+    return checked
+
+
 _CLAMP_NODES = ("ClampBackward0", "ClampBackward1")  # of tensors, of numbers
 for _name, _bounds in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackward0")):
     define(
         _name,
-        aval=binary_aval("clamp"),
+        aval=_fitting(binary_aval("clamp")),
         numpy=np_promoted(lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)),
         lower=lower_promoted(lambda b, x, lo, hi: b.min(b.max(x, lo), hi)),
         vjps=[Vjp(_clamp_x_rule, (0, 1, 2)), Vjp(_clamp_lo_rule, (0, 1, 2)), Vjp(_clamp_hi_rule, (0, 1, 2))],
@@ -314,7 +342,7 @@ def _define_bound(name: str, message: str, extreme: str, kept: str, cut: str, no
     np_rule = np.maximum if extreme == "max" else np.minimum
     define(
         name,
-        aval=binary_aval(message),
+        aval=_fitting(binary_aval(message)),
         numpy=np_promoted(np_rule),
         lower=lower_promoted(lambda b, x, bound: b.pointwise(extreme, x, bound)),
         vjps=[
@@ -349,6 +377,7 @@ def _np_where(cond: Any, x: Any, y: Any) -> Any:
 
 _np_where.direct = np.where  # type: ignore[attr-defined]
 _np_where.takes_mask = True  # type: ignore[attr-defined]
+_np_where.takes_halves = True  # type: ignore[attr-defined]
 
 
 def _lower_where(b: Any, cond: Any, x: Any, y: Any) -> Any:
@@ -356,9 +385,12 @@ def _lower_where(b: Any, cond: Any, x: Any, y: Any) -> Any:
     return b.where(cond, operand(b, x, dtype), operand(b, y, dtype))
 
 
+_lower_where.takes_short = True  # type: ignore[attr-defined]
+
+
 define(
     "where",
-    aval=_where_aval,
+    aval=_fitting(_where_aval),
     numpy=_np_where,
     lower=_lower_where,
     vjps=[
@@ -375,7 +407,7 @@ define(
 def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
     for what, other in (("end", end), ("weight", weight)):
         if hasattr(other, "dtype") and dtype_of(other) is not dtype_of(x):
-            own, found = (_C_NAMES[dtype_of(v).name] for v in (x, other))
+            own, found = (dtype_of(v).c_name for v in (x, other))
             raise RuntimeError(f"expected dtype {own} for `{what}` but got dtype {found}")
     shape = broadcast("lerp", *map(shape_of, (x, end, weight)))
     if dtype_of(x).category is not FLOATING:
@@ -389,13 +421,16 @@ define(
     aval=_lerp_aval,
     node_name="LerpBackward1",
     node_names={2: "LerpBackward0"},
-    numpy=np_promoted(lambda x, end, w: np.where(np.abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w))),
+    numpy=np_promoted(
+        lambda x, end, w: np.where(np.abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w)), exact=True
+    ),
     lower=lower_promoted(
         lambda b, x, end, w: b.where(
             b.lt(b.abs(w), 0.5),
             b.add(x, b.mul(w, b.sub(end, x))),
             b.sub(end, b.mul(b.sub(end, x), b.sub(b.const(1.0, x.dtype), w))),
-        )
+        ),
+        exact=True,
     ),
     vjps=[
         Vjp(lambda c, g, w: g * (1 - w), (2,)),
@@ -426,6 +461,7 @@ _define_binary(
         None,
     ],
     n=4,
+    exact=True,
 )
 _define_binary(
     "addcdiv",
@@ -440,6 +476,7 @@ _define_binary(
     float_dtype,
     aval=_addcdiv_aval,
     n=4,
+    exact=True,
 )
 _define_binary(
     "atan2",

@@ -246,7 +246,7 @@ def _np_left_shift(x: Any, y: Any) -> Any:
 
 
 def _np_right_shift(x: Any, y: Any) -> Any:
-    last = y.dtype.type(8 * x.dtype.itemsize - 1)
+    last = y.dtype.type(8 * x.dtype.itemsize - (x.dtype.kind == "i"))
     return np.right_shift(x, np.where((y < 0) | (y > last), last, y))
 
 
@@ -258,7 +258,7 @@ def _lower_left_shift(b: Any, x: Any, y: Any) -> Any:
 
 
 def _lower_right_shift(b: Any, x: Any, y: Any) -> Any:
-    """x // 2^y; beyond the last bit what is left is the sign."""
+    """x // 2^y; beyond the last bit what is left is the sign. Short integers are computed in 32 bits."""
     zero, last = b.const(0, x.dtype), b.const(8 * x.dtype.itemsize - 1, x.dtype)
     is_far = b.or_(b.lt(y, zero), b.ge(y, last))
     near = b.floordiv(x, b.pow(b.const(2, x.dtype), b.where(is_far, zero, y)))

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType, bool_, float64, int64
+from jitgrad.dtypes import INTEGER, DType, bool_, float64, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.pointwise import zero_grad
-from jitgrad.ops.shapes import as_dtype, broadcast, np_operand, operand
+from jitgrad.ops.shapes import as_dtype, broadcast, check_fits, np_cast, np_operand, operand
 from jitgrad.ops.table import Vjp, define
 
 __all__: list[str] = []
@@ -27,10 +27,15 @@ def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
+def _full_aval(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
+    check_fits(value, dtype)
+    return make_aval(_checked_shape(shape), dtype)
+
+
 define(
     "full",
-    aval=lambda value, shape, dtype: make_aval(_checked_shape(shape), dtype),
-    numpy=lambda value, shape, dtype: np.full(shape, value, dtype.np),
+    aval=_full_aval,
+    numpy=lambda value, shape, dtype: np.full(shape, dtype.number(value) if dtype.is_short else value, dtype.np),
     lower=lambda b, value, shape, dtype: b.expand(operand(b, value, dtype), shape),
 )
 
@@ -44,7 +49,7 @@ def _define_like(name: str, value: int) -> None:
         name,
         aval=_like_aval,
         numpy=lambda x, dtype=None: np.full(x.shape, value, dtype.np if dtype else x.dtype),
-        lower=lambda b, x, dtype=None: b.const((dtype or x.dtype).np.type(value).item(), dtype or x.dtype, x.shape),
+        lower=lambda b, x, dtype=None: b.const((dtype or x.dtype).number(value), dtype or x.dtype, x.shape),
     )
 
 
@@ -95,10 +100,14 @@ define(
 def _np_linspace(start: float, end: float, steps: int, dtype: DType) -> Any:
     """Counted from both ends towards the middle, as in PyTorch, so that the numbers are symmetric."""
     if steps == 1:
-        return np.full(1, start, dtype.np)
-    number = dtype.np.type
+        return np.full(1, dtype.number(start), dtype.np)
+    number = np.float64 if dtype.category is INTEGER else dtype.np.type
+    if dtype.category is INTEGER:
+        start, end = dtype.number(start), dtype.number(end)
     step = number((end - start) / (steps - 1))
-    index = np.arange(steps).astype(dtype.np)
+    if dtype.is_half:  # PyTorch computes in the dtype itself here
+        step = (number(end) - number(start)) / number(steps - 1)
+    index = np.arange(steps).astype(number)
     return np.where(index < steps // 2, number(start) + step * index, number(end) - step * (number(steps - 1) - index))
 
 
@@ -132,7 +141,7 @@ define(
 
 
 def _np_cast(x: Any, dtype: DType) -> Any:
-    return x != 0 if dtype is bool_ else x.astype(dtype.np)
+    return np_cast(x, dtype)
 
 
 def _lower_cast(b: Any, x: Any, dtype: DType) -> Any:
@@ -152,6 +161,7 @@ define(
 def _copy_aval(x: Aval, src: Any) -> Aval:
     """The shape of ``x.copy_(src)``: the source must expand to the target."""
     have = getattr(src, "shape", ())
+    check_fits(src, x.dtype)
     padded = (1,) * (len(x.shape) - len(have)) + tuple(have)
     if len(have) > len(x.shape) or any(s not in (1, n) for s, n in zip(padded, x.shape, strict=True)):
         both = broadcast("copy_", x.shape, tuple(have))
@@ -159,11 +169,18 @@ def _copy_aval(x: Aval, src: Any) -> Aval:
     return make_aval(x.shape, x.dtype)
 
 
+def _lower_copy(b: Any, x: Any, src: Any) -> Any:
+    stored = b.cast(src, x.dtype) if hasattr(src, "shape") else b.const(x.dtype.number(src), x.dtype)
+    return b.expand(stored, x.shape)
+
+
+_lower_copy.takes_short = True  # type: ignore[attr-defined]
+
 define(
     "copy",
     aval=_copy_aval,
     numpy=lambda x, src: np.broadcast_to(np.asarray(np_operand(src, as_dtype(x.dtype))), x.shape).copy(),
-    lower=lambda b, x, src: b.expand(operand(b, src, x.dtype), x.shape),
+    lower=_lower_copy,
     vjps=[Vjp(zero_grad), Vjp(lambda c, g: g)],
     num_inputs=2,
     node_name="torch::autograd::CopyBackwards",
@@ -173,6 +190,6 @@ define(
     "zero",
     aval=lambda x: make_aval(x.shape, x.dtype),
     numpy=lambda x: np.zeros(x.shape, x.dtype),
-    lower=lambda b, x: b.const(x.dtype.np.type(0).item(), x.dtype, x.shape),
+    lower=lambda b, x: b.const(x.dtype.number(0), x.dtype, x.shape),
     vjps=[Vjp(zero_grad)],
 )

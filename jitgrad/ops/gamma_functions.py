@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import finfo
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import float_aval
@@ -180,7 +181,7 @@ def _i0_rule(c: RuleContext, g: Any, x: Any) -> Any:
 
 
 def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
-    is_tiny = call("le", call("abs", x), float(np.finfo(x.dtype.np).eps))
+    is_tiny = call("le", call("abs", x), finfo(x.dtype).eps)
     safe = call("where", is_tiny, 1.0, x)
     return g * call("where", is_tiny, 0.5, call("i0", safe) - out / safe)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER, int64
+from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
 from jitgrad.ops.shapes import (
     broadcast,
-    is_number,
+    check_fits,
     numel,
     operand,
     torch_dtype_name,
@@ -35,7 +35,7 @@ def _check_gather(name: str, x: Aval, index: Aval, dim: int) -> int:
     d = wrap_dim(dim, x.ndim)
     if not index.numel:
         return d
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
@@ -182,7 +182,7 @@ def _select_aval(x: Aval, index: Aval, dim: int) -> Aval:
     d = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     count = index.shape[0] if index.ndim else 1
     if not x.ndim and count != 1:
@@ -236,7 +236,7 @@ define(
 def _embedding_aval(weight: Aval, index: Aval, padding_idx: int, *flags: bool) -> Aval:
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
             f"{torch_dtype_name(index.dtype)} instead (while checking arguments for embedding)"
@@ -306,7 +306,7 @@ define(
 
 
 def _one_hot_aval(index: Aval, num_classes: int) -> Aval:
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     return make_aval((*index.shape, num_classes), int64)
 
@@ -335,16 +335,13 @@ define("one_hot", aval=_one_hot_aval, numpy=_np_one_hot, lower=_lower_one_hot, c
 def _masked_fill_aval(x: Aval, mask: Aval, value: Any) -> Aval:
     if mask.dtype.category is not BOOLEAN:
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {torch_dtype_name(mask.dtype)}"
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.c_name}"
         )
     if getattr(value, "shape", ()):
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    if x.dtype.category is INTEGER and is_number(value) and not hasattr(value, "shape"):
-        limits = np.iinfo(x.dtype.np)
-        if not limits.min <= value <= limits.max:
-            raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
+    check_fits(value, x.dtype)
     return make_aval(broadcast("masked_fill", x.shape, mask.shape), x.dtype)
 
 

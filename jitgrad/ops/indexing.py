@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import INTEGER, int64
+from jitgrad.dtypes import int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import torch_dtype_name
@@ -51,7 +51,7 @@ def _taken_shape(shape: tuple[int, ...], at: tuple[int, ...], dims: Dims) -> tup
 
 def _check_indices(indices: Any) -> None:
     for i in indices:
-        if i.dtype.category is not INTEGER:
+        if i.dtype not in (int32, int64):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
 
 

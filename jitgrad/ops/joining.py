@@ -14,7 +14,7 @@ import numpy as np
 from jitgrad.dtypes import promote_types
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
-from jitgrad.ops.shapes import as_dtype, numel, wrap_dim
+from jitgrad.ops.shapes import as_dtype, np_cast, numel, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
@@ -60,7 +60,8 @@ def _cat_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_cat(xs: Any, dim: int) -> Any:
-    return np.concatenate(_cat_parts(xs), axis=dim, dtype=_joint_dtype(xs).np)
+    out = _joint_dtype(xs)
+    return np.concatenate([x if x.dtype == out.np else np_cast(x, out) for x in _cat_parts(xs)], axis=dim)
 
 
 def _lower_cat(b: Any, xs: Any, dim: int) -> Any:
@@ -103,7 +104,8 @@ def _stack_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_stack(xs: Any, dim: int) -> Any:
-    return np.stack(xs, axis=dim, dtype=_joint_dtype(xs).np)
+    out = _joint_dtype(xs)
+    return np.stack([x if x.dtype == out.np else np_cast(x, out) for x in xs], axis=dim)
 
 
 def _lower_stack(b: Any, xs: Any, dim: int) -> Any:

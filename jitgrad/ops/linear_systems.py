@@ -16,15 +16,12 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["KINDS", "check_matrix", "check_square", "cholesky_rule", "transposed"]
-
-KINDS = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
-
+__all__ = ["check_matrix", "check_square", "cholesky_rule", "transposed"]
 
 def check_matrix(name: str, a: Aval) -> None:
     """RuntimeError unless it is [*, m, n], of floats; ``name`` is for messages."""
     if not a.dtype.is_floating_point:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {KINDS[a.dtype.name]}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype.type_name}")
     if a.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
 
@@ -43,7 +40,7 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
     if a.dtype is not b.dtype:
         raise RuntimeError(
             "linalg.solve: Expected A and B to have the same dtype, but found A of type "
-            f"{KINDS[a.dtype.name]} and B of type {KINDS[b.dtype.name]} instead"
+            f"{a.dtype.type_name} and B of type {b.dtype.type_name} instead"
         )
     if b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         size, other = a.shape[-1], b.shape[-2:] if b.ndim >= 2 else (*b.shape, 1)

@@ -19,13 +19,10 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
 
-_C_NAMES = {"bool": "bool", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
-
-
 def _same_dtype(x: Aval, y: Aval) -> DType:
     if x.dtype is not y.dtype:
         raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {_C_NAMES[x.dtype.name]} != {_C_NAMES[y.dtype.name]}"
+            f"expected m1 and m2 to have the same dtype, but got: {x.dtype.c_name} != {y.dtype.c_name}"
         )
     return x.dtype
 
@@ -130,8 +127,8 @@ def _dot_aval(x: Aval, y: Aval) -> Aval:
         )
     if x.dtype is not y.dtype:
         raise RuntimeError(
-            f"dot : expected both vectors to have same dtype, but found {_C_NAMES[x.dtype.name].capitalize()} and "
-            f"{_C_NAMES[y.dtype.name].capitalize()}"
+            f"dot : expected both vectors to have same dtype, but found {x.dtype.type_name} and "
+            f"{y.dtype.type_name}"
         )
     return make_aval((), x.dtype)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import broadcast, is_number, np_operand, operand, result_dtype, shape_of
+from jitgrad.ops.shapes import broadcast, check_fits, is_number, np_operand, operand, result_dtype, shape_of
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -30,7 +30,9 @@ def _reject(x: Any, exponent: Any) -> None:
 
 def _pow_scalar_aval(x: Aval, exponent: Any) -> Aval:
     _reject(x, exponent)
-    return make_aval(x.shape, result_dtype(x, exponent))
+    dtype = result_dtype(x, exponent)
+    check_fits(exponent, dtype)
+    return make_aval(x.shape, dtype)
 
 
 # the exponents that PyTorch's CPU kernel also special-cases: exact or cheaper, and the same eagerly and compiled
@@ -67,12 +69,16 @@ def _float_pow_scalar(x: Any, exponent: Any) -> Any:
 
 
 _np_pow_scalar.direct = _float_pow_scalar  # type: ignore[attr-defined]
+_np_pow_scalar.takes_halves = True  # type: ignore[attr-defined]
 
 
 def _lower_pow_scalar(b: Any, x: Any, exponent: Any) -> Any:
     dtype = result_dtype(x, exponent)
     base, special = operand(b, x, dtype), _LOWER_POWERS.get(exponent)
     return special(b, base) if special and dtype.category is not BOOLEAN else b.pow(base, operand(b, exponent, dtype))
+
+
+_lower_pow_scalar.takes_short = True  # type: ignore[attr-defined]
 
 
 def _pow_base_rule(g: Any, x: Any, exponent: float) -> Any:
@@ -95,6 +101,7 @@ define(
 
 def _pow_aval(x: Any, y: Any) -> Aval:
     _reject(x, y)
+    check_fits(y, result_dtype(x, y))
     return make_aval(broadcast("pow", shape_of(x), shape_of(y)), result_dtype(x, y))
 
 
@@ -117,6 +124,7 @@ def _float_pow(x: Any, y: Any) -> Any:
 
 
 _np_pow.direct = _float_pow  # type: ignore[attr-defined]
+_np_pow.takes_halves = True  # type: ignore[attr-defined]
 
 
 def _pow_x_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
@@ -139,6 +147,9 @@ def _lower_pow(b: Any, x: Any, y: Any) -> Any:
         return _lower_pow_scalar(b, x, y)
     dtype = result_dtype(x, y)
     return b.pow(operand(b, x, dtype), operand(b, y, dtype))
+
+
+_lower_pow.takes_short = True  # type: ignore[attr-defined]
 
 
 define(

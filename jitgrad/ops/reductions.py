@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, DType, bool_, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, DType, bool_, int64, uint8
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.comparison import truth
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import as_dtype, contiguous_dims, np_operand, reduced_shape, torch_dtype_name, wrap_dims
+from jitgrad.ops.shapes import (
+    as_dtype,
+    contiguous_dims,
+    np_operand,
+    operand,
+    reduced_shape,
+    torch_dtype_name,
+    wrap_dims,
+)
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["kept", "restore", "spread"]
@@ -53,8 +61,8 @@ def _sum_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
 
 
 def _np_sum(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
-    out = _sum_dtype(x, dtype).np
-    return np.sum(x.astype(out, copy=False), axis=wrap_dims(dim, x.ndim), keepdims=keepdim)
+    wide = np_operand(x, _sum_dtype(x, dtype))
+    return np.sum(wide, axis=wrap_dims(dim, x.ndim), keepdims=keepdim, dtype=wide.dtype)
 
 
 def _float_sum(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
@@ -69,7 +77,7 @@ _np_sum.direct = _float_sum  # type: ignore[attr-defined]
 
 
 def _lower_sum(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
-    return b.sum(b.cast(x, _sum_dtype(x, dtype)), wrap_dims(dim, len(x.shape)), keepdim)
+    return b.sum(operand(b, x, _sum_dtype(x, dtype)), wrap_dims(dim, len(x.shape)), keepdim)
 
 
 def _mean_dtype(x: Any, dtype: DType | None) -> DType:
@@ -89,8 +97,8 @@ def _mean_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
 
 def _np_mean(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     dims, out = wrap_dims(dim, x.ndim), _mean_dtype(x, dtype)
-    total = np.sum(x.astype(out.np, copy=False), axis=dims, keepdims=keepdim)
-    return total / out.np.type(contiguous_dims(x.shape, dims))
+    total = np.sum(np_operand(x, out), axis=dims, keepdims=keepdim)
+    return total / out.compute.np.type(contiguous_dims(x.shape, dims))
 
 
 def _float_mean(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
@@ -107,8 +115,8 @@ _np_mean.direct = _float_mean  # type: ignore[attr-defined]
 
 def _lower_mean(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     dims, out = wrap_dims(dim, len(x.shape)), _mean_dtype(x, dtype)
-    total = b.sum(b.cast(x, out), dims, keepdim)
-    return b.div(total, b.const(float(contiguous_dims(x.shape, dims)), out))
+    total = b.sum(operand(b, x, out), dims, keepdim)
+    return b.div(total, b.const(float(contiguous_dims(x.shape, dims)), out.compute))
 
 
 def _sum_rule(c: RuleContext, g: Any) -> Any:
@@ -170,11 +178,12 @@ def _one_dim_aval(x: Aval, dim: int | None, keepdim: bool, dtype: DType | None =
 
 
 def _np_prod(x: Any, dim: Dim, keepdim: bool, dtype: DType | None = None) -> Any:
-    return np.prod(np_operand(x, _sum_dtype(x, dtype)), axis=wrap_dims(dim, x.ndim), keepdims=keepdim)
+    wide = np_operand(x, _sum_dtype(x, dtype))
+    return np.prod(wide, axis=wrap_dims(dim, x.ndim), keepdims=keepdim, dtype=wide.dtype)
 
 
 def _lower_prod(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None = None) -> Any:
-    return b.reduce("prod", b.cast(x, _sum_dtype(x, dtype)), wrap_dims(dim, len(x.shape)), keepdim)
+    return b.reduce("prod", operand(b, x, _sum_dtype(x, dtype)), wrap_dims(dim, len(x.shape)), keepdim)
 
 
 def _scan_exclusive(x: Any, dim: int, n: int) -> Any:
@@ -341,7 +350,9 @@ define("linalg_vector_norm", aval=_norm_aval, numpy=_np_norm, lower=_lower_norm,
 def _define_truth(name: str, primitive: str, np_function: Any) -> None:
     define(
         name,
-        aval=lambda x, dim, keepdim: make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), bool_),
+        aval=lambda x, dim, keepdim: make_aval(
+            reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), uint8 if x.dtype is uint8 else bool_
+        ),
         numpy=lambda x, dim, keepdim: np_function(x, axis=wrap_dims(dim, x.ndim), keepdims=keepdim),
         lower=lambda b, x, dim, keepdim: b.reduce(primitive, truth(b, x), wrap_dims(dim, len(x.shape)), keepdim),
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import INTEGER
+from jitgrad.dtypes import int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import wrap_dim
@@ -26,7 +26,7 @@ _UFUNCS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximu
 
 def _aval(x: Aval, index: Aval, src: Aval, dim: int, reduce: str, include_self: bool) -> Aval:
     d = wrap_dim(dim, x.ndim)
-    if index.numel and index.dtype.category is not INTEGER:
+    if index.numel and index.dtype not in (int32, int64):
         raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
     if x.dtype is not src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER, int64
+from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.gathering import no_wrap, scatter_src_rule
@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 
 def _check_index(name: str, index: Aval) -> None:
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
 
 
@@ -50,7 +50,7 @@ def _index_add_aval(x: Aval, index: Aval, source: Aval, dim: int) -> Aval:
     d = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError(f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim}")
-    if index.dtype.category is not INTEGER:
+    if index.dtype not in (int32, int64):
         raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
     if x.dtype is not source.dtype:
         raise RuntimeError(

@@ -14,15 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import FLOATING, DType, bool_, from_numpy_dtype, get_default_dtype, int64, promote_types
+from jitgrad.dtypes import (
+    FLOATING,
+    INTEGER,
+    DType,
+    bool_,
+    from_numpy_dtype,
+    get_default_dtype,
+    int64,
+    promote_types,
+    uint8,
+)
 
 __all__ = [
     "as_dtype",
     "broadcast",
+    "check_fits",
     "contiguous_dims",
     "dtype_of",
+    "exact_operand",
     "float_dtype",
     "is_number",
+    "np_cast",
+    "np_exact_operand",
     "np_operand",
     "numel",
     "operand",
@@ -34,12 +48,9 @@ __all__ = [
     "wrap_dims",
 ]
 
-_TORCH_NAMES = {"bool": "Bool", "int32": "Int", "int64": "Long", "float32": "Float", "float64": "Double"}
-
-
 def torch_dtype_name(dtype: DType) -> str:
     """The name that PyTorch's messages use: ``Float``, ``Long`` ..."""
-    return _TORCH_NAMES[dtype.name]
+    return dtype.type_name
 
 
 def is_number(x: Any) -> bool:
@@ -96,17 +107,59 @@ def float_dtype(*inputs: Any) -> DType:
 
 
 def operand(b: Any, x: Any, dtype: DType) -> Any:
-    """An input of a lowering as a primitive of ``dtype``."""
-    if hasattr(x, "shape"):
-        return b.cast(x, dtype)
-    return b.const(dtype.np.type(x).item(), dtype)
+    """An input of a lowering in ``dtype``: a primitive of what is computed in, Note [Compute dtypes]."""
+    return b.cast(b.cast(x, dtype) if hasattr(x, "shape") else b.const(dtype.number(x), dtype), dtype.compute)
+
+
+def exact_operand(b: Any, x: Any, dtype: DType) -> Any:
+    """``operand``, but that a number or a 0-d tensor is not rounded to a half dtype first."""
+    if not dtype.is_half or shape_of(x):
+        return operand(b, x, dtype)
+    return b.cast(x, dtype.compute) if hasattr(x, "shape") else b.const(dtype.compute.number(x), dtype.compute)
+
+
+def np_exact_operand(x: Any, dtype: DType) -> Any:
+    """``np_operand``, but that a number or a 0-d array is not rounded to a half dtype first."""
+    return np_operand(x, dtype.compute if dtype.is_half and not shape_of(x) else dtype)
+
+
+def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
+    """RuntimeError for a number that an integer dtype does not hold; negative ones may wrap unless ``is_strict``."""
+    if dtype.category is not INTEGER or hasattr(value, "shape"):
+        return
+    bits = 8 * dtype.itemsize
+    if dtype.is_signed:
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    else:
+        low, high = 0 if is_strict else 1 - (1 << bits), (1 << bits) - 1
+    if not low - 1 < value < high + 1:  # a float may be a little outside: its fraction is cut off
+        name = {4: "int", 8: "int64_t"}.get(dtype.itemsize, f"{dtype.name}_t")
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
 def np_operand(x: Any, dtype: DType) -> Any:
-    """An input of a NumPy rule in ``dtype``."""
+    """An input of a NumPy rule in ``dtype``; of a half dtype in float32, Note [Compute dtypes]."""
     if isinstance(x, np.ndarray | np.generic):
-        return x if x.dtype == dtype.np else x.astype(dtype.np)
+        stored = x if x.dtype == dtype.np else np_cast(x, dtype)
+        return stored.astype(np.float32) if dtype.is_half else stored
+    if dtype.is_short:
+        return (np.float32 if dtype.is_half else dtype.np.type)(dtype.number(x))
     return dtype.np.type(x)
+
+
+def np_cast(x: Any, dtype: DType) -> Any:
+    """An array, or NumPy scalar, in another dtype, converted as PyTorch does on a CPU.
+
+    Numbers become halves by way of float32, and floats become short integers by way of int32 (uint8: int64), of whose
+    lowest number, which NaN and what does not fit become, the low bytes are kept.
+    """
+    if dtype is bool_:
+        return x != 0
+    if dtype.is_half or x.dtype.kind == "V":  # bfloat16, which NumPy cannot turn into everything
+        x = x.astype(np.float32)
+    if dtype.is_short and not dtype.is_half and x.dtype.kind == "f":
+        x = x.astype(np.int64 if dtype is uint8 else np.int32)
+    return x.astype(dtype.np)
 
 
 def broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from weakref import ref
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER
+from jitgrad.dtypes import BOOLEAN, INTEGER, promote_types
 from jitgrad.ops.table import Op
 from jitgrad.ops.value_checks import Within
 from jitgrad.ops.value_checks import demands as demands_of
@@ -145,7 +145,8 @@ def _only_moves(instr: Instr, source: Any) -> bool:
     """Whether what comes out of an operation are values of its first operand."""
     name = instr.op.name
     if name == "_to_copy":
-        return bool(source.dtype.category is INTEGER and instr.avals[0].dtype.itemsize >= source.dtype.itemsize)
+        out = instr.avals[0].dtype
+        return bool(source.dtype.category is INTEGER and promote_types(source.dtype, out) is out)
     is_taken = name.startswith("index") and name[5:].isdecimal()
     return instr.op.is_view or is_taken or name in _MOVING
 

@@ -79,6 +79,10 @@ class Entry:
         if slot is None and root is not storage:
             slot = slots.get(id(root))
         if slot is not None:
+            dtype = tensor._aval.dtype
+            if any(other._aval.dtype is not dtype for other in slot.live()):
+                recorder.shares(tensor, tensor)  # operations on the others end their segment at once from here on
+                raise ElsewhereError("memory that tensors of two dtypes look at")
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
             vid = self._input(tensor, storage, _key(tensor, kind), kind)

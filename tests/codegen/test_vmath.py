@@ -15,7 +15,7 @@ from vmath_jit import LEVELS, module_text, run, target_of
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE
 from jitgrad.codegen.vmath.pointwise import EMIT
-from jitgrad.dtypes import bool_, float32, float64, from_numpy_dtype, int32, int64
+from jitgrad.dtypes import bfloat16, bool_, float32, float64, from_numpy_dtype, int32, int64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN, infinity and overflow
 
@@ -25,6 +25,7 @@ LIMIT_ULP = 2.0
 STRIDE = int(os.environ.get("JITGRAD_ULP_STRIDE", "6007"))  # 1 = all float32, some hours
 FLOATS = (np.float32, np.float64)
 INTS = (np.int32, np.int64)
+BFLOAT16 = bfloat16.np.type
 
 
 def _sigmoid(x):
@@ -333,6 +334,35 @@ def test_casts(cpu):
             info = np.iinfo(to)  # what does not fit is the least integer, as x86 has it
             want = [int(v) if info.min <= v <= info.max else info.min for v in x.tolist()]
             np.testing.assert_array_equal(run("cast", x, out=to, cpu=cpu), np.array(want, to))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("half", [np.float16, BFLOAT16])
+def test_halves(half, cpu):
+    """Every half to float32, and floats around all of them back: those between two round to the even one."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(half)
+    wide = every.astype(np.float32)
+    np.testing.assert_array_equal(run("cast", every, out=np.float32, cpu=cpu), wide)
+    with np.errstate(all="ignore"):
+        following = np.nextafter(wide, np.float32(np.inf))
+        between = wide + (np.roll(wide, -1) - wide) / np.float32(2)
+        for x in (wide, following, np.nextafter(wide, -np.float32(np.inf)), between, wide * np.float32(1e-3)):
+            got, want = run("cast", x, out=half, cpu=cpu), x.astype(half)
+            np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_short_integers_wrap(cpu):
+    values = np.array([0, 1, -1, 127, 128, -128, -129, 255, 256, 32767, 32768, -32769, 65535, 70000])
+    reals = np.array([0.0, -1.5, 127.9, 300.0, -129.0, 65535.0, 3e9, math.inf, math.nan], np.float32)
+    for to in (np.uint8, np.int8, np.int16):
+        for source in (np.int32, np.int64, np.int16, np.uint8, np.int8):
+            x = values.astype(source)
+            np.testing.assert_array_equal(run("cast", x, out=to, cpu=cpu), x.astype(to))
+        # what does not fit 32 bits is the least of these integers, whose low bytes are 0
+        want = [int(v) if abs(v) < 2**31 else 0 for v in reals]
+        np.testing.assert_array_equal(run("cast", reals, out=to, cpu=cpu), np.array(want).astype(to))
 
 
 # -- shape of the code

@@ -14,9 +14,9 @@ import numpy as np
 
 from jitgrad.codegen.llvm.dtype_text import memory as memory_type
 from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
-from jitgrad.codegen.vmath.core import Lanes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
-from jitgrad.dtypes import DType, bool_, from_numpy_dtype
+from jitgrad.codegen.vmath.short import from_memory, to_memory
+from jitgrad.dtypes import DType, from_numpy_dtype
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -38,20 +38,17 @@ def target_of(cpu: str) -> tuple[str, str]:
 def _isa(features: str) -> Isa:
     """What an x86 target with these features has."""
     flags = set(features.split(","))
-    return Isa(fma="+fma" in flags, round="+sse4.1" in flags)
+    return Isa(fma="+fma" in flags, round="+sse4.1" in flags, half="+f16c" in flags)
 
 
 def _load(b: FnBuilder, dtype: DType, width: int, pointer: str) -> str:
     memory = vector_type(width, memory_type(dtype.name))
-    reg = b.op(f"load {memory}, ptr {pointer}, align 1")
-    return b.op(f"icmp ne {memory} {reg}, {Lanes(b, 'i8', width, '').const(0).reg}") if dtype is bool_ else reg
+    return from_memory(b, dtype, width, b.op(f"load {memory}, ptr {pointer}, align 1"))
 
 
 def _store(b: FnBuilder, dtype: DType, width: int, reg: str, pointer: str) -> None:
     memory = vector_type(width, memory_type(dtype.name))
-    if dtype is bool_:
-        reg = b.op(f"zext {vector_type(width, 'i1')} {reg} to {memory}")
-    b.do(f"store {memory} {reg}, ptr {pointer}, align 1")
+    b.do(f"store {memory} {to_memory(b, dtype, width, reg)}, ptr {pointer}, align 1")
 
 
 def module_text(op: str, dtypes: tuple[DType, ...], out: DType, width: int, cpu: str = "host") -> str:

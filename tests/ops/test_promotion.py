@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pytest
 
 import jitgrad
@@ -13,7 +12,7 @@ from jitgrad import functions
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
-DTYPES = ("bool", "int32", "int64", "float32", "float64")
+DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 NUMBERS = (True, 2, 1.5)
 OPERATIONS = ("add", "mul", "div", "maximum", "pow", "eq", "where", "floor_divide")
 
@@ -39,7 +38,7 @@ def _outcome(library: Any, operation: str, x: Any, y: Any) -> Any:
         out = _compute(library, operation, x, y)
     except (RuntimeError, TypeError) as error:
         return type(error)
-    return str(out.dtype).split(".")[-1], tuple(out.shape), np.asarray(out.detach().numpy(), np.float64).tolist()
+    return str(out.dtype).split(".")[-1], tuple(out.shape), out.detach().tolist()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -60,6 +59,16 @@ def test_result_is_torchs_for_every_pair(operation: str) -> None:
         if not tensors[0] and want is TypeError:
             continue
         assert got == want, (operation, their_x, their_y)
+
+
+def test_the_lattice_is_torchs() -> None:
+    for a, b in itertools.product(DTYPES, repeat=2):
+        ours, theirs = [getattr(jitgrad, n) for n in (a, b)], [getattr(torch, n) for n in (a, b)]
+        assert f"torch.{jitgrad.promote_types(*ours).name}" == str(torch.promote_types(*theirs)), (a, b)
+        assert jitgrad.can_cast(*ours) == torch.can_cast(*theirs), (a, b)
+    for ours, theirs in zip(_operands(jitgrad)[:-3], _operands(torch)[:-3], strict=True):
+        for x, y in zip(_operands(jitgrad), _operands(torch), strict=True):
+            assert f"torch.{jitgrad.result_type(ours, x).name}" == str(torch.result_type(theirs, y)), (theirs, y)
 
 
 class _Jitgrad:
@@ -88,7 +97,7 @@ def test_unary_result_is_torchs(name: str, dtype: str) -> None:
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_limits_of_floats_are_torchs(name: str) -> None:
     ours, theirs = jitgrad.finfo(getattr(jitgrad, name)), torch.finfo(getattr(torch, name))
     for field in "dtype bits eps max min tiny smallest_normal resolution".split():
@@ -97,7 +106,7 @@ def test_limits_of_floats_are_torchs(name: str) -> None:
     assert jitgrad.finfo().dtype == "float32"
 
 
-@pytest.mark.parametrize("name", ["int32", "int64"])
+@pytest.mark.parametrize("name", ["uint8", "int8", "int16", "int32", "int64"])
 def test_limits_of_integers_are_torchs(name: str) -> None:
     ours, theirs = jitgrad.iinfo(getattr(jitgrad, name)), torch.iinfo(getattr(torch, name))
     assert (ours.dtype, ours.bits, ours.max, ours.min) == (theirs.dtype, theirs.bits, theirs.max, theirs.min)

@@ -111,5 +111,6 @@ def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, t
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (instrs, count, repeatable)
     spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
-    epilogue = FusedEpilogue(instrs, count, spec.width, repeatable, Isa(target.has_fma, target.has_round))
+    isa = Isa(target.has_fma, target.has_round, target.has_half)
+    epilogue = FusedEpilogue(instrs, count, spec.width, repeatable, isa)
     return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words)

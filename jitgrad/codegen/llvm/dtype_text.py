@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 
-from jitgrad.dtypes import DType, bool_, float32, float64, int32, int64
+from jitgrad.dtypes import FLOATING, DType, known_dtypes
 
 __all__ = ["memory", "number", "of", "register", "short_steps", "steps", "suffix"]
 
-_BY_NAME = {d.name: d for d in (bool_, int32, int64, float32, float64)}
-_REGISTER = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
-_MEMORY = {**_REGISTER, "bool": "i8"}
-_SUFFIX = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "f32", "float64": "f64"}
+_BY_NAME = {d.name: d for d in known_dtypes()}
+_OF_COMPUTE = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
+_REGISTER = {d.name: _OF_COMPUTE[d.compute.name] for d in known_dtypes()}
+_STORED_AS_INTEGERS = {d.name: f"i{8 * d.itemsize}" for d in known_dtypes() if d.is_short or d.name == "bool"}
+_MEMORY = {**_REGISTER, **_STORED_AS_INTEGERS}
+_SUFFIX = {name: {"float": "f32", "double": "f64"}.get(text, text) for name, text in _REGISTER.items()}
 _WORDS = {"True": 1.0, "False": 0.0}
 
 
@@ -24,18 +26,18 @@ def of(name: str) -> DType:
 
 
 def register(name: str) -> str:
-    """The element type in a register; a bool is one bit."""
+    """The element type in a register; a bool is one bit, a short dtype its compute dtype (``vmath.short``)."""
     return _REGISTER[name]
 
 
 def memory(name: str) -> str:
-    """The element type in memory; a bool is one byte."""
+    """The element type in memory; a bool is one byte, a short dtype an integer of its size."""
     return _MEMORY[name]
 
 
 def suffix(name: str, lanes: int, memory: bool = False) -> str:
     """``v16f32``: how intrinsics' names end."""
-    scalar = "i8" if memory and name == "bool" else _SUFFIX[name]
+    scalar = _STORED_AS_INTEGERS.get(name, _SUFFIX[name]) if memory else _SUFFIX[name]
     return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
 
@@ -50,7 +52,7 @@ def number(literal: str, dtype: str) -> float | int:
             value = float(literal)
     if dtype == "bool":
         return int(bool(value))
-    return value if dtype.startswith("float") else int(value)
+    return value if _BY_NAME[dtype].category is FLOATING else int(value)
 
 
 @functools.cache

@@ -29,6 +29,7 @@ class Target:
         has_fma: fused multiply-add in one instruction.
         has_round: floor, ceil, trunc and round in one instruction.
         has_masks: predicated loads and stores without a branch (AVX-512 mask registers).
+        has_half: conversions between float16 and float32 in one instruction.
     """
 
     cpu: str
@@ -39,6 +40,7 @@ class Target:
     has_fma: bool
     has_round: bool
     has_masks: bool
+    has_half: bool = False
 
     @property
     def key(self) -> str:
@@ -58,8 +60,8 @@ _X86_LEVELS: tuple[tuple[frozenset[str], int, int, bool, bool, bool], ...] = (
 _NAMED_X86: dict[str, frozenset[str]] = {
     "x86-64": frozenset({"sse2"}),
     "x86-64-v2": frozenset({"sse2", "sse4.1"}),
-    "x86-64-v3": frozenset({"sse2", "sse4.1", "avx2", "fma"}),
-    "x86-64-v4": frozenset({"sse2", "sse4.1", "avx2", "fma", "avx512f", "avx512vl", "avx512bw", "avx512dq"}),
+    "x86-64-v3": frozenset({"sse2", "sse4.1", "avx2", "fma", "f16c"}),
+    "x86-64-v4": frozenset({"sse2", "sse4.1", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq"}),
 }
 
 
@@ -69,9 +71,9 @@ def _describe(cpu: str, features: str, triple: str, has: frozenset[str]) -> Targ
     if arch in ("x86_64", "amd64"):
         for needed, width, registers, fma, rounds, masks in _X86_LEVELS:
             if needed <= has:
-                return Target(cpu, features, triple, width, registers, fma, rounds, masks)
+                return Target(cpu, features, triple, width, registers, fma, rounds, masks, "f16c" in has)
     if arch in ("aarch64", "arm64"):  # NEON, FMA and rounding are part of the base architecture
-        return Target(cpu, features, triple, 4, 32, True, True, False)
+        return Target(cpu, features, triple, 4, 32, True, True, False, True)
     return Target(cpu, features, triple, 1, 16, False, False, False)
 
 

@@ -23,10 +23,12 @@ class Isa:
     Attributes:
         fma: has a fused multiply-add instruction.
         round: has floor, ceil, trunc and round-to-even instructions.
+        half: converts between float16 and float32 in one instruction.
     """
 
     fma: bool = True
     round: bool = True
+    half: bool = False
 
 
 def float_literal(value: float, llvm_type: str) -> str:

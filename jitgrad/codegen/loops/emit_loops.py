@@ -35,7 +35,7 @@ def print_kernel(key: NestKey, name: str, target: Target) -> str:
 class _NestPrinter:
     def __init__(self, key: NestKey, name: str, target: Target) -> None:
         self.key = key
-        self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round))
+        self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round, target.has_half))
         self.printer = InstrPrinter(self.b, key.instrs, key.vec, key.width)
         self.has_fma = target.has_fma
         seq_bits = ((1 << key.seqs) - 1) << key.units
@@ -250,7 +250,7 @@ class _NestPrinter:
         instr = self.key.instrs[n]
         kind = instr.op[7:]
         value: float = _IDENTITY[kind]
-        if not instr.dtype.startswith("float"):
+        if dt.register(instr.dtype).startswith("i"):
             value = {"max": _INT_MIN, "min": _INT_MAX}.get(kind, {}).get(instr.dtype, value)
         return self.b.const(value, dt.register(instr.dtype), self.key.width)
 

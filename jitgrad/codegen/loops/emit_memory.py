@@ -13,6 +13,7 @@ from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
+from jitgrad.codegen.vmath.short import from_memory, to_memory
 
 __all__ = ["MemoryPrinter", "Scope"]
 
@@ -195,14 +196,10 @@ class MemoryPrinter:
         )
 
     def _from_memory(self, instr: KernelInstr, lanes: int, reg: str) -> str:
-        if instr.dtype != "bool":
-            return reg
-        return self.b.op(f"icmp ne {vector_type(lanes, 'i8')} {reg}, {self.b.const(0, 'i8', lanes)}")
+        return from_memory(self.b, dt.of(instr.dtype), lanes, reg)
 
     def _to_memory(self, dtype: str, lanes: int, reg: str) -> str:
-        if dtype != "bool":
-            return reg
-        return self.b.op(f"zext {vector_type(lanes, 'i1')} {reg} to {vector_type(lanes, 'i8')}")
+        return to_memory(self.b, dt.of(dtype), lanes, reg)
 
     def _store(self, scope: Scope, n: int, instr: KernelInstr) -> None:
         lanes = self.lanes(n)

@@ -20,6 +20,7 @@ from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
 from jitgrad.codegen.schedule.kernel_ir import NestKey, classes
+from jitgrad.codegen.vmath.short import from_memory
 
 __all__ = ["Tiles"]
 
@@ -64,7 +65,8 @@ class Tiles:
             vectors = []
             for lane in lanes:
                 place = b.op(f"getelementptr i8, ptr {at}, i64 {b.op(f'mul i64 {lane}, {stride}')}")
-                vectors.append(self.printer.plain_load(instr, self.key.width, place, mask))
+                loaded = self.printer.plain_load(instr, self.key.width, place, mask)
+                vectors.append(from_memory(b, dt.of(instr.dtype), self.key.width, loaded))
             scalar = dt.register(instr.dtype)
             for row, vector in enumerate(_transposed(b, scalar, vectors)):
                 place = b.op(f"getelementptr {self._kind(n)}, ptr {self._buffers[n]}, i64 {row}")

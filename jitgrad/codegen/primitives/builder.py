@@ -33,7 +33,7 @@ from typing import Any
 from jitgrad.dtypes import DType, bool_, float32, int64
 from jitgrad.ops.aval import Aval
 
-__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value"]
+__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value", "is_widening"]
 
 # name -> number of operands
 POINTWISE = {
@@ -84,11 +84,17 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
+def is_widening(x: Value) -> bool:
+    """Whether ``x`` is a value of a short dtype in its compute dtype, which changes nothing."""
+    return x.op == "cast" and x.srcs[0].dtype.is_short and x.dtype is x.srcs[0].dtype.compute
+
+
 class Builder:
     """Makes primitives. Operands may be Values or Python numbers; shapes broadcast; dtypes must already agree.
 
     A Python number takes the dtype of the other operands. Comparisons give bool. ``b.cast`` is the only conversion, so
-    lowerings state every promotion themselves.
+    lowerings state every promotion themselves. A value of a short dtype is only moved: what computes widens it first
+    (Note [Compute dtypes]), and a movement of what was widened widens what it moved.
     """
 
     __slots__ = ("_interned", "instr")
@@ -111,6 +117,8 @@ class Builder:
 
     def const(self, value: bool | int | float, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
         # repr tells -0.0 from 0.0 and makes NaN equal to itself; the value itself rides along
+        if dtype.is_short:
+            value = dtype.number(value)
         leaf = self.make("const", (), (repr(value),), (), dtype)
         return self.expand(leaf, shape)
 
@@ -127,8 +135,8 @@ class Builder:
         values = [o for o in operands if isinstance(o, Value)]
         typed = values[1:] if op == "where" and isinstance(operands[0], Value) else values
         tensors = [v for v in typed if v.op != "scalar"] or typed
-        dtype = tensors[0].dtype if tensors else float32
-        srcs = [self._operand(o, dtype) for o in operands]
+        dtype = tensors[0].dtype.compute if tensors else float32
+        srcs = [self.widened(self._operand(o, dtype)) for o in operands]
         shape = broadcast_shape(*(s.shape for s in srcs))
         out = bool_ if op in COMPARISONS else dtype
         return self.make(op, tuple(self.expand(s, shape) for s in srcs), (), shape, out)
@@ -152,18 +160,28 @@ class Builder:
             return self._operand(x, dtype)
         return x if x.dtype is dtype else self.make("cast", (x,), (), x.shape, dtype)
 
+    def widened(self, x: Value) -> Value:
+        """``x`` in what is computed in, see Note [Compute dtypes]."""
+        return self.cast(x, x.dtype.compute)
+
     # movement
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
         """Broadcast ``x`` to ``shape`` (new dims on the left)."""
-        return x if x.shape == shape else self.make("expand", (x,), shape, shape, x.dtype)
+        return x if x.shape == shape else self._moved("expand", x, shape, shape)
 
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
-        return x if x.shape == shape else self.make("reshape", (x,), shape, shape, x.dtype)
+        return x if x.shape == shape else self._moved("reshape", x, shape, shape)
+
+    def _moved(self, op: str, x: Value, params: Any, shape: tuple[int, ...]) -> Value:
+        """A movement; of a value that was widened: widened afterwards, so that less is, or nothing."""
+        if is_widening(x):
+            return self.cast(self.make(op, x.srcs, params, shape, x.srcs[0].dtype), x.dtype)
+        return self.make(op, (x,), params, shape, x.dtype)
 
     def permute(self, x: Value, dims: tuple[int, ...]) -> Value:
         if dims == tuple(range(len(dims))):
             return x
-        return self.make("permute", (x,), dims, tuple(x.shape[d] for d in dims), x.dtype)
+        return self._moved("permute", x, dims, tuple(x.shape[d] for d in dims))
 
     def slice(self, x: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]) -> Value:
         """Element ``starts[d] + i * steps[d]`` for i below ceil((stops - starts) / steps); steps may be negative."""
@@ -172,7 +190,7 @@ class Builder:
         )
         if shape == x.shape and all(step == 1 for step in steps):
             return x
-        return self.make("slice", (x,), (tuple(starts), tuple(steps)), shape, x.dtype)
+        return self._moved("slice", x, (tuple(starts), tuple(steps)), shape)
 
     def pad(self, x: Value, lo: Sequence[int], hi: Sequence[int], value: float = 0) -> Value:
         """Constants around ``x``: lo before and hi after, per dimension."""
@@ -185,12 +203,15 @@ class Builder:
         """``x`` with ``v`` at elements ``starts[d] + i * steps[d]``."""
         if v.shape == x.shape:
             return v
+        if is_widening(x):  # what is written is rounded as it would be at the operation's end
+            short = x.srcs[0]
+            return self.cast(self.update(short, self.cast(v, short.dtype), starts, steps), x.dtype)
         return self.make("update", (x, v), (tuple(starts), tuple(steps)), x.shape, x.dtype)
 
     # reductions; dims are non-negative
     def reduce(self, op: str, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:
         """op: sum, max, min or prod, in ``x``'s own dtype (bool: max = any, min = all)."""
-        dims = tuple(sorted(dims))
+        x, dims = self.widened(x), tuple(sorted(dims))
         kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
         out = self.make("reduce_" + op, (x,), dims, kept, x.dtype) if dims else x
         return out if keepdim else self.reshape(out, tuple(n for d, n in enumerate(x.shape) if d not in dims))
@@ -224,6 +245,8 @@ class Builder:
 
     def gather(self, x: Value, indices: Sequence[Value]) -> Value:
         """``x[i0, i1, ...]`` with integer values that broadcast together, over the leading dims of ``x``."""
+        if is_widening(x):
+            return self.cast(self.gather(x.srcs[0], indices), x.dtype)
         shape = broadcast_shape(*(i.shape for i in indices))
         srcs = (x, *(self.expand(i, shape) for i in indices))
         return self.make("gather", srcs, (), shape + x.shape[len(indices) :], x.dtype)
@@ -242,6 +265,8 @@ class Builder:
         return self.make("scatter_add", srcs, shape, shape, src.dtype)
 
     def cat(self, xs: Sequence[Value], dim: int) -> Value:
+        if all(map(is_widening, xs)) and len({x.srcs[0].dtype for x in xs}) == 1:
+            return self.cast(self.cat([x.srcs[0] for x in xs], dim), xs[0].dtype)
         first = xs[0].shape
         total = sum(x.shape[dim] for x in xs)
         return self.make("cat", tuple(xs), dim, (*first[:dim], total, *first[dim + 1 :]), xs[0].dtype)

@@ -71,6 +71,8 @@ def _pointwise(v: Value) -> None:
         _require(v.srcs[0].dtype is bool_, "the condition is not bool")
         operands = v.srcs[1:]
     _require(all(s.dtype is operands[0].dtype for s in operands), "operands of two dtypes")
+    if v.op not in ("cast", "where"):
+        _require(not any(s.dtype.is_short for s in operands), "computes in a short dtype")
     if v.op != "cast":
         _is(v, v.shape, bool_ if v.op in COMPARISONS else operands[0].dtype)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
 from jitgrad.dtypes import FLOATING, INTEGER, bool_
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "rewrite", "topological"]
@@ -141,6 +141,8 @@ def _fold_cast(b: Builder, v: Value) -> Value | None:
     number = const_of(v.srcs[0])
     if number is None or (v.dtype.category is INTEGER and not abs(number) < 2 ** (8 * v.dtype.itemsize - 1)):
         return None  # a kernel knows what becomes of a number that does not fit
+    if v.dtype.is_short or v.srcs[0].dtype.is_short:
+        return b.const(v.dtype.number(number), v.dtype, v.shape)
     with np.errstate(all="ignore"):
         folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
     return b.const(folded.item(), v.dtype, v.shape)
@@ -270,8 +272,10 @@ def _slice_of_const(b: Builder, v: Value) -> Value | None:
 
 
 def _cast_of_cast(b: Builder, v: Value) -> Value | None:
-    """bool -> anything -> T is bool -> T: nothing is lost on the way."""
+    """bool -> anything -> T is bool -> T: nothing is lost on the way; nor where a short dtype is widened and back."""
     x = v.srcs[0]
+    if is_widening(x) and x.srcs[0].dtype is v.dtype:
+        return x.srcs[0]
     return b.cast(x.srcs[0], v.dtype) if x.op == "cast" and x.srcs[0].dtype is bool_ and v.dtype is not bool_ else None
 
 

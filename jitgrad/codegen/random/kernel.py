@@ -108,7 +108,7 @@ def _entry() -> FnBuilder:
 
 
 def _text(target: Target) -> str:
-    isa = Isa(target.has_fma, target.has_round)
+    isa = Isa(target.has_fma, target.has_round, target.has_half)
     fractions = (twister.fractions32(isa), twister.fractions64(isa))
     normals = (normal.normals32(isa), normal.normals64(isa), normal.pairs(isa), normal.map_libm())
     permutations = (twister.permute(), twister.permute_wide())

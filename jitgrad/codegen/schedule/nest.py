@@ -154,8 +154,8 @@ def epilogue_instrs(
 
 def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) -> int:
     """Lanes: a vector of the widest float, several of them where the loop is light (they hide each other's latency)."""
-    floats = [i.dtype.itemsize for i in instrs if i.dtype.category is FLOATING]
-    size = max(floats) if floats else max([i.dtype.itemsize for i in instrs if i.op in ACCESSES], default=4)
+    floats = [i.dtype.compute.itemsize for i in instrs if i.dtype.category is FLOATING]
+    size = max(floats) if floats else max([i.dtype.compute.itemsize for i in instrs if i.op in ACCESSES], default=4)
     lanes = max(1, target.width * 4 // size)
     if lanes == 1:
         return 1

@@ -21,7 +21,8 @@ from jitgrad.codegen.vmath import log as vmath_log
 from jitgrad.codegen.vmath import trig as vmath_trig
 from jitgrad.codegen.vmath.core import Lanes, select
 from jitgrad.codegen.vmath.round import round_mode
-from jitgrad.dtypes import DType
+from jitgrad.codegen.vmath.short import narrowed
+from jitgrad.dtypes import DType, bool_, float64, uint8
 
 __all__ = ["EMIT", "emit_cast", "emit_pointwise"]
 
@@ -112,4 +113,8 @@ def emit_pointwise(b: FnBuilder, op: str, dtype: DType, width: int, *regs: str) 
 
 def emit_cast(b: FnBuilder, src: DType, dst: DType, width: int, reg: str) -> str:
     """Convert ``reg`` from ``src`` to ``dst``; see ``basic.cast`` for NaN and for what does not fit."""
-    return basic.cast(Lanes(b, register(src.name), width, reg), register(dst.name)).reg
+    x = Lanes(b, register(src.name), width, reg)
+    if src is float64 and dst is uint8:
+        x = basic.cast(x, "i64")  # as PyTorch: it shows in what does not fit 32 bits
+    x = basic.cast(x, register(dst.name))
+    return (narrowed(x, dst) if dst.is_short and src not in (dst, bool_) else x).reg

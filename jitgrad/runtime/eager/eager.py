@@ -138,13 +138,9 @@ def check_inplace(op: Op, target: Any, aval: Aval) -> None:
         raise different_devices(aval.device, have.device)
     if aval.dtype.category > have.dtype.category:
         raise RuntimeError(
-            f"result type {_scalar_type(aval)} can't be cast to the desired output type {_scalar_type(have)}"
+            f"result type {aval.dtype.type_name} can't be cast to the desired output type {have.dtype.type_name}"
             f" (in-place {op.name})"
         )
-
-
-def _scalar_type(aval: Aval) -> str:
-    return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "bool": "Bool"}[aval.dtype.name]
 
 
 def checked_plan(

@@ -6,7 +6,7 @@ Must not know: tensors, devices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,50 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.quiet import run_quietly
 
-__all__ = ["own", "run_numpy"]
+__all__ = ["own", "rule_for", "run_numpy"]
 
 _ndarray = np.ndarray
+
+_MOVES = frozenset(
+    "cat clone embedding flip gather index1 index2 index3 index_select masked_select repeat roll stack".split()
+)
+"""Operations that only move elements: their rules take halves as they are."""
 
 
 def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
     """The NumPy rule's arrays, made exactly what the avals say."""
     assert op.numpy is not None
+    if any(map(_is_half, arrays)) and not _takes_halves(op):
+        arrays = [*map(_widened, arrays)]
     raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
     results = raw if isinstance(raw, tuple | list) else (raw,)
     return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
+
+
+def rule_for(op: Op, avals: Iterable[Aval]) -> Callable[..., Any]:
+    """The NumPy rule for inputs like these: halves among them arrive widened, Note [Compute dtypes]."""
+    rule = op.numpy
+    assert rule is not None
+    if not any(a.dtype.is_half for a in avals) or _takes_halves(op):
+        return rule
+
+    def widening(*args: Any) -> Any:
+        return rule(*map(_widened, args))
+
+    return widening
+
+
+def _takes_halves(op: Op) -> bool:
+    """Whether the rule widens its inputs itself (by ``np_operand``), or has no need to."""
+    return hasattr(op.numpy, "takes_halves") or op.name in _MOVES
+
+
+def _is_half(x: Any) -> bool:
+    return isinstance(x, _ndarray | np.generic) and x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+def _widened(x: Any) -> Any:
+    return x.astype(np.float32) if _is_half(x) else x
 
 
 def _exactly(result: Any, aval: Aval) -> Any:

@@ -20,6 +20,7 @@ from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
+from jitgrad.runtime.eager.numpy_rule import rule_for
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
 from jitgrad.tensor_base import TensorBase
@@ -79,9 +80,9 @@ class EagerPlan:
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
         self.aval = self.out_avals[0]
-        self._dtype = next((a.dtype.np for a in self.context_avals if a is not None), None)
+        self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
-        self.function: Any = self.direct or op.numpy
+        self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
         self._constants: dict[int | float, Any] = {}
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
@@ -94,7 +95,7 @@ class EagerPlan:
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``. Python numbers do not promote a floating dtype."""
         values, rule = self._values(), self.op.numpy
-        if self.is_elsewhere or not values or not values[0].dtype.is_floating_point:
+        if self.is_elsewhere or not values or not values[0].dtype.is_floating_point or values[0].dtype.is_half:
             return None
         if any(a.dtype is not values[0].dtype for a in values):
             return None

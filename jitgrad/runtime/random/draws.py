@@ -86,7 +86,11 @@ class RandomStream(Twister):
         elif dtype.char == "f":
             self.fill(address, count, RANDOM_NORMAL32, mean, std)
         else:
-            _put(address, self.array(count, RANDOM_NORMAL32, np.float32, mean, std), dtype)
+            values = self.array(count // _BLOCK * _BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
+            if count % _BLOCK:  # the last block begins earlier; unlike float32, nothing is drawn for what it replaces
+                last = self.array(_BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
+                values = np.concatenate([values[: count - _BLOCK], last])
+            _put(address, values, dtype)
 
     def normal_pairs(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
         """For any other memory: two by two, in float64."""
@@ -163,7 +167,8 @@ class RandomStream(Twister):
 
     def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 / (1 - p) with probability 1 - p, else 0, divided in the dtype."""
-        _put(address, (self._doubles(count) < 1.0 - p).astype(dtype) / dtype.type(1.0 - p), dtype)
+        compute = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        _put(address, (self._doubles(count) < 1.0 - p).astype(compute) / compute.type(1.0 - p), dtype)
 
     def given(self, address: int, count: int, dtype: Any, values: Any) -> None:
         """Numbers that are known already."""
