@@ -14,11 +14,12 @@ from jitgrad.autograd.bases import split_columns, standard_basis
 from jitgrad.autograd.forward_ad import make_dual
 from jitgrad.func.arguments import check_tensors, chosen, replaced, unpack_aux
 from jitgrad.func.reverse import jacrev
+from jitgrad.grad_mode import inference_mode, is_inference_mode_enabled, no_grad
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.dual import DualLevel
 from jitgrad.transforms.level import level
-from jitgrad.transforms.tree import flatten, unflatten
+from jitgrad.transforms.tree import flatten, tree_map, unflatten
 from jitgrad.transforms.vmap import map_directions
 
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
@@ -52,6 +53,11 @@ def _jvp(
         raise RuntimeError(
             f"{_JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals)."
         )
+    if is_inference_mode_enabled():
+        # an inner reverse-mode transform saves values and tangents, which inference tensors must not be
+        with inference_mode(False), no_grad():
+            args, tangents = tree_map(_outside_inference, args), tree_map(_outside_inference, tangents)
+            return _jvp(func, args, tangents, argnums, strict, has_aux)
     leaves, spec = flatten(args if argnums is None else chosen(args, argnums))
     moves, move_spec = flatten(tangents)
     if move_spec != spec:
@@ -71,6 +77,10 @@ def _jvp(
         moved = [here.beneath(_tangent, here, y, strict) for y in outputs]
     found = unflatten(outputs, out_spec), unflatten(moved, out_spec)
     return (*found, aux) if has_aux else found
+
+
+def _outside_inference(x: Any) -> Any:
+    return x.clone() if isinstance(x, TensorBase) and x.is_inference() else x
 
 
 def _tangent(here: DualLevel, y: Any, strict: bool) -> Any:

@@ -7,13 +7,14 @@ Must not know: the engine, levels' rules.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from jitgrad.autograd.backward import grad as autograd_grad
 from jitgrad.autograd.bases import split_rows, standard_basis
 from jitgrad.func.arguments import check_tensors, chosen, replaced, unpack_aux
-from jitgrad.grad_mode import enable_grad, is_grad_enabled
+from jitgrad.grad_mode import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.inputs import Borders
@@ -21,6 +22,13 @@ from jitgrad.transforms.tree import flatten, tree_map, unflatten
 from jitgrad.transforms.vmap import vmap
 
 __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
+
+
+@contextmanager
+def _recording() -> Iterator[None]:
+    """Grad mode, within inference mode as well: a transform differentiates what it has recorded itself."""
+    with inference_mode(False) if is_inference_mode_enabled() else nullcontext(), enable_grad():
+        yield
 
 
 def _gradients(
@@ -74,7 +82,7 @@ def grad_and_value(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten(chosen(args, argnums))
         borders = Borders(leaves)
-        with enable_grad():
+        with _recording():
             result = func(*replaced(args, argnums, unflatten(borders.inputs, spec)), **kwargs)
             output, aux = unpack_aux(result, has_aux, "grad_and_value(f)(*args)")
             _check_scalar(output)
@@ -118,7 +126,7 @@ def _vjp(func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux:
     """``vjp`` with respect to some arguments; all, for ``argnums`` None."""
     leaves, spec = flatten(args if argnums is None else chosen(args, argnums))
     borders = Borders(leaves)
-    with enable_grad():
+    with _recording():
         inputs = unflatten(borders.inputs, spec)
         result = func(*(inputs if argnums is None else replaced(args, argnums, inputs)))
         result, aux = unpack_aux(result, has_aux, "vjp(f, *primals)")
@@ -142,7 +150,8 @@ def _vjp(func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux:
             )
         may_keep = is_grad_enabled() if create_graph is None else create_graph
         stays = may_keep and (keeps or any(s.requires_grad for s in seeds))
-        grads = _gradients(outputs, borders.inputs, seeds, retain_graph, stays)
+        with inference_mode(False) if is_inference_mode_enabled() else nullcontext(), set_grad_enabled(may_keep):
+            grads = _gradients(outputs, borders.inputs, seeds, retain_graph, stays)
         return unflatten([Borders.leave(g, stays) for g in grads], spec)
 
     values = unflatten([leave(y) for y in outputs], out_spec)

@@ -277,6 +277,9 @@ def full_like(
     memory_format: Any = None,
 ) -> Any:
     """One value in a tensor's shape, dtype and device; ``memory_format`` as in ``zeros_like``."""
+    made = _for_each_example(input, fill_value, tuple(input._aval.shape), dtype or input._aval.dtype, requires_grad)
+    if made is not None:
+        return made
     place, kind = input._aval.device if device is None else device, dtype or input._aval.dtype
 
     def make(like: Any) -> Any:
@@ -295,10 +298,30 @@ def new_tensor_method(
     return tensor(data, dtype or self.dtype, self.device if device is None else device, requires_grad)
 
 
+def _for_each_example(self: Any, value: Any, size: tuple[int, ...], dtype: Any, requires_grad: bool) -> Any:
+    """What ``full`` makes beside one example of a ``vmap``: such a tensor for each; None outside of ``vmap``.
+
+    Without a batch of them nothing that differs from example to example could be written to the new tensor.
+    """
+    level = getattr(self, "_level", None)
+    if level is None:
+        return None
+    whole = level.beneath(_full_beside, self._physical, value, (level.size, *size), dtype)
+    return _finish(level.wrap(whole), requires_grad)
+
+
+def _full_beside(self: Any, value: Any, size: tuple[int, ...], dtype: Any) -> Any:
+    made = _for_each_example(self, value, size, dtype, False)
+    return made_on(self.device, _FULL, value, size, dtype) if made is None else made
+
+
 def new_zeros(
     self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Zeros with this tensor's dtype, on its device."""
+    made = _for_each_example(self, 0, ints(size), dtype or self.dtype, requires_grad)
+    if made is not None:
+        return made
     device = self.device if device is None else device
     return zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
@@ -307,6 +330,9 @@ def new_ones(
     self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Ones with this tensor's dtype, on its device."""
+    made = _for_each_example(self, 1, ints(size), dtype or self.dtype, requires_grad)
+    if made is not None:
+        return made
     device = self.device if device is None else device
     return ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
@@ -321,6 +347,9 @@ def new_full(
     requires_grad: bool = False,
 ) -> Any:
     """One value with this tensor's dtype, on its device."""
+    made = _for_each_example(self, fill_value, ints((size,)), dtype or self.dtype, requires_grad)
+    if made is not None:
+        return made
     device = self.device if device is None else device
     return full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 

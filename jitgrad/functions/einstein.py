@@ -76,7 +76,7 @@ def _extents(terms: list[str], tensors: list[Any]) -> dict[str, int]:
             known = extents.get(name, 1)
             if known != 1 and n not in (1, known):
                 raise RuntimeError(f"einsum(): subscript {name} has size {n} for an operand, but {known} for another")
-            extents[name] = max(known, n)
+            extents[name] = n if known == 1 else known  # which may be 0
     return extents
 
 

@@ -109,8 +109,15 @@ def setitem(input: Any, index: Any, value: Any) -> None:
     elif value.dtype is not input.dtype and value.numel() == 1 and _is_one_mask(index):
         value = value.to(input.dtype)
     dims, tensors = _split(indexed)
+    value = _without_leading_ones(value, view.ndim - len(dims) + max(t.ndim for t in tensors))
     check_apart(view, value, *tensors)
     door.apply_inplace(_PUT[len(dims)], (view,), view, value, *tensors, dims)
+
+
+def _without_leading_ones(value: Any, rank: int) -> Any:
+    """Leading extents of 1 that a target of ``rank`` dimensions lacks are dropped, as PyTorch does."""
+    extra = value.ndim - rank
+    return reshape(value, value.shape[extra:]) if extra > 0 and all(n == 1 for n in value.shape[:extra]) else value
 
 
 def _checked_number(input: Any, value: Any) -> bool | int | float:
@@ -132,11 +139,8 @@ def _is_one_mask(index: Any) -> bool:
 
 
 def _copy_into(view: Any, value: Any) -> None:
-    """Leading extents of 1 that the target lacks are dropped, as PyTorch does."""
     if isinstance(value, TensorBase):
-        extra = value.ndim - view.ndim
-        if extra > 0 and all(n == 1 for n in value.shape[:extra]):
-            value = reshape(value, value.shape[extra:])
+        value = _without_leading_ones(value, view.ndim)
         if value._aval.device is not view._aval.device:
             value = moved(value, view._aval.device)
         if value._aval.shape != view._aval.shape:
@@ -243,10 +247,10 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
             view = door.apply(_UNSQUEEZE, view, dim)
             dim += 1
         elif isinstance(item, TensorBase):
-            if reads_value and _is_position(item):
+            if reads_value and _is_position(item) and getattr(item, "_level", None) is None:
                 view = door.apply(_SELECT, view, dim, int(item))
             else:
-                view, dim = _collect(view, dim, item, indexed)
+                view, dim = _collect(view, dim, item, indexed, is_written)
         elif isinstance(item, slice):
             parts = _slice_parts(item)
             if parts != (None, None, 1):
@@ -259,10 +263,10 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
     return view, indexed
 
 
-def _collect(view: Any, dim: int, item: Any, indexed: Indexed) -> tuple[Any, int]:
+def _collect(view: Any, dim: int, item: Any, indexed: Indexed, is_written: bool) -> tuple[Any, int]:
     """Note a tensor as the index of ``dim``; a mask indexes as many dimensions as it has."""
     if item.dtype is not bool_:
-        if not item.ndim and item.dtype.category is INTEGER:
+        if not item.ndim and item.dtype.category is INTEGER and not is_written:
             # an index without dimensions selects, so it takes no part in the placement of the others
             return door.apply(_INDEX[1], view, _beside(view, item), (dim,)), dim
         indexed.append((dim, _beside(view, item)))

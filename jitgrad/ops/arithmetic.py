@@ -478,13 +478,19 @@ _define_binary(
     n=4,
     exact=True,
 )
+def _over_square(y: Any, x: Any) -> Any:
+    """1 / (y^2 + x^2), and 0 in the origin, where the derivatives of the angle are taken to be 0, as in PyTorch."""
+    square = y * y + x * x
+    return call("where", call("eq", square, 0.0), 0.0, 1 / square)
+
+
 _define_binary(
     "atan2",
     np.arctan2,
     lambda b, y, x: b.atan2(y, x),
     [
-        Vjp(lambda c, g, y, x: g * (x / (y * y + x * x)), (0, 1)),
-        Vjp(lambda c, g, y, x: g * (-y / (y * y + x * x)), (0, 1)),
+        Vjp(lambda c, g, y, x: g * (x * _over_square(y, x)), (0, 1)),
+        Vjp(lambda c, g, y, x: g * (-y * _over_square(y, x)), (0, 1)),
     ],
     float_dtype,
 )

@@ -6,6 +6,7 @@ Must not know: Tensor, kernels. ``cross_entropy``, ``l1_loss`` and ``kl_div`` ar
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -137,9 +138,14 @@ def _lower_smooth_l1(b: Any, x: Any, y: Any, beta: float) -> Any:
     return b.where(b.lt(d, float(beta)), near, b.sub(d, 0.5 * beta))
 
 
+def _sign(d: Any) -> Any:
+    """The sign; NaN of NaN, so that a loss of NaN has a gradient that shows it."""
+    return call("where", call("isnan", d), math.nan, d.sign())
+
+
 def _smooth_l1_slope(x: Any, y: Any, beta: float) -> Any:
     d = x - y
-    return call("where", call("lt", d.abs(), beta), d / beta, d.sign())
+    return call("where", call("lt", d.abs(), beta), d / beta, _sign(d))
 
 
 def _np_huber(x: Any, y: Any, delta: float) -> Any:
@@ -154,7 +160,7 @@ def _lower_huber(b: Any, x: Any, y: Any, delta: float) -> Any:
 
 def _huber_slope(x: Any, y: Any, delta: float) -> Any:
     d = x - y
-    return call("where", call("le", d.abs(), delta), d, d.sign() * delta)
+    return call("where", call("lt", d.abs(), delta), d, _sign(d) * delta)
 
 
 _define_loss("smooth_l1_loss", _np_smooth_l1, _lower_smooth_l1, _smooth_l1_slope)

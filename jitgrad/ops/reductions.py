@@ -327,7 +327,7 @@ def _norm_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     assert aval is not None
     g, norm = restore(g, aval, c.params[1]), restore(out, aval, c.params[1])
     if order == 0:
-        return call("zeros_like", x)
+        return None  # as in PyTorch: a count has no derivative
     if order == 1:
         return x.sign() * g
     if order == 2:
@@ -336,6 +336,9 @@ def _norm_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
         hit = call("eq", x.abs(), norm)
         ties = hit.to(aval.dtype)
         return x.sign() * ((g / ties.sum(wrap_dims(c.params[1], aval.ndim), True)) * ties)
+    if order < 1:
+        power = call("where", call("eq", x, 0.0), 0.0, call("pow_scalar", x.abs(), order - 1))
+        return x.sign() * power * g * call("pow_scalar", norm, 1 - order)
     scale = g / call("pow_scalar", norm, order - 1)
     power = x.sign() * call("pow_scalar", x.abs(), order - 1)
     return power * call("where", call("eq", norm, 0.0), 0.0, scale)

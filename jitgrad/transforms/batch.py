@@ -15,7 +15,9 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.eager import check_inplace, split_args
 from jitgrad.runtime.eager.plan import find_plan
+from jitgrad.runtime.engine.graph.copy_slices import is_in_graph
 from jitgrad.runtime.engine.run.request import BackwardRequest
+from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.transforms.backward import record_under_levels
 from jitgrad.transforms.batch_rules import RULES, BatchUse
@@ -153,6 +155,9 @@ class BatchLevel(Batching):
         outs, _ = self._out_avals(op, inputs, params)
         for target, aval in zip(targets, outs, strict=True):
             check_inplace(op, target, aval)
+        if state.grad_enabled and any(isinstance(x, TensorBase) and is_in_graph(x) for x in inputs):
+            # the Node may save what is about to be overwritten
+            inputs = tuple([self.do(_CLONE, (x,)) if any(x is t for t in targets) else x for x in inputs])
         for target, y in zip(targets, self._run(op, inputs, params, outs), strict=True):
             dispatch.apply_inplace(_COPY, (target._physical,), target._physical, y)
             self.renew(target)

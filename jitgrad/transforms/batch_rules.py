@@ -13,6 +13,7 @@ from typing import Any
 
 from jitgrad.dtypes import int64
 from jitgrad.functions import matmul
+from jitgrad.ops.aval import contiguous_strides
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import numel, wrap_dim, wrap_dims
@@ -123,6 +124,14 @@ def _permute(use: BatchUse) -> Any:
 
 def _t(use: BatchUse) -> Any:
     return call("transpose", use.values[0], 1, 2) if use.rank() == 2 else use.values[0]
+
+
+def _as_strided(use: BatchUse) -> Any:
+    """A window on each example, if they lie in memory as one example on its own does."""
+    (whole,), (size, stride, offset) = use.values, use.params
+    if not use.size or whole._aval.stride[1:] != contiguous_strides(use.shapes[0]):
+        return None
+    return use.apply((whole,), ((use.size, *size), (whole._aval.stride[0], *stride), whole._aval.offset + offset))
 
 
 def _repeat(use: BatchUse) -> Any:
@@ -344,6 +353,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("view unsafe_view squeeze squeeze_dim squeeze_dims unsqueeze", _reshape),
     ("expand", _expand),
     ("permute", _permute),
+    ("as_strided", _as_strided),
     ("t", _t),
     ("transpose", _needs_dims(_with_dim(0, 1))),
     ("select slice unbind unfold flip cat", _needs_dims(_with_dim(0))),

@@ -23,10 +23,13 @@ from weakref import ref
 from jitgrad import dispatch
 from jitgrad.grad_mode import enable_grad
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.dispatch_hook import filled
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.jvps import JVPS, Use, add, fitted
 from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.eager.eager import split_args
+from jitgrad.runtime.eager.eager import check_inplace, split_args
+from jitgrad.runtime.eager.plan import find_plan
+from jitgrad.runtime.engine.graph.copy_slices import is_in_graph
+from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.validate import sum_to_shape
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.state import state
@@ -197,6 +200,10 @@ class DualLevel(Level):
 
     def _apply(self, op: Op, args: Any, inputs: Any, params: Any, tangents: tuple[Any, ...]) -> Any:
         result = dispatch.apply(op, *args)
+        if self.bottom is not None:
+            for x, t in zip(inputs, tangents, strict=True):
+                if t is not None and x._tid == self.base_tid:
+                    self._by_vid[x._vid] = t  # a trace gives some tensors their value ids when they are used
         outs = tuple(result) if isinstance(result, tuple | list) else (result,)
         moved = jvp_rule(op)(Use(op, inputs, params, outs, tangents))
         for y, t in zip(outs, moved, strict=True):
@@ -225,9 +232,11 @@ class DualLevel(Level):
 
     def _apply_inplace(self, op: Op, targets: Any, args: Any, inputs: Any, params: Any, tangents: Any) -> None:
         aliases = [x for target in targets for x in self._aliases(target)]
-        if tangents is None:
+        if tangents is not None and self._is_saved(op, targets, inputs):
+            moved = self._by_copy(op, targets, args, inputs, params)
+        elif tangents is None:
             dispatch.apply_inplace(op, targets, *args)
-            moved: tuple[Any, ...] = (None,) * len(targets)
+            moved = (None,) * len(targets)
         else:
             # the rules want the operands as they were
             before = tuple([self._before(x, targets) for x in inputs])
@@ -238,6 +247,33 @@ class DualLevel(Level):
         for alias in aliases:
             if id(alias) not in self._handles:
                 self._note(alias, None)
+
+    def _is_saved(self, op: Op, targets: Any, inputs: Any) -> bool:
+        """Whether the operation's Node keeps the target as it was or as it is written: both have tangents."""
+        if not state.grad_enabled or len(targets) != 1 or op.num_inputs < 0:
+            return False
+        needs = tuple([is_in_graph(x) for x in inputs])
+        if not any(needs):
+            return False
+        plan = backward_plan(op, needs)
+        return bool(plan.outputs) or any(inputs[i] is targets[0] for i in plan.inputs)
+
+    def _by_copy(self, op: Op, targets: Any, args: Any, inputs: Any, params: Any) -> tuple[Any, ...]:
+        """The operation on copies of the target, whose result is copied into it; how the target moves.
+
+        What the Node saves is a tensor of its own then, which has the tangent it had when the Node was made.
+        """
+        (target,) = targets
+        check_inplace(op, target, find_plan(op, [getattr(x, "_aval", x) for x in inputs], params).out_avals[0])
+        old = dispatch.apply(_CLONE, target)
+        tangent = self.tangent(target)
+        if tangent is not None:
+            self.attach(old, dispatch.apply(_CLONE, tangent))
+        before = tuple([old if x is target else x for x in inputs])
+        new = self._apply(op, (*before, *params), before, params, self._tangents(before))
+        moved = self.tangent(new)
+        dispatch.apply_inplace(_COPY, targets, target, new)
+        return (moved,)
 
     def _aliases(self, target: Any) -> list[Any]:
         """Handles of a compiled step that share memory with a target and are no relatives of it."""
@@ -261,18 +297,33 @@ class DualLevel(Level):
             if base is None:
                 self.attach(target, dispatch.apply(_CLONE, fitted(t, target._aval)))
                 return
-            self.attach(base, self._zeros_like(base))
+            self.attach(base, self._zeros_like(base, t))
             have = self.tangent(target)
         new = dispatch.apply(_ZEROS, have) if t is None else fitted(t, target._aval)
         dispatch.apply_inplace(_COPY, (have,), have, new)
         self.attach(target, have)
+        if self.bottom is not None:
+            self._renumber(target)
+
+    def _renumber(self, target: Any) -> None:
+        """A write gives every handle on its memory another value id in a trace."""
+        for handle in tuple(self._handles.values()):
+            x = handle()
+            if x is not None and x._vc is target._vc and x._tid == self.base_tid and handle.tangent is not None:
+                self._by_vid[x._vid] = handle.tangent
 
     @staticmethod
-    def _zeros_like(base: Any) -> Any:
-        """Zeros that are laid out as ``base`` is: what is written to a window on them must arrive there."""
+    def _zeros_like(base: Any, tangent: Any) -> Any:
+        """Zeros that are laid out as ``base`` is: what is written to a window on them must arrive there.
+
+        They are a batch where ``tangent``, which will be written, is one.
+        """
         aval = base._aval
-        if aval.is_contiguous:
-            return dispatch.apply(_ZEROS, base)
+        if aval.is_contiguous or isinstance(tangent, BatchedTensor):
+            if not isinstance(tangent, BatchedTensor):
+                return dispatch.apply(_ZEROS, base)
+            zero = call("sum", dispatch.apply(_ZEROS, tangent), None, False, None)
+            return dispatch.apply(_CLONE, call("expand", zero, aval.shape))
         extent = 1 + sum((n - 1) * s for n, s in zip(aval.shape, aval.stride, strict=True))
         return dispatch.apply(_AS_STRIDED, filled(0, make_aval((extent,), aval.dtype)), aval.shape, aval.stride, 0)
 

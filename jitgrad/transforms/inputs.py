@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.grad_mode import enable_grad
+from jitgrad.grad_mode import enable_grad, inference_mode
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.state import state, switch_handler
@@ -81,6 +81,9 @@ class Borders:
             self._has_outer = True
             with enable_grad():
                 return call("alias", x)
+        if x.is_inference():
+            with inference_mode(False):  # an inference tensor can take no part in a graph
+                return x.clone().requires_grad_()
         return detached(x).requires_grad_()
 
     def keeps_graph(self, outputs: Sequence[Any]) -> bool:
