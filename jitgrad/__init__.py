@@ -121,6 +121,7 @@ if TYPE_CHECKING:
         set_num_interop_threads,
         use_deterministic_algorithms,
     )
+    from jitgrad.user_line import is_warn_always_enabled, set_warn_always
 
 __version__ = "0.1.0"
 
@@ -275,6 +276,8 @@ _LATE = {
     "TypedStorage": "jitgrad.functions.storages",
     "UntypedStorage": "jitgrad.functions.storages",
     "set_printoptions": "jitgrad.formatting",
+    "is_warn_always_enabled": "jitgrad.user_line",
+    "set_warn_always": "jitgrad.user_line",
     "version": "jitgrad.version",
     "xpu": "jitgrad.xpu",
     **dict.fromkeys(

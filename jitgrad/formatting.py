@@ -67,9 +67,13 @@ def format_tensor(tensor: Any, array: Any) -> str:
         suffix += f", size={shape}"
     if tensor.dtype not in (get_default_dtype(), int64, bool_):
         suffix += f", dtype={tensor.dtype!r}"
-    grad_fn = tensor.grad_fn
-    if grad_fn is not None:
-        suffix += f", grad_fn=<{grad_fn.name()}>"
+    try:
+        grad_fn = tensor.grad_fn
+        name = "" if grad_fn is None else grad_fn.name().rpartition("::")[2]
+    except RuntimeError:  # a view that a write to its base has left without a history; it can be looked at all the same
+        name = "Invalid"
+    if name:
+        suffix += f", grad_fn=<{name}>"
     elif tensor.requires_grad:
         suffix += ", requires_grad=True"
     head = "Parameter containing:\n" if type(tensor).__name__ == "Parameter" else ""

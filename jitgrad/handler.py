@@ -142,6 +142,9 @@ class Handler:
         """``requires_grad`` of a tensor is about to change; ``tensor`` still has the old one."""
         self.refuse("a change of requires_grad")
 
+    def detached(self, tensor: Any) -> None:
+        """``tensor.detach_()`` was done: the tensor has no derivatives any more, of whatever kind."""
+
     def join_outer(self, tensor: Any, node: Any, output_nr: int) -> None:
         """Make a tensor output ``output_nr`` of a Node that Python has made, see ``set_history``."""
         self.refuse("a custom Function")

@@ -27,11 +27,12 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import input_tuple, make_grads
+from jitgrad.runtime.engine.run.request import input_tuple, make_grads, warn_of_cycle
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
 from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.shared_memory import Share
+from jitgrad.user_line import warn_once, warn_user
 from jitgrad.version_counter import inference_tensors, is_inference, version_of
 
 __all__ = ["Tensor", "is_tensor"]
@@ -333,7 +334,15 @@ class Tensor(TensorBase):
     @property
     def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf, or None."""
-        return self._grad
+        found = self._grad
+        if found is None and self._requires_grad and not self._retains_grad and not self.is_leaf:
+            warn_user(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for "
+                "a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
+                "mistake, make sure you access the leaf Tensor instead."
+            )
+        return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -437,6 +446,8 @@ class Tensor(TensorBase):
             RuntimeError: as PyTorch does, for a missing gradient, a second call without ``retain_graph``, a value
                 overwritten since it was saved.
         """
+        if create_graph:
+            warn_of_cycle()
         recorder = state.handler
         keep_graph = create_graph if retain_graph is None else retain_graph
         is_own = recorder is not None and gradient is None and inputs is None and self._tid == recorder.tid
@@ -502,8 +513,11 @@ class Tensor(TensorBase):
         return array
 
     def numpy(self, *, force: bool = False) -> Any:
-        """A NumPy array that shares this tensor's memory. RuntimeError if it requires grad, unless ``force``."""
-        if not force and self.requires_grad:
+        """A NumPy array that shares this tensor's memory.
+
+        RuntimeError if it requires grad and grad mode is on, unless ``force``.
+        """
+        if not force and state.grad_enabled and self.requires_grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
@@ -548,6 +562,11 @@ class Tensor(TensorBase):
         return self.item()
 
     def __float__(self) -> float:
+        if self._requires_grad:
+            warn_once(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider "
+                "using tensor.detach() first."
+            )
         return float(self._only_element())
 
     def __int__(self) -> int:

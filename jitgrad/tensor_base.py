@@ -128,6 +128,8 @@ class TensorBase:
         if name == "_vc":
             counter = self._vc = [0]
             return counter
+        if name == "__dict__":
+            return {}  # what ``vars`` and ``dir`` find in PyTorch: a tensor's state is in its slots
         if hasattr(type(self), name):
             # a property raised AttributeError, and Python came here with the property's name instead
             raise RuntimeError(f"internal error in Tensor.{name}")

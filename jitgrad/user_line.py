@@ -1,15 +1,20 @@
 """The user's line: the innermost frame outside jitgrad.
 
-Owns: ``PACKAGE``, the folder whose frames are not the user's, ``user_line`` and ``is_called_from_outside``.
+Owns: ``PACKAGE``, the folder whose frames are not the user's, ``user_line``, ``is_called_from_outside``, and warnings
+that name that line.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 
-__all__ = ["PACKAGE", "is_called_from_outside", "user_line"]
+__all__ = [
+    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_line", "warn_once",
+    "warn_user",
+]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -36,3 +41,35 @@ def user_line() -> str:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of what the user's line does: Python shows that line, and shows the warning once for each such line."""
+    frame: FrameType | None = sys._getframe(1)
+    depth = 2
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+        depth += 1
+    warnings.warn(message, category, stacklevel=depth - 1)
+
+
+_given: set[str] = set()
+_always = False
+
+
+def warn_once(message: str) -> None:
+    """``warn_user``, but once in a process, as PyTorch gives some warnings; see ``set_warn_always``."""
+    if _always or message not in _given:
+        _given.add(message)
+        warn_user(message)
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Whether warnings that are given once in a process are given each time, for tests."""
+    global _always
+    _always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What ``set_warn_always`` set."""
+    return _always

@@ -15,7 +15,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
+from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads, warn_of_cycle
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["backward", "grad"]
@@ -63,6 +63,8 @@ def backward(
                 "use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if create_graph:
+        warn_of_cycle()
     wanted = input_tuple(inputs, "backward")
     keep_graph = create_graph if retain_graph is None else retain_graph
     seeds = make_grads(roots, _grads_for(roots, grad_tensors))
@@ -131,7 +133,12 @@ def grad(
 
     grads = _run_batched(run, roots, given) if is_grads_batched else run(make_grads(roots, given))
     if materialize_grads:
-        grads = tuple(call("zeros_like", x) if g is None else g for g, x in zip(grads, wanted, strict=True))
+        if any(g is None and isinstance(x, Edge) for g, x in zip(grads, wanted, strict=True)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+        grads = tuple(
+            call("zeros_like", x).requires_grad_(create_graph) if g is None else g
+            for g, x in zip(grads, wanted, strict=True)
+        )
     return grads
 
 

@@ -31,6 +31,7 @@ from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.user_line import warn_once, warn_user
 
 __all__ = [
     "arange",
@@ -157,16 +158,36 @@ def _has_tensor(data: Any) -> bool:
 def _plain(data: Any) -> Any:
     """Nested sequences with the tensors in them turned into Python numbers."""
     if isinstance(data, TensorBase):
-        return data.tolist()
+        return _only_element(data)
     return [_plain(x) for x in data] if isinstance(data, list | tuple) else data
 
 
+def _only_element(tensor: Any) -> Any:
+    """A tensor among numbers is one of them, whatever its dimensions, as in PyTorch."""
+    if tensor.numel() == 1:
+        return tensor.item()
+    if tensor.is_floating_point():
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    raise TypeError("only integer tensors of a single element can be converted to an index")
+
+
 def _as_array(data: Any) -> Any:
+    if isinstance(data, list | tuple) and len(data) > 1 and isinstance(data[0], np.ndarray) and data[0].ndim:
+        warn_once(
+            "Creating a tensor from a list of numpy.ndarrays is slow in PyTorch. Please consider converting the list "
+            "to a single numpy.ndarray with numpy.array() before converting to a tensor."
+        )
+    plain = _plain(data) if _has_tensor(data) else data
     try:
-        array = np.array(_plain(data) if _has_tensor(data) else data)
+        array = np.array(plain)
     except ValueError:
         raise ValueError("expected sequences of equal length at every dimension (tensor)") from None
     if array.dtype.kind not in "biuf":
+        first = data
+        while isinstance(first, list | tuple) and first:
+            first = first[0]
+        if first is None or isinstance(first, dict | set):
+            raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
         raise TypeError(f"can't convert data of type {type(data).__name__} to a tensor (dtype {array.dtype})")
     return array
 
@@ -184,6 +205,10 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
         ValueError: for ragged sequences.
     """
     if isinstance(data, TensorBase):
+        warn_user(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor(sourceTensor)."
+        )
         source = cpu(data.detach())._ndarray()
         wanted = dtype or data.dtype
         device = data.device if device is None else device

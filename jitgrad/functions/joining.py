@@ -31,6 +31,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_once
 
 __all__ = [
     "atleast_1d",
@@ -125,8 +126,13 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if indexing is None:
+        warn_once(
+            "meshgrid: in an upcoming release, it will be required to pass the indexing argument (\"ij\", as now, or "
+            "\"xy\")."
+        )
     if indexing == "xy" and len(vectors) > 1:
-        y, x, *rest = meshgrid(vectors[1], vectors[0], *vectors[2:])
+        y, x, *rest = meshgrid(vectors[1], vectors[0], *vectors[2:], indexing="ij")
         return (x, y, *rest)
     shape = tuple(v.numel() for v in vectors)
     grids = []

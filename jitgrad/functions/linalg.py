@@ -15,6 +15,7 @@ from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
+from jitgrad.user_line import warn_once
 
 _LINALG, _FACTORS = LazyModule("jitgrad.linalg"), LazyModule("jitgrad.linalg.decompositions")
 
@@ -261,6 +262,11 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
         if 3 not in shape:
             raise RuntimeError("no dimension of size 3 in input")
         dim = shape.index(3)
+        warn_once(
+            "Using cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or simply "
+            "use linalg.cross. The default value of dim will change to agree with that of linalg.cross in a future "
+            "release."
+        )
     return _LINALG.cross(input, other, dim=dim)
 
 

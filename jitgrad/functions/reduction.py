@@ -15,6 +15,7 @@ from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_user
 
 __all__ = [
     "ValuesIndices",
@@ -121,7 +122,7 @@ def var(
     """The variance over ``dim``, divided by n - correction (1 unless given)."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
-    return door.apply(_VAR, input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _spread(_VAR, "var", input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
 def std(
@@ -130,7 +131,18 @@ def std(
     """The standard deviation over ``dim``; its derivative where it is 0 is 0."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    return door.apply(_STD, input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _spread(_STD, "std", input, _dims(dim), _correction(unbiased, correction), keepdim)
+
+
+def _spread(op: Any, name: str, input: Any, dims: Any, correction: Any, keepdim: bool) -> Any:
+    out = door.apply(op, input, dims, correction, keepdim)
+    count = out._aval.numel
+    if count and input._aval.numel <= correction * count:
+        warn_user(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel)."
+        )
+    return out
 
 
 def amax(input: Any, dim: Any = None, keepdim: bool = False) -> Any:

@@ -44,6 +44,8 @@ def detach_(self: Any) -> Any:
     elif self._graph is not None and self._graph.tid == self._tid:
         self._graph.detach(self)
     self._requires_grad, self._grad_fn, self._graph, self._output_nr = False, None, None, 0
+    if recorder is not None:
+        recorder.detached(self)
     return self
 
 

@@ -19,6 +19,7 @@ from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_once
 
 __all__ = [
     "adjoint",
@@ -187,6 +188,12 @@ def adjoint(input: Any) -> Any:
 
 def reverse_dims(input: Any) -> Any:
     """All dimensions in reverse order (``x.T``)."""
+    if input.ndim != 2:
+        warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
+            "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
     return door.apply(_PERMUTE, input, tuple(range(input.ndim - 1, -1, -1)))
 
 

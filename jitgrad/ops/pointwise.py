@@ -184,8 +184,8 @@ def _lower_logit(b: Any, x: Any, eps: float | None) -> Any:
 def _logit_rule(c: RuleContext, g: Any, x: Any) -> Any:
     eps = c.params[0]
     low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
-    within = call("logical_and", call("ge", x, low), call("le", x, high))  # NaN is not
-    return call("where", within, g / (x * (1 - x)), outside)
+    beyond = call("logical_or", call("lt", x, low), call("gt", x, high))
+    return call("where", beyond, outside, g / (x * (1 - x)))
 
 
 define(

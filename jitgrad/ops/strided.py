@@ -102,7 +102,7 @@ _SCATTER = define(
     num_inputs=2,
 )
 
-COPY_SLICES = replaced(_SCATTER, name="copy_slices", node_name="CopySlices")
+COPY_SLICES = replaced(_SCATTER, name="copy_slices", node_name="torch::autograd::CopySlices")
 """Only traces apply it: its Node is made of that of the operation that computed its second operand."""
 
 define(

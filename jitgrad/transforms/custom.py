@@ -49,6 +49,7 @@ class _Ctx(FunctionCtx):
     """
 
     materialize_grads = True
+    _materialize_non_diff_grads = True
     to_save: tuple[Any, ...] = ()
     saved_for_forward: tuple[Any, ...] = ()
     dirty_tensors: tuple[Any, ...] = ()
@@ -129,6 +130,7 @@ class _Mapped(Function):
             ctx.mark_dirty(*_bare(here, example.dirty_tensors))
             ctx.mark_non_differentiable(*_bare(here, example.non_differentiable))
             ctx.set_materialize_grads(example.materialize_grads)
+            ctx._materialize_non_diff_grads = example._materialize_non_diff_grads
             example.to_save = example.saved_for_forward = example.dirty_tensors = example.non_differentiable = ()
 
     @staticmethod

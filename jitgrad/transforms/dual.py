@@ -83,6 +83,33 @@ def _pulled(use: Use, probe: Any) -> list[tuple[Any, Any, Any]]:
     return [(rule(probe), x, t) for rule, x, t in rules if rule is not None]
 
 
+def _or_zeros(x: Any, tangent: Any) -> Any:
+    """What ``jvp`` of a custom Function gets for an argument."""
+    if tangent is not None or not isinstance(x, TensorBase) or not x.is_floating_point():
+        return tangent
+    return dispatch.apply(_ZEROS, x)
+
+
+def _check_tangent(y: Any, tangent: Any, given: dict[int, Any]) -> None:
+    """PyTorch's refusals of what ``jvp`` returned for the output ``y``; ``given``: the arguments' tangents, by id."""
+    if id(y) in given:  # only an argument that forward has written is returned as it is
+        if tangent is not given[id(y)]:
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
+    elif y._base is not None and tangent._base is None:
+        raise RuntimeError(
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+        )
+    if tangent._aval.shape != y._aval.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(y.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
+
+
 def _steps(aval: Any) -> list[int]:
     """The strides that matter."""
     return [s for n, s in zip(aval.shape, aval.stride, strict=True) if n != 1]
@@ -202,8 +229,8 @@ class DualLevel(Level):
         result = dispatch.apply(op, *args)
         if self.bottom is not None:
             for x, t in zip(inputs, tangents, strict=True):
-                if t is not None and x._tid == self.base_tid:
-                    self._by_vid[x._vid] = t  # a trace gives some tensors their value ids when they are used
+                if t is not None:
+                    self._number(x, t)  # a trace gives some tensors their value ids when they are used
         outs = tuple(result) if isinstance(result, tuple | list) else (result,)
         moved = jvp_rule(op)(Use(op, inputs, params, outs, tangents))
         for y, t in zip(outs, moved, strict=True):
@@ -242,11 +269,11 @@ class DualLevel(Level):
             before = tuple([self._before(x, targets) for x in inputs])
             dispatch.apply_inplace(op, targets, *args)
             moved = jvp_rule(op)(Use(op, before, params, targets, tangents))
-        for target, t in zip(targets, moved, strict=True):
-            self._write(target, t)
         for alias in aliases:
             if id(alias) not in self._handles:
                 self._note(alias, None)
+        for target, t in zip(targets, moved, strict=True):
+            self._write(target, t)
 
     def _is_saved(self, op: Op, targets: Any, inputs: Any) -> bool:
         """Whether the operation's Node keeps the target as it was or as it is written: both have tangents."""
@@ -309,8 +336,13 @@ class DualLevel(Level):
         """A write gives every handle on its memory another value id in a trace."""
         for handle in tuple(self._handles.values()):
             x = handle()
-            if x is not None and x._vc is target._vc and x._tid == self.base_tid and handle.tangent is not None:
-                self._by_vid[x._vid] = handle.tangent
+            if x is not None and x._vc is target._vc and handle.tangent is not None:
+                self._number(x, handle.tangent)
+
+    def _number(self, x: Any, tangent: Any) -> None:
+        """What a Node saves of a value of the trace has its tangent, unless an alias without one shares the id."""
+        if x._tid == self.base_tid and not self._aliases(x):
+            self._by_vid[x._vid] = tangent
 
     @staticmethod
     def _zeros_like(base: Any, tangent: Any) -> Any:
@@ -349,7 +381,11 @@ class DualLevel(Level):
     def _custom_function(self, cls: Any, args: Any, kwargs: Any, tangents: tuple[Any, ...]) -> Any:
         ctx, result = cls._apply_with_ctx(args, kwargs)
         outs = result if isinstance(result, tuple) else (result,)
-        moved = ctx.apply_jvp(*tangents)
+        inputs = (*args, *kwargs.values())
+        given = tangents
+        if ctx.materialize_grads:
+            given = tuple([_or_zeros(x, t) for x, t in zip(inputs, tangents, strict=True)])
+        moved = ctx.apply_jvp(*given)
         ctx.saved_for_forward = None
         moved = moved if isinstance(moved, tuple) else (moved,)
         if len(moved) != len(outs):
@@ -359,8 +395,15 @@ class DualLevel(Level):
             )
         for y, t in zip(outs, moved, strict=True):
             if t is not None and isinstance(y, TensorBase):
+                _check_tangent(y, t, dict(zip(map(id, inputs), given, strict=True)))
                 self.attach(y, t)
         return result
+
+    def detached(self, tensor: Any) -> None:
+        while isinstance(tensor, BatchedTensor):
+            tensor = tensor._physical
+        self._note(tensor, None)
+        super().detached(tensor)
 
     def record_backward(self, request: BackwardRequest) -> Any:
         return record_under_levels(self, request)

@@ -241,7 +241,7 @@ def test_an_in_place_operation_is_one_more_link_of_the_chain(mode: Mode) -> None
 
     names, ends, inside, outside = mode.run(step, lambda: (_leaf(0, 0.5),), is_steady=False)
     assert names == ("ExpBackward0", "MulBackward0")
-    assert ends == "AccumulateGrad"
+    assert ends == "torch::autograd::AccumulateGrad"
     _equal(inside, 3 * np.exp([0, 1.5]))
     _equal(outside, 3 * np.exp([0, 1.5]))
 

@@ -45,10 +45,10 @@ def test_an_edge_counts_each_time_and_a_node_is_expanded_once(mode: Mode, by: By
     assert grads == [[6.0], [pytest.approx(2 * math.cos(4.0), rel=1e-5)]]
     if by.is_repeated(mode, square, diamond):
         return
-    assert _counts(square) == [("AccumulateGrad", 2), ("MulBackward0", 1)]
+    assert _counts(square) == [("torch::autograd::AccumulateGrad", 2), ("MulBackward0", 1)]
     # each node is listed once: h's multiplication with both of its edges, and what is below it with one
     assert _counts(diamond) == [
-        ("AccumulateGrad", 1),
+        ("torch::autograd::AccumulateGrad", 1),
         ("CosBackward0", 1),
         ("MulBackward0", 1),
         ("MulBackward0", 2),
@@ -133,8 +133,8 @@ def test_the_example_of_the_source_has_one_arrival_everywhere(mode: Mode, by: By
         return
     assert trace.names("exec")[0] == "SubBackward0"
     assert _counts(trace) == [
-        ("AccumulateGrad", 1),
-        ("AccumulateGrad", 1),
+        ("torch::autograd::AccumulateGrad", 1),
+        ("torch::autograd::AccumulateGrad", 1),
         ("MulBackward0", 1),
         ("PowBackward0", 1),
         ("PowBackward0", 1),
@@ -227,7 +227,7 @@ def test_invalid_edges_are_skipped_and_leaves_end_the_path(mode: Mode) -> None:
 
     edges, names, below, result = mode.run(step)
     assert edges == [(False, 0), (True, 0)]
-    assert names == ["SumBackward0", "MulBackward0", "AccumulateGrad"]
+    assert names == ["SumBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]
     assert below == ()
     assert list(result) == []
 
@@ -301,7 +301,7 @@ def test_the_root_is_the_first_push_and_the_rest_follow_from_it(mode: Mode, by: 
     trace = mode.run(step)
     if by.is_repeated(mode, trace):
         return
-    names = ["SumBackward0", "ExpBackward0", "MulBackward0", "AccumulateGrad"]
+    names = ["SumBackward0", "ExpBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]
     pushed_then_run = [(kind, name) for name in names for kind in ("ready", "exec")]
     assert [(e.kind, e.name) for e in trace.of("ready", "exec")] == pushed_then_run
     assert {e.device for e in trace.of("ready", "exec")} == {"cpu"}

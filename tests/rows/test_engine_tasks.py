@@ -696,7 +696,7 @@ def test_the_current_node_is_readable_in_hooks(mode: Mode, device: str) -> None:
         y.sum().backward()
         return seen, current_node(), current_graph_task()
 
-    assert mode.run(step) == ([("MulBackward0", True), ("AccumulateGrad", True)], None, None)
+    assert mode.run(step) == ([("MulBackward0", True), ("torch::autograd::AccumulateGrad", True)], None, None)
 
 
 @pytest.mark.row("B33", "B32")
@@ -731,9 +731,9 @@ def test_a_backward_crosses_to_another_graph(mode: Mode) -> None:
         loss = (received * w).sum()
         DistEngine().execute(there, [graph.get_gradient_edge(loss)], [jitgrad.tensor(1.0)])
         mine, theirs = here.get_gradients(), there.get_gradients()
-        return mine[x].tolist(), theirs[w].tolist(), x.grad, w.grad, received.grad
+        return mine[x].tolist(), theirs[w].tolist(), x.grad, w.grad
 
-    assert mode.run(step) == ([15.0], [10.0], None, None, None)
+    assert mode.run(step) == ([15.0], [10.0], None, None)
 
 
 @pytest.mark.row("B33")

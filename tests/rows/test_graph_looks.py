@@ -78,7 +78,7 @@ def test_the_graph_can_be_looked_at_before_backward(mode: Mode) -> None:
         return names, x.grad
 
     names, x_grad = mode.run(step, lambda: (_leaf(), _leaf()))
-    assert names == ["SumBackward0", "AddBackward0", "TanhBackward0", "MulBackward0", "AccumulateGrad"]
+    assert names == ["SumBackward0", "AddBackward0", "TanhBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]
     assert x_grad is None
 
 
@@ -103,13 +103,13 @@ def test_a_node_can_be_called_and_knows_its_depth(mode: Mode) -> None:
         b = a * 2 + x  # the longest path: add, mul, mul, leaf
         result = a.grad_fn(jitgrad.ones(2))
         depths = [t.grad_fn.topological_nr for t in (b, a)] + [a.grad_fn.next_edges[0][0].topological_nr]
-        return [g.tolist() for g in result], depths, len(a.grad_fn.next_edges), type(a.grad_fn).__mro__[1].__name__
+        return [g.tolist() for g in result], depths, len(a.grad_fn.next_edges), [c.__name__ for c in type(a.grad_fn).__mro__]
 
-    gradients, depths, count, base = mode.run(step, lambda: (_leaf(),))
+    gradients, depths, count, bases = mode.run(step, lambda: (_leaf(),))
     assert gradients == [[1.0, 2.0], [1.0, 2.0]]
     assert depths == [3, 1, 0]
     assert count == 2
-    assert base == "Node"
+    assert "Node" in bases
 
 
 class _Same(Function):
@@ -209,7 +209,7 @@ def test_a_picture_has_every_node_and_every_edge(mode: Mode) -> None:
     assert text.startswith("digraph {")
     assert text.rstrip().endswith("}")
     for name in names:
-        if name != "AccumulateGrad":
+        if name != "torch::autograd::AccumulateGrad":
             assert text.count(f'"{name}\\n') == names.count(name), name
     assert len(re.findall(r"^  n[0-9a-f]+ \[", text, re.MULTILINE)) == len(names)
     assert len(re.findall(r"^  n[0-9a-f]+ -> ", text, re.MULTILINE)) == num_edges

@@ -198,4 +198,4 @@ def test_an_attempt_to_record_that_fails_is_not_told() -> None:
     with failed, Provisional() as attempt:
         (x * 2).sum().backward()
         attempt.keep()
-    assert failed.names("exec") == ["SumBackward0", "MulBackward0", "AccumulateGrad"]
+    assert failed.names("exec") == ["SumBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]

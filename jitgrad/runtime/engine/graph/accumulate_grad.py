@@ -57,7 +57,7 @@ class AccumulateGrad(Node):
             self.ensure_hooks().tensor_pre.append((0, variable._hooks))
 
     def name(self) -> str:
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if len(grad_outputs) != 1:

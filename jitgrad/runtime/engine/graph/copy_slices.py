@@ -77,6 +77,9 @@ class CopySlices(Node):
         if anomaly.enabled:
             store_stack(self, current.node)
 
+    def name(self) -> str:
+        return "torch::autograd::CopySlices"
+
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.fn is None:
             raise RuntimeError(RELEASED_MESSAGE)

@@ -225,7 +225,7 @@ class Node:
         return self.ensure_hooks().pre.add(fn)
 
     def __repr__(self) -> str:
-        return f"<{name_of(self)} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
 
 def name_of(node: Node) -> str:

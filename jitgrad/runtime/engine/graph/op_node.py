@@ -37,6 +37,7 @@ __all__ = [
     "build_node",
     "edge_of",
     "make_op_node",
+    "node_class",
     "remember_line",
     "save",
     "saved_inputs",
@@ -52,6 +53,7 @@ class BackwardPlan(NamedTuple):
         rules: (edge, rule, positions among the saved) of each gradient.
         only: (edge, rule), if there is only one and it takes what is saved in that order; else None.
         saves: there is something to save.
+        node_class: of the nodes, unless the operation has ``node_names``.
     """
 
     inputs: tuple[int, ...]
@@ -59,6 +61,7 @@ class BackwardPlan(NamedTuple):
     rules: tuple[tuple[int, Any, tuple[int, ...]], ...]
     only: tuple[int, Any] | None
     saves: bool
+    node_class: type[OpNode]
 
 
 _PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
@@ -88,7 +91,7 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
     is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
-    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None, bool(keys))
+    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None, bool(keys), node_class(op.node_name))
 
 
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
@@ -124,12 +127,15 @@ class OpNode(Node):
     place: Place | None
 
     def name(self) -> str:
-        names = self.op.node_names
-        if names:
-            for position, aval in enumerate(self.context.avals):
-                if aval is None and position in names:
-                    return names[position]
-        return self.op.node_name
+        return _name_of(self.op, self.context)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The edges of the operands that can have a gradient: PyTorch has none for an index or a condition."""
+        rules, edges = self.op.vjps, self.next_edges
+        if self.op.num_inputs < 0:
+            return tuple([(node, nr) for node, nr in edges])
+        return tuple([(node, nr) for (node, nr), rule in zip(edges, rules, strict=False) if rule is not None])
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
@@ -220,6 +226,27 @@ class OpNode(Node):
             self.saved = None
 
 
+def _name_of(op: Op, context: RuleContext) -> str:
+    names = op.node_names
+    if names:
+        for position, aval in enumerate(context.avals):
+            if aval is None and position in names:
+                return names[position]
+    return op.node_name
+
+
+_CLASSES: dict[str, type[OpNode]] = {}
+
+
+def node_class(name: str) -> type[OpNode]:
+    """The class of nodes of this name: programs that draw graphs ask for ``type(node).__name__``."""
+    found = _CLASSES.get(name)
+    if found is None:
+        made = type(name.rpartition("::")[2], (OpNode,), {"__slots__": (), "__module__": OpNode.__module__})
+        found = _CLASSES.setdefault(name, made)
+    return found
+
+
 def _look(node: OpNode, name: str) -> Any:
     """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
 
@@ -306,7 +333,7 @@ def assemble(
     op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[NextEdge, ...], saved: tuple[Any, ...]
 ) -> OpNode:
     """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
-    node = OpNode()
+    node = plan.node_class() if not op.node_names else node_class(_name_of(op, context))()
     topological_nr = -1
     for below, _ in next_edges:
         if below is not None and below.topological_nr > topological_nr:

@@ -45,11 +45,14 @@ class PyNode(Node):
     """
 
     # the subclasses have a dictionary, for the user's own attributes
-    __slots__ = ("_is_tensor_input", "_is_used_up", "_out_avals", "_saved", "is_executable", "needs_input_grad")
+    __slots__ = (
+        "_is_tensor_input", "_is_used_up", "_no_gradient", "_out_avals", "_saved", "is_executable", "needs_input_grad",
+    )  # fmt: skip
 
     clear_saved_tensors_on_access = False
     boxed_grads_call = False
     materialize_grads = True
+    _materialize_non_diff_grads = True
     to_save: Any = None
     saved_for_forward: Any = None
     dirty_tensors: Any = None
@@ -116,8 +119,9 @@ class PyNode(Node):
         self._is_used_up = RELEASED_MESSAGE
 
     # what the forward leaves behind
-    def describe_outputs(self, outputs: Sequence[Any]) -> None:
-        """Remember what each output was, for gradients that do not arrive."""
+    def describe_outputs(self, outputs: Sequence[Any], no_gradient: frozenset[int] = frozenset()) -> None:
+        """Remember what each output was, for gradients that do not arrive; ``no_gradient``: which never have one."""
+        self._no_gradient = no_gradient
         if self.hooks is not None and not isinstance(self.hooks, NodeHooks):
             raise AttributeError("'hooks' of a ctx are the hooks of its Node; keep your own under another name")
         self._out_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in outputs])
@@ -169,12 +173,16 @@ class PyNode(Node):
 
     def _run_backward(self, grads: list[Any]) -> tuple[Any, ...]:
         given = [
-            zeros(aval) if g is None and aval is not None and self.materialize_grads else g
-            for g, aval in zip(grads, self._out_avals, strict=True)
+            zeros(aval) if g is None and aval is not None and self._materializes(nr) else g
+            for nr, (g, aval) in enumerate(zip(grads, self._out_avals, strict=True))
         ]
         backward = self.user_backward()
         result = backward(self, given) if self.boxed_grads_call else backward(self, *given)
         return self._checked(result if isinstance(result, tuple) else (result,))
+
+    def _materializes(self, nr: int) -> bool:
+        """Whether ``backward`` is given zeros for output ``nr`` if no gradient arrives."""
+        return self.materialize_grads and (self._materialize_non_diff_grads or nr not in self._no_gradient)
 
     def _checked(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of the tensor arguments; RuntimeError for a wrong number, or for what is no gradient."""

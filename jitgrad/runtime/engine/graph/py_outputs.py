@@ -105,7 +105,8 @@ class _Wrapping:
         for x in self.dirty:
             _note_write(x)
         if node.is_executable:
-            node.describe_outputs(raw)
+            tensors = [(nr, x) for nr, x in enumerate(raw) if isinstance(x, TensorBase)]
+            node.describe_outputs(raw, frozenset(nr for nr, x in tensors if not self._has_gradient(x)))
 
     def wrap(self, nr: int, out: Any) -> Any:
         """The tensor to hand out for output ``nr``."""
