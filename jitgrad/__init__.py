@@ -258,6 +258,8 @@ __all__ = [
     "strided",
     *functions.LATE,
     *functions.PUBLIC,
+    "is_warn_always_enabled",
+    "set_warn_always",
 ]
 
 

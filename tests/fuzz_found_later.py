@@ -81,4 +81,14 @@ FOUND_LATER: dict[int, Program] = {
         "v6 = lib.autograd.grad((v5 * s.p0.sum()).sum(), s.p0, create_graph=True)[0].contiguous()",
         "v2[:, 1] = s.a0",
     ), (Call(keep=('v6',)),), 9608936),
+    9610766: Program((
+        "v5 = s.p0[None]",
+        "v6 = v5[1:, :2]",
+        "with lib.no_grad(): v5.mul_(-0.0)",
+        (
+            "v7 = lib.autograd.grad((v6.sin() * s.p0.sum()).sum(), s.p0, create_graph=True)[0]\n"
+            "v8 = lib.autograd.grad(v7.sin().sum(), s.p0, create_graph=True)[0]\n"
+            "v9 = lib.autograd.grad(v8.sin().sum(), s.p0, create_graph=True)[0].contiguous()"
+        ),
+    ), (Call(),), 9610766),
 }

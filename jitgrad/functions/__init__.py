@@ -49,5 +49,5 @@ WRITING: dict[str, Any] = {
     **{name: LAYERS[name] for name in ("celu_", "rrelu_", "selu_", "threshold_")},
 }
 
-globals().update(PUBLIC)
+globals().update({**INPLACE_METHODS, **{name: f for name, f in LAYERS.items() if name.endswith("_")}, **PUBLIC})
 __all__ = ["INPLACE_METHODS", "LATE", "LAYERS", "METHODS", "PUBLIC", *PUBLIC]

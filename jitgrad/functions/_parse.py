@@ -303,8 +303,14 @@ def adopt(made: Iterable[tuple[Any, Callable[..., Any]]], other_names: Mapping[s
     """Give generated functions their public names and the texts of the bare ones; see ``_generated.MADE``."""
     for function, bare in made:
         row = function.__name__
-        function.__name__ = function.__qualname__ = other_names.get(row, row)
-        function.__module__, function.__doc__ = "jitgrad.functions", bare.__doc__
+        name = other_names.get(row, row)
+        function.__name__, function.__doc__ = name, bare.__doc__
+        # where pickle finds it again
+        function.__module__, function.__qualname__ = "jitgrad.functions", name
+        if row.endswith("_method"):
+            function.__module__, function.__qualname__ = "jitgrad", f"Tensor.{name}"
+        elif row.startswith("functional_"):
+            function.__module__ = "jitgrad.nn.functional"
         function.__wrapped__ = bare
         _rows[function] = bare, row
 

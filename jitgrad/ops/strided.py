@@ -16,9 +16,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.regions import lower_add, lower_scatter, lower_select, region_of
-from jitgrad.ops.table import Vjp, define
+from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.structs import replaced
 
 __all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW"]
@@ -68,13 +68,21 @@ def _is_window(base: Aval, view: Aval) -> bool:
     return region_of(base, view) is not None
 
 
+def _select_rule(c: RuleContext, g: Any) -> Any:
+    """A view without elements has nothing to say of its base: zeros that depend on nothing, as PyTorch's."""
+    base, view = c.params
+    if not view.numel:
+        return filled(0, make_aval(base.shape, g._aval.dtype).on(g._aval.device))
+    return call("strided_add", g, base, view)
+
+
 STRIDED_SELECT = define(
     "strided_select",
     aval=lambda x, base, view: make_aval(view.shape, x.dtype),
     numpy=_np_select,
     lower=lower_select,
     lowers=_is_window,
-    vjps=[Vjp(lambda c, g: call("strided_add", g, *c.params))],
+    vjps=[Vjp(_select_rule)],
     node_name="AsStridedBackward0",
 )
 
@@ -84,7 +92,7 @@ STRIDED_WINDOW = define(
     numpy=_np_select,
     lower=lower_select,
     lowers=_is_window,
-    vjps=[Vjp(lambda c, g: call("strided_add", g, *c.params))],
+    vjps=[Vjp(_select_rule)],
     is_view=True,
     node_name="AsStridedBackward0",
 )

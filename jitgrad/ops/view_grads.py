@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
@@ -221,6 +221,8 @@ def _as_strided_aval(x: Aval, shape: tuple[int, ...], stride: tuple[int, ...], o
 
 def _as_strided_rule(c: RuleContext, g: Any) -> Any:
     assert c.avals[0] is not None
+    if not g._aval.numel:  # zeros that depend on nothing, as PyTorch's
+        return filled(0, make_aval(c.avals[0].shape, g._aval.dtype).on(g._aval.device))
     return call("as_strided_backward", g, c.avals[0], *c.params)
 
 

@@ -297,7 +297,7 @@ class DualLevel(Level):
         if tangent is not None:
             self.attach(old, dispatch.apply(_CLONE, tangent))
         before = tuple([old if x is target else x for x in inputs])
-        new = self._apply(op, (*before, *params), before, params, self._tangents(before))
+        new = self._apply(op, (*before, *params), before, params, self._tangents(before) or (None,) * len(before))
         moved = self.tangent(new)
         dispatch.apply_inplace(_COPY, targets, target, new)
         return (moved,)

@@ -26,6 +26,10 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "relu": (lambda t, x: x.relu(), [-1, 0, 1, NAN]),
     "abs": (lambda t, x: x.abs(), [-1, 0, 1]),
     "norm": (lambda t, x: x.norm(), [0, 0]),
+    **{f"norm-{p}": (lambda t, x, p=p: x.norm(p), [-2, -0.0, 0, 3]) for p in (-2, -0.5, 0.5, 0.999, 1, 1.5, 2.5, INF)},
+    **{f"norm-{p}-zero": (lambda t, x, p=p: x.norm(p), [-0.0, 0]) for p in (-2, 0.5, 1, 1.5, 2.5, INF)},
+    "huber": (lambda t, x: t.nn.functional.huber_loss(x, t.zeros(6)), [-INF, -1, 0.5, 1, 3, NAN]),
+    "smooth_l1": (lambda t, x: t.nn.functional.smooth_l1_loss(x, t.zeros(6)), [-INF, -1, 0.5, 1, 3, NAN]),
     "sqrt": (lambda t, x: x.sqrt(), [0, 1, INF]),
     "log": (lambda t, x: x.log(), [-1, 0, 1]),
     "maximum": (lambda t, x: t.maximum(x, t.tensor([0.0, 0.0, 0.0, NAN])), [-1, 0, 1, 0]),
@@ -69,7 +73,7 @@ DERIVATIVES: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
             lambda t, x, n=name, s=side: getattr(t, n)(*((x, _others(t)) if s == "first" else (_others(t), x))),
             [-INF, -2, -0.0, 0, 1, INF, NAN] * 5,
         )
-        for name in "copysign hypot fmax fmin xlogy logaddexp logaddexp2 ldexp".split()
+        for name in "copysign hypot fmax fmin xlogy logaddexp logaddexp2 ldexp atan2".split()
         for side in ("first", "second")
     },
     "i0": (lambda t, x: t.i0(x), [-80, -30, -20, -1, -0.0, 0, 0.5, 8, 19.9, 20.1, 60, NAN]),

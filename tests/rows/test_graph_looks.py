@@ -103,7 +103,8 @@ def test_a_node_can_be_called_and_knows_its_depth(mode: Mode) -> None:
         b = a * 2 + x  # the longest path: add, mul, mul, leaf
         result = a.grad_fn(jitgrad.ones(2))
         depths = [t.grad_fn.topological_nr for t in (b, a)] + [a.grad_fn.next_edges[0][0].topological_nr]
-        return [g.tolist() for g in result], depths, len(a.grad_fn.next_edges), [c.__name__ for c in type(a.grad_fn).__mro__]
+        bases = [c.__name__ for c in type(a.grad_fn).__mro__]
+        return [g.tolist() for g in result], depths, len(a.grad_fn.next_edges), bases
 
     gradients, depths, count, bases = mode.run(step, lambda: (_leaf(),))
     assert gradients == [[1.0, 2.0], [1.0, 2.0]]

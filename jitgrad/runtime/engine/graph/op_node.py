@@ -91,7 +91,8 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     place = _places(inputs, outputs)
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
     is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
-    return BackwardPlan(inputs, outputs, rules, rules[0][:2] if is_simple else None, bool(keys), node_class(op.node_name))
+    only = rules[0][:2] if is_simple else None
+    return BackwardPlan(inputs, outputs, rules, only, bool(keys), node_class(op.node_name))
 
 
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
