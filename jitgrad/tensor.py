@@ -21,18 +21,19 @@ from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions._bind import operator
 from jitgrad.functions.devices import numpy_elsewhere, to
+from jitgrad.functions.replacing import check_new_grad
 from jitgrad.functions.torch_function import asks
 from jitgrad.layouts import Size
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import input_tuple, make_grads, warn_of_cycle
+from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
 from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.shared_memory import Share
-from jitgrad.user_line import warn_once, warn_user
+from jitgrad.user_line import warn_of_cycle, warn_of_missing_grad, warn_of_number
 from jitgrad.version_counter import inference_tensors, is_inference, version_of
 
 __all__ = ["Tensor", "is_tensor"]
@@ -336,45 +337,18 @@ class Tensor(TensorBase):
         """The accumulated gradient of a leaf, or None."""
         found = self._grad
         if found is None and self._requires_grad and not self._retains_grad and not self.is_leaf:
-            warn_user(
-                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
-                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for "
-                "a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
-                "mistake, make sure you access the leaf Tensor instead."
-            )
+            warn_of_missing_grad()
         return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
-            self._check_grad(value)
+            check_new_grad(self, value)
         self._grad = value
 
     @grad.deleter
     def grad(self) -> None:
         self._grad = None
-
-    def _check_grad(self, value: Any) -> None:
-        if not isinstance(value, TensorBase):
-            kind = type(value).__name__
-            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {kind}")
-        if value is self:
-            raise RuntimeError("can't assign Variable as its own grad")
-        if value._aval.shape != self._aval.shape:
-            raise RuntimeError(
-                f"attempting to assign a gradient of size '{list(value._aval.shape)}' to a tensor of size "
-                f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
-            )
-        if value._aval.dtype is not self._aval.dtype:
-            raise RuntimeError(
-                f"attempting to assign a gradient with dtype '{value._aval.dtype}' to a tensor with dtype "
-                f"'{self.dtype}'. Please ensure that the gradient and the tensor have the same dtype"
-            )
-        if value._aval.device is not self._aval.device:
-            raise RuntimeError(
-                f"attempting to assign a gradient with device type '{value.device}' to a tensor with device type "
-                f"'{self.device}'. Please ensure that the gradient and the tensor are on the same device"
-            )
 
     @property
     def grad_fn(self) -> Any:
@@ -563,10 +537,7 @@ class Tensor(TensorBase):
 
     def __float__(self) -> float:
         if self._requires_grad:
-            warn_once(
-                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider "
-                "using tensor.detach() first."
-            )
+            warn_of_number()
         return float(self._only_element())
 
     def __int__(self) -> int:

@@ -12,8 +12,8 @@ import warnings
 from types import CodeType, FrameType
 
 __all__ = [
-    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_line", "warn_once",
-    "warn_user",
+    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_line", "warn_of_cycle",
+    "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
 ]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -73,3 +73,31 @@ def set_warn_always(b: bool, /) -> None:
 def is_warn_always_enabled() -> bool:
     """What ``set_warn_always`` set."""
     return _always
+
+
+def warn_of_cycle() -> None:
+    """``backward(create_graph=True)``: ``.grad`` refers to the graph, and the graph to the leaf."""
+    warn_once(
+        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
+        "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+        "the cycle and avoid the leak."
+    )
+
+
+def warn_of_missing_grad() -> None:
+    """``.grad`` of a tensor that is no leaf and retains none: PyTorch's advice."""
+    warn_user(
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+        "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+        "Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure "
+        "you access the leaf Tensor instead."
+    )
+
+
+def warn_of_number() -> None:
+    """``float(x)`` of a tensor that requires grad: the number has no history."""
+    warn_once(
+        "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
+        "tensor.detach() first."
+    )

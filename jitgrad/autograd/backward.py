@@ -15,8 +15,9 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads, warn_of_cycle
+from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_of_cycle
 
 __all__ = ["backward", "grad"]
 

@@ -25,7 +25,7 @@ def why_none(tensor: Any, loss: Any = None) -> str:
     Returns:
         A sentence or two; where several causes are possible, all of them.
     """
-    if tensor.grad is not None:
+    if tensor._grad is not None:
         return "It is not None: tensor.grad holds a gradient."
     return _about_tensor(tensor) or (_about_loss(tensor, loss) if loss is not None else _about_graph(tensor))
 

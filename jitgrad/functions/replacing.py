@@ -23,7 +23,7 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import count_write, plain_version
 
-__all__ = ["REPLACING_METHODS", "swap_tensors"]
+__all__ = ["REPLACING_METHODS", "check_new_grad", "swap_tensors"]
 
 _DETACH = OPS["detach"]
 _SLOTS = tuple(name for name in TensorBase.__slots__ if name != "__weakref__")
@@ -198,3 +198,27 @@ REPLACING_METHODS: dict[str, Any] = {
     "set_": set_,
     "resize_": resize_,
 }
+
+
+def check_new_grad(self: Any, value: Any) -> None:
+    """PyTorch's refusals of ``self.grad = value``: TypeError for no tensor, RuntimeError for one that does not fit."""
+    if not isinstance(value, TensorBase):
+        kind = type(value).__name__
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {kind}")
+    if value is self:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if value._aval.shape != self._aval.shape:
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(value._aval.shape)}' to a tensor of size "
+            f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
+        )
+    if value._aval.dtype is not self._aval.dtype:
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{value._aval.dtype}' to a tensor with dtype "
+            f"'{self.dtype}'. Please ensure that the gradient and the tensor have the same dtype"
+        )
+    if value._aval.device is not self._aval.device:
+        raise RuntimeError(
+            f"attempting to assign a gradient with device type '{value.device}' to a tensor with device type "
+            f"'{self.device}'. Please ensure that the gradient and the tensor are on the same device"
+        )

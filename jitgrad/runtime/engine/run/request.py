@@ -22,12 +22,8 @@ from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import modes_in_use, state
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase, new_result
-from jitgrad.user_line import warn_once
 
-__all__ = [
-    "ONES", "BackwardRequest", "execute_request", "fill_grads", "input_tuple", "make_grads", "output_edge",
-    "warn_of_cycle",
-]  # fmt: skip
+__all__ = ["ONES", "BackwardRequest", "execute_request", "fill_grads", "input_tuple", "make_grads", "output_edge"]
 
 
 class _Ones:
@@ -103,16 +99,6 @@ def check_used(grads: Sequence[Any]) -> None:
                 f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
                 "Set allow_unused=True if this is the desired behavior."
             )
-
-
-def warn_of_cycle() -> None:
-    """``backward(create_graph=True)``: ``.grad`` refers to the graph, and the graph to the leaf."""
-    warn_once(
-        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
-        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
-        "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
-        "the cycle and avoid the leak."
-    )
 
 
 def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
