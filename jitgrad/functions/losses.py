@@ -17,7 +17,6 @@ from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.user_line import warn_user
 
 __all__ = [
     "binary_cross_entropy",
@@ -55,10 +54,6 @@ def _same_sizes(input: Any, target: Any) -> tuple[Any, Any]:
         stacklevel=4,
     )
     shape = broadcast("loss", input.shape, target.shape)
-    warn_user(
-        f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}). This "
-        "will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
-    )
     return tuple(x if x.shape == shape else x.expand(shape) for x in (input, target))
 
 
@@ -204,12 +199,6 @@ def kl_div(
         )
     if reduction != "batchmean":
         check_reduction(reduction)
-    if reduction == "mean":
-        warn_user(
-            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
-            "only by the batch size, and aligns with the KL math definition. 'mean' will be changed to behave the same "
-            "as 'batchmean' in the next major release."
-        )
     if input.dtype.category is not FLOATING or target.dtype.category is not FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
