@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         linalg,
         mps,
         profiler,
+        safetensors,
         signal,
         special,
         utils,
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from jitgrad.compiled.explain import Explanation, explain
     from jitgrad.formatting import set_printoptions
     from jitgrad.func import vmap
+    from jitgrad.functions.exchange import asarray, from_dlpack, from_file, frombuffer
     from jitgrad.functions.storages import TypedStorage, UntypedStorage
     from jitgrad.scripts.alias import as_torch
     from jitgrad.serialization import load, save
@@ -256,6 +258,11 @@ __all__ = [
     "why_none",
     "xpu",
     "strided",
+    "asarray",
+    "from_dlpack",
+    "from_file",
+    "frombuffer",
+    "safetensors",
     *functions.LATE,
     *functions.PUBLIC,
     "is_warn_always_enabled",
@@ -275,6 +282,8 @@ _LATE = {
     "backends": "jitgrad.backends",
     "cuda": "jitgrad.cuda",
     "mps": "jitgrad.mps",
+    "safetensors": "jitgrad.safetensors",
+    **dict.fromkeys("asarray from_dlpack from_file frombuffer".split(), "jitgrad.functions.exchange"),
     "TypedStorage": "jitgrad.functions.storages",
     "UntypedStorage": "jitgrad.functions.storages",
     "set_printoptions": "jitgrad.formatting",

@@ -504,12 +504,6 @@ class Tensor(TensorBase):
         state.handler.shares(self, owner)
         return np.asarray(owner)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number; RuntimeError for any other size."""
         if self._aval.numel != 1:
@@ -555,6 +549,8 @@ class Tensor(TensorBase):
         return format_tensor(self, None if self._aval.device is META else self._ndarray())
 
     __copy__, __deepcopy__, __reduce__ = copying.shallow_copy, copying.deep_copy, copying.reduce
+    __array__, __array_wrap__, __buffer__ = copying.as_array, copying.wrap_array, copying.as_buffer
+    __dlpack__, __dlpack_device__ = copying.as_dlpack, copying.dlpack_device
 
     # dtypes
     def float(self) -> Tensor:

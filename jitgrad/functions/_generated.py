@@ -3628,15 +3628,19 @@ def detach_(input):
                 raise
     return _slow(detach_, (input,), {})
 
-def set_(input, source=None):
+def set_(input, source=None, storage_offset=None, size=None, stride=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (source is None or True):
-                return _set_(input, source)
+            if _py_type(size) is _Size:
+                size = _py_tuple(size)
+            if _py_type(stride) is _Size:
+                stride = _py_tuple(stride)
+            if (source is None or True) and (storage_offset is None or _py_type(storage_offset) is _py_int) and (size is None or _py_type(size) is _py_tuple and size in _sizes) and (stride is None or _py_type(stride) is _py_tuple and stride in _sizes):
+                return _set_(input, source, storage_offset, size, stride)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(set_, (input,), _given(('source', source, None)))
+    return _slow(set_, (input,), _given(('source', source, None), ('storage_offset', storage_offset, None), ('size', size, None), ('stride', stride, None)))
 
 def resize_(input, *sizes, **options):
     try:

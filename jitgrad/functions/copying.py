@@ -1,4 +1,4 @@
-"""Copies as Python makes them: ``copy.copy``, ``copy.deepcopy``, ``pickle``.
+"""Tensors as Python and NumPy take them: ``copy.copy``, ``copy.deepcopy``, ``pickle``, ``np.asarray``, DLPack.
 
 Owns: what of a tensor is copied, and what copies share.
 Must not know: files (``serialization/``).
@@ -15,11 +15,23 @@ import numpy as np
 from jitgrad.devices import CPU, META
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import clone, moved
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["deep_copy", "reduce", "shallow_copy"]
+__all__ = [
+    "as_array",
+    "as_buffer",
+    "as_dlpack",
+    "deep_copy",
+    "dlpack_device",
+    "reduce",
+    "shallow_copy",
+    "wrap_array",
+]
+
+_EXCHANGE = LazyModule("jitgrad.functions.exchange")
 
 
 def _leaf(cls: type, aval: Aval, storage: Any, requires_grad: bool) -> Any:
@@ -100,3 +112,39 @@ def _rebuild(cls: type, array: Any, aval: Aval, requires_grad: bool) -> Any:
         return _leaf(cls, aval, moved(from_array_copy(np.empty(0)), META)._storage, requires_grad)
     made = moved(from_array_copy(array), aval.device)
     return _leaf(cls, aval, made._storage, requires_grad)
+
+
+# --- for NumPy, and other libraries ---
+
+
+def as_array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    """A NumPy array that shares the tensor's memory, if it can. ValueError if ``copy=False`` and it cannot."""
+    array = self.numpy()
+    if dtype is None or array.dtype == dtype:
+        return array.copy() if copy else array
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    return array.astype(dtype)
+
+
+def as_buffer(self: Any, flags: int) -> memoryview:
+    """The tensor's memory by the buffer protocol, which Python 3.12 and newer ask for. BufferError if it cannot be."""
+    try:
+        return memoryview(self.numpy())
+    except (RuntimeError, TypeError) as error:
+        raise BufferError(str(error)) from error
+
+
+def wrap_array(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """See ``exchange.wrapped_array``."""
+    return _EXCHANGE.wrapped_array(self, array, context, return_scalar)
+
+
+def as_dlpack(self: Any, **options: Any) -> Any:
+    """See ``exchange.dlpack_capsule``."""
+    return _EXCHANGE.dlpack_capsule(self, **options)
+
+
+def dlpack_device(self: Any) -> Any:
+    """See ``exchange.dlpack_device``."""
+    return _EXCHANGE.dlpack_device(self)

@@ -20,7 +20,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
 from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase
+from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.version_counter import count_write, plain_version
 
 __all__ = ["REPLACING_METHODS", "check_new_grad", "swap_tensors"]
@@ -83,27 +83,53 @@ def _adopt_memory(self: Any, value: Any) -> None:
     self._aval, self._storage, self._array = value._aval, value._storage, None
 
 
-def set_(self: Any, source: Any = None) -> Any:
-    """Look at the memory of ``source`` from now on, through its layout; at none without one.
+def set_(self: Any, source: Any = None, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Any:
+    """Look at the memory of ``source`` from now on; at none without one.
+
+    Args:
+        source: a tensor or a storage.
+        storage_offset: elements before the first one; None = those of ``source``.
+        size: extents; None = those of ``source``: all elements of a storage.
+        stride: elements between neighbours; None = row-major.
 
     Raises:
-        RuntimeError: the tensor is part of a graph that is being recorded, or the dtypes or devices differ.
+        RuntimeError: the tensor is part of a graph that is being recorded, the dtypes or devices differ, or the layout
+            goes beyond the memory.
     """
+    dtype = self._aval.dtype
     if source is None:
-        source = made_on(self._aval.device, OPS["full"], 0, (0,), self._aval.dtype)
+        source = made_on(self._aval.device, OPS["full"], 0, (0,), dtype)
+    elif not isinstance(source, TensorBase):
+        source = source.as_tensor(dtype)
     check_writable((self,), (self,))
     if state.grad_enabled and (self.requires_grad or source.requires_grad):
         raise RuntimeError("the derivative for 'set_' is not implemented")
-    if source._aval.dtype is not self._aval.dtype:
-        raise RuntimeError(f"Could not set tensor of type {source._aval.dtype!r} to a tensor of {self._aval.dtype!r}")
+    if source._aval.dtype is not dtype:
+        raise RuntimeError(f"Could not set tensor of type {source._aval.dtype!r} to a tensor of {dtype!r}")
     if source._aval.device is not self._aval.device:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{self._aval.device}" to a storage on different '
             f'device "{source._aval.device}".  This is no longer allowed; the devices must match.'
         )
+    if size is not None:
+        source = _through(source, storage_offset or 0, tuple(size), stride)
     _adopt_memory(self, source)
     count_write(self)
     return self
+
+
+def _through(source: Any, offset: int, size: tuple[int, ...], stride: Any) -> Any:
+    """A tensor over the memory of ``source`` in another layout. RuntimeError if that goes beyond it."""
+    source._sync()
+    aval = make_aval(size, source._aval.dtype, None if stride is None else tuple(stride), offset)
+    last = offset + sum((n - 1) * s for n, s in zip(size, aval.stride, strict=True))
+    if aval.numel and (last + 1) * aval.dtype.itemsize > source._storage.nbytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(aval.stride)}, storage offset {offset}, and itemsize "
+            f"{aval.dtype.itemsize} requiring a storage size of {(last + 1) * aval.dtype.itemsize} are out of bounds "
+            f"for storage of size {source._storage.nbytes}"
+        )
+    return new_tensor(aval.on(source._aval.device), source._storage)
 
 
 def resize_(self: Any, *sizes: Any) -> Any:

@@ -311,7 +311,7 @@ SIGNATURES: dict[str, str] = _rows(
         "record_stream": "Tensor input, any stream",
         "vcpu": "Tensor input, any device=None",
         "cuda": "Tensor input, any device=None, bool non_blocking=False, any memory_format=None",
-        "set_": "Tensor input, any source=None",
+        "set_": "Tensor input, any source=None, int? storage_offset=None, int[]? size=None, int[]? stride=None",
         "new_tensor": "Tensor input, any data, *, dtype? dtype=None, any device=None, bool requires_grad=False",
         "rand randn": f"int[] *size, *, {_DRAWING}",
         "rand_like randn_like": f"Tensor input, *, {_DRAWING}",

@@ -100,6 +100,14 @@ class UntypedStorage:
         """The same memory as bytes."""
         return UntypedStorage(self._tensor)
 
+    def as_tensor(self, dtype: DType) -> Any:
+        """All elements as a tensor of one dimension, of a dtype. RuntimeError for elements of another one."""
+        if self._element != dtype.np and isinstance(self, TypedStorage):
+            raise RuntimeError(f"Expected a Storage of type {dtype!r} or an UntypedStorage, but got {self.dtype!r}")
+        self._tensor._sync()
+        aval = make_aval((self.nbytes() // dtype.itemsize,), dtype).on(self.device)
+        return new_tensor(aval, self._root())
+
     def _settle(self) -> None:
         """Run everything that a compiled step has recorded so far: the memory is what it says."""
         recorder = state.handler

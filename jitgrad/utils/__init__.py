@@ -9,11 +9,11 @@ from jitgrad.lazy import late_names
 from jitgrad.utils import checkpoint
 
 if TYPE_CHECKING:
-    from jitgrad.utils import data
+    from jitgrad.utils import data, dlpack
 
-__all__ = ["checkpoint", "data", "swap_tensors"]
+__all__ = ["checkpoint", "data", "dlpack", "swap_tensors"]
 
-_LATE = {"data": "jitgrad.utils.data"}
+_LATE = {"data": "jitgrad.utils.data", "dlpack": "jitgrad.utils.dlpack"}
 _find_late = late_names(globals(), _LATE)
 
 
