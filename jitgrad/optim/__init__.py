@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jitgrad.optim.adamax import Adamax
     from jitgrad.optim.asgd import ASGD
     from jitgrad.optim.lbfgs import LBFGS
+    from jitgrad.optim.muon import Muon
     from jitgrad.optim.nadam import NAdam
     from jitgrad.optim.radam import RAdam
     from jitgrad.optim.rmsprop import RMSprop
@@ -31,6 +32,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
@@ -48,6 +50,7 @@ _LATE = {
     "Adagrad": "jitgrad.optim.adagrad",
     "Adamax": "jitgrad.optim.adamax",
     "LBFGS": "jitgrad.optim.lbfgs",
+    "Muon": "jitgrad.optim.muon",
     "NAdam": "jitgrad.optim.nadam",
     "RAdam": "jitgrad.optim.radam",
     "RMSprop": "jitgrad.optim.rmsprop",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.dense import DenseOptimizer, decayed
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -50,7 +50,8 @@ class Adadelta(DenseOptimizer):
             raise ValueError(f"Invalid rho value: {rho}")
         check_nonnegative({"epsilon value": eps, "weight_decay value": weight_decay})
         defaults = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults)
+        flags = variants(capturable=capturable, foreach=foreach, differentiable=differentiable)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         return {"square_avg": self._zeros(p), "acc_delta": self._zeros(p)}

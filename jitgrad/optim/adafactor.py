@@ -10,6 +10,7 @@ from typing import Any
 
 from jitgrad.dtypes import finfo
 from jitgrad.functions import zeros
+from jitgrad.optim.checks import variants
 from jitgrad.optim.dense import DenseOptimizer
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -64,7 +65,8 @@ class Adafactor(DenseOptimizer):
             "weight_decay": weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         if p.ndim < 2:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.optimizer import Group, Optimizer
 
 __all__ = ["Adagrad"]
@@ -57,7 +57,8 @@ class Adagrad(Optimizer):
             "initial_accumulator_value": initial_accumulator_value,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, differentiable=differentiable, fused=fused)
+        super().__init__(params, defaults | flags)
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = {"step": 0, "sum": self._zeros(p, group["initial_accumulator_value"])}

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
-from jitgrad.optim.checks import check_betas, check_nonnegative
+from jitgrad.optim.checks import check_adam_options, variants
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
@@ -56,8 +56,7 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check_nonnegative({"learning rate": lr, "epsilon value": eps, "weight_decay value": weight_decay})
-        check_betas(betas)
+        check_adam_options(lr, eps, betas, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -67,7 +66,8 @@ class Adam(Optimizer):
             "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
+        super().__init__(params, defaults | flags)
 
     def _update_group(self, group: Group) -> None:
         amsgrad = group["amsgrad"]
@@ -135,5 +135,6 @@ class AdamW(Adam):
         fused: bool | None = None,
     ) -> None:
         super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True
-        )
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.functions import maximum
-from jitgrad.optim.checks import check_betas, check_nonnegative
+from jitgrad.optim.checks import check_adam_options, variants
 from jitgrad.optim.dense import DenseOptimizer, decayed
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -46,11 +46,10 @@ class Adamax(DenseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_nonnegative({"learning rate": lr, "epsilon value": eps})
-        check_betas(betas)
-        check_nonnegative({"weight_decay value": weight_decay})
+        check_adam_options(lr, eps, betas, weight_decay=weight_decay)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, differentiable=differentiable, capturable=capturable)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         return {"exp_avg": self._zeros(p), "exp_inf": self._zeros(p)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.dense import DenseOptimizer, decayed
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -56,7 +56,8 @@ class ASGD(DenseOptimizer):
             "weight_decay": weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, differentiable=differentiable, capturable=capturable)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         return {"eta": float(group["lr"]), "mu": 1.0, "ax": self._zeros(p)}

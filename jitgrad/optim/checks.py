@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["check_betas", "check_nonnegative"]
+__all__ = ["check_adam_options", "check_betas", "check_nonnegative", "variants"]
 
 
 def check_nonnegative(options: Mapping[str, float]) -> None:
@@ -19,3 +20,27 @@ def check_betas(betas: tuple[float, float]) -> None:
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def check_adam_options(lr: float, eps: float, betas: tuple[float, float], **others: float) -> None:
+    """What Adam and its relatives ask for, in PyTorch's order. ValueError for the first that is wrong."""
+    check_nonnegative({"learning rate": lr, "epsilon value": eps})
+    check_betas(betas)
+    check_nonnegative({f"{name} value": value for name, value in others.items()})
+
+
+def variants(**flags: Any) -> dict[str, Any]:
+    """PyTorch's choices among implementations, as options of a group. There is one implementation: they change nothing.
+
+    Args:
+        flags: of foreach, fused, capturable, differentiable, those that the optimizer has.
+
+    Raises:
+        RuntimeError: for flags that contradict each other.
+    """
+    if flags.get("fused"):
+        if flags.get("differentiable"):
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if flags.get("foreach"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    return flags

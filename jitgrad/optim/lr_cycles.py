@@ -44,8 +44,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         while self.T_cur >= self.T_i:
             self.T_cur -= self.T_i
             self.T_i *= self.T_mult
-        self.last_epoch = math.floor(epoch) - 1
-        super().step()
+        self.last_epoch = math.floor(epoch)
+        self._set_rates(self.get_lr())
 
     def get_lr(self) -> list[float]:
         """See ``LRScheduler``."""

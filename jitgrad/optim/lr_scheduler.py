@@ -7,12 +7,13 @@ scalar there, and compiles nothing).
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jitgrad.optim.lr_base import LRScheduler, per_group
+from jitgrad.optim.lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, per_group
 from jitgrad.optim.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from jitgrad.optim.optimizer import Optimizer
 
@@ -48,6 +49,9 @@ class StepLR(LRScheduler):
         is_due = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
         return self._scaled(self.gamma if is_due else 1.0)
 
+    def _closed_form(self) -> list[float]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """Times ``gamma`` at each of ``milestones`` (twice where it is listed twice)."""
@@ -62,6 +66,10 @@ class MultiStepLR(LRScheduler):
         """See ``LRScheduler``."""
         return self._scaled(self.gamma ** self.milestones[self.last_epoch])
 
+    def _closed_form(self) -> list[float]:
+        passed = sum(count for milestone, count in self.milestones.items() if milestone <= self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
 
 class ExponentialLR(LRScheduler):
     """Times ``gamma`` every epoch."""
@@ -73,6 +81,9 @@ class ExponentialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See ``LRScheduler``."""
         return self._scaled(self.gamma if self.last_epoch > 0 else 1.0)
+
+    def _closed_form(self) -> list[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class LambdaLR(LRScheduler):
@@ -120,6 +131,10 @@ class PolynomialLR(LRScheduler):
             return self.get_last_lr()
         return self._scaled((left / (left + 1)) ** self.power)
 
+    def _closed_form(self) -> list[float]:
+        done = min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * (1.0 - done) ** self.power for base in self.base_lrs]
+
 
 class LinearLR(LRScheduler):
     """From ``start_factor`` to ``end_factor`` times the starting rate, over ``total_iters`` epochs."""
@@ -148,6 +163,9 @@ class LinearLR(LRScheduler):
         if self.last_epoch == 0:
             return self._scaled(self.start_factor)
         return self._scaled(self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
+
+    def _closed_form(self) -> list[float]:
+        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
 
 
 class ConstantLR(LinearLR):
@@ -184,6 +202,10 @@ class CosineAnnealingLR(LRScheduler):
         ratio = (1 + math.cos(math.pi * epoch / half)) / (1 + math.cos(math.pi * (epoch - 1) / half))
         return [(rate - self.eta_min) * ratio + self.eta_min for rate in rates]
 
+    def _closed_form(self) -> list[float]:
+        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
 
 class SequentialLR(LRScheduler):
     """One schedule after another: ``schedulers[i]`` until step ``milestones[i]``, when the next one starts anew.
@@ -216,7 +238,7 @@ class SequentialLR(LRScheduler):
             part.last_epoch = -1
         self._schedulers[bisect_right(self._milestones, 0)]._restart()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """One more step of the schedule whose turn it is."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -249,7 +271,7 @@ class ChainedScheduler(SequentialLR):
         for part in self._schedulers:
             part._restart()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """One more step of all of them."""
         for part in self._schedulers:
             part.step()
@@ -301,9 +323,14 @@ class ReduceLROnPlateau(LRScheduler):
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
-    def step(self, metrics: Any = None) -> None:
-        """One more epoch, after which ``metrics`` (a number or a tensor of one) was measured."""
-        self.last_epoch += 1
+    def step(self, metrics: Any = None, epoch: int | None = None) -> None:  # type: ignore[override]
+        """One more epoch, after which ``metrics`` (a number or a tensor of one) was measured.
+
+        ``epoch`` says which one; it is deprecated, and warns.
+        """
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(float(metrics)):
             self.best, self.num_bad_epochs = float(metrics), 0
         else:

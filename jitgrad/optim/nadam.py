@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.optim.checks import check_betas, check_nonnegative
+from jitgrad.optim.checks import check_adam_options, variants
 from jitgrad.optim.dense import DenseOptimizer, decayed
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -49,9 +49,7 @@ class NAdam(DenseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_nonnegative({"learning rate": lr, "epsilon value": eps})
-        check_betas(betas)
-        check_nonnegative({"weight_decay value": weight_decay, "momentum_decay value": momentum_decay})
+        check_adam_options(lr, eps, betas, weight_decay=weight_decay, momentum_decay=momentum_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -61,7 +59,8 @@ class NAdam(DenseOptimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, capturable=capturable, differentiable=differentiable)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         return {"mu_product": 1.0, "exp_avg": self._zeros(p), "exp_avg_sq": self._zeros(p)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
@@ -60,7 +60,8 @@ class RMSprop(Optimizer):
             "centered": centered,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(capturable=capturable, foreach=foreach, differentiable=differentiable)
+        super().__init__(params, defaults | flags)
 
     def _update_group(self, group: Group) -> None:
         for p in group["params"]:

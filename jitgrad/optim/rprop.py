@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.functions import where
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.dense import DenseOptimizer
 from jitgrad.optim.optimizer import Group
 from jitgrad.tensor import Tensor
@@ -47,7 +47,9 @@ class Rprop(DenseOptimizer):
         check_nonnegative({"learning rate": lr})
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize})
+        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
+        flags = variants(foreach=foreach, differentiable=differentiable, capturable=capturable)
+        super().__init__(params, defaults | flags)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         return {"prev": self._zeros(p), "step_size": self._zeros(p, float(group["lr"]))}

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
-from jitgrad.optim.checks import check_nonnegative
+from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
@@ -64,7 +64,8 @@ class SGD(Optimizer):
             "nesterov": nesterov,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        flags = variants(foreach=foreach, differentiable=differentiable, fused=fused)
+        super().__init__(params, defaults | flags)
 
     def _update_group(self, group: Group) -> None:
         lr, momentum, maximize = float(group["lr"]), group["momentum"], group["maximize"]
