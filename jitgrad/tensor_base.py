@@ -55,7 +55,7 @@ _DEFAULTS: dict[str, Any] = {
     "_source": None,
     "_tracks": False,
 }
-_OF_A_LINK = ("_storage", "_vc", "_base", "_view_version", "_creation_meta")
+_OF_A_LINK = ("_storage", "_vc", "_base", "_view_version")
 """What a view gets from its source, see Note [Links of views]."""
 
 
@@ -90,7 +90,6 @@ class TensorBase:
         "_storage": ("_array", "_source"),
         "_base": ("_source",),
         "_view_version": ("_source",),
-        "_creation_meta": ("_source",),
     }
 
     _aval: Aval

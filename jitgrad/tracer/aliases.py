@@ -41,7 +41,7 @@ class Aliases:
 
     def note_view(self, node: TrieNode, out: Any, source: Any) -> None:
         """A view: linked now, or when that matters (Note [Links of views])."""
-        if node.is_simple and node.window is not UNTRACKED and HOT.has_plain_source(source):
+        if node.window is not UNTRACKED and (node.is_simple or node.outs is not None):
             HOT.note_source(self._recorder, node, out, source)
         else:
             self._link_view(out, source)

@@ -28,7 +28,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
-from jitgrad.tracer.view_hits import has_plain_source, note_source
+from jitgrad.tracer.view_hits import note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_marked",
@@ -269,6 +269,23 @@ def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
 
 
 @optimized
+def several_handles(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
+    """Pending handles on the results of an operation that has several."""
+    made: list = []
+    outs: tuple = node.outs
+    for nr in range(len(outs)):
+        told: tuple = outs[nr]
+        handle = new_result_handle(recorder, told[0], told[1], told[2])
+        out: TensorBase = handle
+        if nr != 0 and told[2] is True:
+            out._output_nr = nr
+        if node.is_view:
+            note_source(recorder, node, out, source)
+        made.append(handle)
+    return tuple(made)
+
+
+@optimized
 def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     """``op(*args)``: operands, then params."""
     count: int = op.num_inputs
@@ -278,14 +295,16 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
         if not is_operand(recorder, args[i]):
             return MISSED
     node: TrieNode = find(recorder.node, op, args, count)
-    if node is None or not node.is_simple:
+    if node is None or not (node.is_simple or node.outs is not None):
         return MISSED
-    if node.is_view and (node.window is UNTRACKED or not has_plain_source(args[0])):
+    if node.is_view and node.window is UNTRACKED:
         return MISSED
     ids: tuple = node.ids
     for i in range(count):
         note_number(recorder, ids[i], args[i])
     recorder.node = node
+    if node.outs is not None:
+        return several_handles(recorder, node, args[0])
     out = handle_of(recorder, node)
     if node.is_view:
         note_source(recorder, node, out, args[0])

@@ -24,7 +24,6 @@ class Hot:
         "catch_up",
         "end_call",
         "ended",
-        "has_plain_source",
         "hit_apply",
         "hit_backward",
         "hit_binary",
@@ -51,7 +50,6 @@ class Hot:
     catch_up: Callable[..., None]
     end_call: Callable[..., bool]
     ended: Callable[..., None]
-    has_plain_source: Callable[..., bool]
     hit_apply: Callable[..., Any]
     hit_backward: Callable[..., bool]
     hit_end: Callable[..., bool]

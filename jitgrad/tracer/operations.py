@@ -17,7 +17,7 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import must_pause, must_raise_now
-from jitgrad.tracer.graph import RuntimeScalar
+from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import OpEvent
 from jitgrad.tracer.keys import quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
@@ -97,7 +97,7 @@ class Operations:
         instr = event.instr
         outs = []
         for nr, (vid, aval) in enumerate(zip(instr.outputs, instr.avals, strict=True)):
-            out = self.handle(vid, aval, instr.requires_grad and aval.dtype.category is FLOATING)
+            out = self.handle(vid, aval, _requires_grad(instr, aval))
             if nr and out._requires_grad:
                 out._output_nr = nr
             if node.is_view:
@@ -145,16 +145,33 @@ class Operations:
         vids, scalars = len(instr.outputs), len(fresh_scalars)
         node = self._path.grow(key, event, vids=vids, scalars=scalars)
         node.vid, node.aval = instr.outputs[0], instr.avals[0]
-        node.requires_grad = instr.requires_grad and instr.avals[0].dtype.category is FLOATING
+        node.requires_grad = _requires_grad(instr, node.aval)
         event.ends_segment = self._path.is_full(1) or must_raise_now(self._path.live(), instr)
         if any(type(p) in (float, bool) for p in params):
             node.param_types = tuple(map(type, params))
         node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
         node.ids = quick_ids(inputs, ids, [isinstance(x, RuntimeScalar) for x in operands])
-        node.is_simple = op.num_inputs > 0 and not (several or event.ends_segment or event.demands)
         if op.has_base:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
+        self._let_hits_make(node, op, instr, inputs)
         self._path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)
         recorder.node = node
         return self._results(node, inputs)
+
+    def _let_hits_make(self, node: TrieNode, op: Op, instr: Instr, inputs: tuple[Any, ...]) -> None:
+        """Say in the node whether a hit may make the result, or the results, by itself."""
+        event = node.event
+        if op.num_inputs <= 0 or event.ends_segment or event.demands:
+            return
+        node.is_simple = not event.several
+        if event.several and (state.grad_enabled or not op.has_base):
+            rows = zip(instr.outputs, instr.avals, strict=True)
+            node.outs = tuple((vid, aval, _requires_grad(instr, aval)) for vid, aval in rows)
+            if op.has_base:
+                node.meta = self._recorder.backend.creation_meta_of(inputs[0], True)
+
+
+def _requires_grad(instr: Instr, aval: Aval) -> bool:
+    """Whether a result of this layout does."""
+    return instr.requires_grad and aval.dtype.category is FLOATING

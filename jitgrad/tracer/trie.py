@@ -57,6 +57,8 @@ class TrieNode:
         last, first, sibling: the child taken last, the first child, the parent's next one: what hits look at.
         op, ids, params: the key in the form that hits compare, see ``hits.py``.
         is_simple, is_view: whether a hit may make the result by itself, and whether that is a view.
+        outs: (value id, aval, whether it requires grad) per result, if a hit may make several; else None.
+        meta: for several views, their ``_creation_meta``.
     """
 
     __slots__ = (
@@ -71,9 +73,11 @@ class TrieNode:
         "key",
         "last",
         "masks",
+        "meta",
         "next_scalar",
         "next_vid",
         "op",
+        "outs",
         "param_types",
         "params",
         "parent",
@@ -94,7 +98,9 @@ class TrieNode:
     is_simple: bool
     is_view: bool
     last: TrieNode | None
+    meta: Any
     op: Any
+    outs: tuple[tuple[int, Any, bool], ...] | None
     params: tuple[Any, ...]
     requires_grad: bool
     sibling: TrieNode | None
@@ -124,6 +130,8 @@ class TrieNode:
         self.ids: tuple[Any, ...] = ()
         self.params: tuple[Any, ...] = ()
         self.is_simple = self.is_view = False
+        self.meta: Any = None
+        self.outs = None
         self.depth = 0 if parent is None else parent.depth + 1
 
 

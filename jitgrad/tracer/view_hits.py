@@ -7,7 +7,7 @@ Must not know: how a view's operation is found (``hits.py``).
 # ~~~~~~~~~~~~~~~~~~~~~
 # A recorded view shares storage, version counter and base with its source, and the storage's slot lists it (Note
 # [Aliases in a trace]). Most views are used once and gone, and none of that is ever looked at. So a hit only notes the
-# source: the five attributes stay unset, and the first read of one (``TensorBase.__getattr__``) links the view.
+# source: the four attributes stay unset, and the first read of one (``TensorBase.__getattr__``) links the view.
 # A write, which must know who looks at its target, links the views that somebody holds before it asks; so a view's
 # version is that of its making. The end of a segment lets go of the sources of views that nobody holds, youngest
 # first, so that a source which only they held is not taken for a survivor, and links the others. Example: after
@@ -27,10 +27,9 @@ from jitgrad.tensor_base import TensorBase, install_link
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.tracer.recorder_state import RUNNING, RecorderState
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import TRACKED, TrieNode
+from jitgrad.tracer.trie import DETACHED, SEVERAL, TrieNode
 
-__all__ = ["all_living", "assignments", "catch_up", "has_plain_source", "link_views", "living", "note_source",
-           "sharing"]  # fmt: skip
+__all__ = ["all_living", "assignments", "catch_up", "link_views", "living", "note_source", "sharing"]  # fmt: skip
 
 
 @native
@@ -118,19 +117,17 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
 
 
 @optimized
-def has_plain_source(source: TensorBase) -> bool:
-    """Whether a view of a tensor needs no more than to share its storage and version."""
-    return source._source is not None or source._creation_meta is None
-
-
-@optimized
 def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source: TensorBase) -> None:
     """A view is to be linked when that matters. Its source has a storage at once: others compare storages."""
     if source._source is None and source._storage is None:
         source._storage = pending_storage()
     out._source = source
-    if node.window is TRACKED:  # detach() makes an alias that is nobody's view
+    if node.window is not DETACHED:  # detach() makes an alias that is nobody's view
         out._tracks = True
+        if node.window is SEVERAL:
+            out._creation_meta = node.meta
+        elif source._creation_meta is not None:  # then it is a view itself
+            out._creation_meta = source._creation_meta
     if recorder.links is False:
         recorder.links = True
 
