@@ -30,6 +30,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.run_driver_released: ("run_driver_released", "int", ("int",)),
     primitives.same: ("same", "bool", ("obj", "obj")),
     primitives.take_last: ("take_last", "new", ("obj",)),
+    primitives.within: ("within", "bool", ("int", "int", "int", "int", "int")),
 }
 """Python function -> (symbol, kind of the result or ``"none"`` or ``"new"``, kinds of the arguments)."""
 

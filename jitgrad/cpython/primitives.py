@@ -54,6 +54,7 @@ __all__ = [
     "run_driver_released",
     "same",
     "take_last",
+    "within",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,6 +172,12 @@ def install_driver(driver: Callable[[int], int]) -> None:
 def run_driver(record: int) -> int:
     """Run the program record at an address; its status word."""
     return _driver[0](record)
+
+
+def within(address: int, count: int, low: int, high: int, allowed: int) -> bool:
+    """Whether ``count`` 64-bit integers at an address all lie in ``range(low, high)``, or are ``allowed``."""
+    values = (ctypes.c_int64 * count).from_address(address)
+    return all(low <= value < high or value == allowed for value in values)
 
 
 def run_driver_released(record: int) -> int:

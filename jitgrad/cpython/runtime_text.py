@@ -85,6 +85,29 @@ define internal void @poke_float(i64 %address, i64 %index, ptr %value) alwaysinl
   call void @poke(i64 %address, i64 %index, i64 %bits)
   ret void
 }
+define internal i1 @within(i64 %address, i64 %count, i64 %low, i64 %high, i64 %allowed) nounwind {
+entry:
+  %span = sub i64 %high, %low
+  %base = inttoptr i64 %address to ptr
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %more, %look ]
+  %any = icmp slt i64 %i, %count
+  br i1 %any, label %look, label %yes
+look:
+  %at = getelementptr i64, ptr %base, i64 %i
+  %v = load i64, ptr %at
+  %above = sub i64 %v, %low
+  %inside = icmp ult i64 %above, %span
+  %exempt = icmp eq i64 %v, %allowed
+  %fine = or i1 %inside, %exempt
+  %more = add i64 %i, 1
+  br i1 %fine, label %next, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
 define internal i1 @failed(ptr %found, ptr %occurred) alwaysinline nounwind {
   %missing = icmp eq ptr %found, null
   br i1 %missing, label %ask, label %fine

@@ -11,8 +11,9 @@ Must not know: which operation asks for what (``ops/value_checks.py``).
 # comes from outside; where it was looked at and has not been written since, it is not looked at again. One that the
 # open segment computes has no value yet: if its operation says enough (``argmax``), that does; if it only moves what
 # came from outside (``tokens[:, 1:].reshape(-1)``), that is looked at, which is more than it must be; else, or if that
-# fails, the segment ends before the operation that uses it (``PauseEvent``). After an operation that raises for some
-# floating values (``Op.checks_reals``) the segment ends. The kernels still check: memory can change unseen.
+# fails, the segment ends before the operation that uses it (``PauseEvent``). A hit looks at a few indices by itself
+# (``TrieNode.bounds``). After an operation that raises for some floating values (``Op.checks_reals``) the segment ends.
+# The kernels still check: memory can change unseen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from weakref import ref
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER, promote_types
+from jitgrad.dtypes import BOOLEAN, INTEGER, int64, promote_types
 from jitgrad.ops.table import Op
 from jitgrad.ops.value_checks import Within
 from jitgrad.ops.value_checks import demands as demands_of
@@ -31,10 +32,10 @@ from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History, PauseEvent
 from jitgrad.tracer.numbers import Mark
 from jitgrad.tracer.path import Path
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import Bounds, TrieNode
 from jitgrad.version_counter import version_of
 
-__all__ = ["EarlyChecks", "Look", "must_pause", "must_raise_now"]
+__all__ = ["EarlyChecks", "Look", "bounds_of", "must_pause", "must_raise_now"]
 
 
 class Look(NamedTuple):
@@ -131,6 +132,24 @@ def must_raise_now(history: History, instr: Instr) -> bool:
             break
         vid = source.inputs[0]
     return True
+
+
+_FEW = 4096  # values that a hit looks at anew; of more, what was looked at is remembered
+
+
+def bounds_of(looks: tuple[Look, ...], inputs: tuple[Any, ...]) -> tuple[Bounds, ...] | None:
+    """What a hit of an operation looks at; None if that is too much for it."""
+    bounds = []
+    for demand, position, _, _ in looks:
+        x = inputs[position]
+        if position < 0 or not isinstance(demand, Within) or not isinstance(x, TensorBase):
+            return None
+        aval = x._aval
+        if aval.dtype is not int64 or not aval.is_contiguous or aval.numel > _FEW:
+            return None
+        allowed = demand.low if demand.allowed is None else demand.allowed
+        bounds.append((position, aval.offset * aval.dtype.itemsize, aval.numel, demand.low, demand.high, allowed))
+    return tuple(bounds)
 
 
 def must_pause(event: Any) -> bool:

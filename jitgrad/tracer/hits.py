@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, native, new_handle, optimized, same
+from jitgrad.cpython.primitives import active, native, new_handle, optimized, same, within
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import override_classes
@@ -116,8 +116,11 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     if LATEST[0] is not recorder.tid:
         return False
     storage: StorageBase = x._storage
-    if storage is None or x._base is not None or is_marked(x):
+    if storage is None or is_marked(x):
         return False
+    base: TensorBase = x._base
+    if base is not None and (base._requires_grad or x._requires_grad):
+        return False  # a write may have brought the base into the graph
     if storage.is_window or storage.tid is recorder.tid:
         return False
     kind = PLAIN
@@ -268,6 +271,21 @@ def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
     return None
 
 
+@native
+def is_inside(node: TrieNode, args: Args) -> bool:
+    """Whether the values that an operation checks are what it demands, see Note [Early checks]."""
+    bounds: tuple = node.bounds
+    for item in bounds:
+        row: tuple = item
+        x: TensorBase = args[int(row[0])]
+        storage: StorageBase = x._storage
+        if storage is None or int(storage.addr) == 0:
+            return False
+        if not within(int(storage.addr) + int(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5])):
+            return False
+    return True
+
+
 @optimized
 def several_handles(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
     """Pending handles on the results of an operation that has several."""
@@ -298,6 +316,8 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     if node is None or not (node.is_simple or node.outs is not None):
         return MISSED
     if node.is_view and node.window is UNTRACKED:
+        return MISSED
+    if node.bounds is not None and not is_inside(node, args):
         return MISSED
     ids: tuple = node.ids
     for i in range(count):

@@ -16,7 +16,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer.early_checks import must_pause, must_raise_now
+from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import OpEvent
 from jitgrad.tracer.keys import quick_ids
@@ -162,8 +162,12 @@ class Operations:
     def _let_hits_make(self, node: TrieNode, op: Op, instr: Instr, inputs: tuple[Any, ...]) -> None:
         """Say in the node whether a hit may make the result, or the results, by itself."""
         event = node.event
-        if op.num_inputs <= 0 or event.ends_segment or event.demands:
+        if op.num_inputs <= 0 or event.ends_segment:
             return
+        if event.demands:
+            node.bounds = bounds_of(event.demands, inputs)
+            if node.bounds is None:
+                return
         node.is_simple = not event.several
         if event.several and (state.grad_enabled or not op.has_base):
             rows = zip(instr.outputs, instr.avals, strict=True)

@@ -37,6 +37,10 @@ class ViewKind(IntEnum):
 DETACHED, TRACKED, UNTRACKED, SEVERAL = ViewKind
 
 
+Bounds = tuple[int, int, int, int, int, int]
+"""Of an operand: its position, the bytes before its first value, how many there are, the range, what else is fine."""
+
+
 class TrieNode:
     """One recorded event.
 
@@ -58,11 +62,13 @@ class TrieNode:
         op, ids, params: the key in the form that hits compare, see ``hits.py``.
         is_simple, is_view: whether a hit may make the result by itself, and whether that is a view.
         outs: (value id, aval, whether it requires grad) per result, if a hit may make several; else None.
+        bounds: of an operation that checks few values, ``Bounds`` per operand that a hit looks at; else None.
         meta: for several views, their ``_creation_meta``.
     """
 
     __slots__ = (
         "aval",
+        "bounds",
         "children",
         "depth",
         "event",
@@ -91,6 +97,7 @@ class TrieNode:
     )
 
     aval: Any
+    bounds: tuple[Bounds, ...] | None
     depth: int
     event: Any
     first: TrieNode | None
@@ -131,7 +138,7 @@ class TrieNode:
         self.params: tuple[Any, ...] = ()
         self.is_simple = self.is_view = False
         self.meta: Any = None
-        self.outs = None
+        self.outs = self.bounds = None
         self.depth = 0 if parent is None else parent.depth + 1
 
 

@@ -87,6 +87,10 @@ def test_threads_that_compile_first_at_the_same_time() -> None:
     assert run.returncode == 0, run.stderr[-2000:]
 
 
+_TARGETS = jitgrad.tensor([-1, 2, 0])
+_PART = jitgrad.arange(6.0).reshape(2, 3)[1]
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -99,6 +103,9 @@ def test_threads_that_compile_first_at_the_same_time() -> None:
         lambda x: jitgrad.nn.functional.layer_norm(x * 2, (3,)),
         lambda x: jitgrad.nn.functional.max_pool2d((x * x[:, None])[None], 2),
         lambda x: (x * 2).max(0)[0] + x,
+        lambda x: jitgrad.nn.functional.cross_entropy(x[:, None] * x, _TARGETS, ignore_index=-1),
+        lambda x: jitgrad.nn.functional.embedding(_TARGETS[1:], x[:, None] * x),
+        lambda x: x * _PART,
     ],
 )
 def test_every_operator_is_a_hit_of_the_rules_of_hits(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
