@@ -237,20 +237,20 @@ def get_default_dtype() -> DType:
     return DEFAULT_DTYPE[0]
 
 
-def set_default_dtype(dtype: DType) -> None:
+def set_default_dtype(d: DType) -> None:
     """Make a floating dtype the default; TypeError for any other."""
-    if not isinstance(dtype, DType) or not dtype.is_floating_point:
+    if not isinstance(d, DType) or not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    DEFAULT_DTYPE[0] = dtype
+    DEFAULT_DTYPE[0] = d
     for forget in on_new_default:
         forget()
     if state.handler is not None:
-        state.handler.set_default_dtype(dtype)
+        state.handler.set_default_dtype(d)
 
 
-def promote_types(a: DType, b: DType) -> DType:
+def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both operands convert to, as ``torch.promote_types``."""
-    return _PROMOTED[a, b]
+    return _PROMOTED[type1, type2]
 
 
 def dtype_of_scalar(value: bool | int | float) -> DType:

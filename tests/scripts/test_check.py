@@ -19,8 +19,8 @@ import torch.nn.functional as F
 
 model = torch.jit.script(nn.Linear(2, 2))
 nn.Linaer(2, 3)
-torch.ones(2).geqrf()
-np.linalg.geqrf
+torch.ones(2).hash_tensor()
+np.linalg.hash_tensor
 [3, 1].sort()
 F.rellu(torch.ones(2)).sum().sspaddmm
 torch.nn.modules.module.Module
@@ -35,7 +35,7 @@ def test_what_is_missing_is_found_with_its_line() -> None:
         (5, "torchvision", False),
         (8, "torch.jit", True),
         (9, "torch.nn.Linaer", True),
-        (10, "Tensor.geqrf", False),
+        (10, "Tensor.hash_tensor", False),
         (13, "Tensor.sspaddmm", False),
         (13, "torch.nn.functional.rellu", True),
     ]
@@ -49,24 +49,24 @@ def test_it_says_what_to_use_instead() -> None:
 
 
 def test_names_that_are_bound_by_other_imports_are_left_alone() -> None:
-    assert check_source("import numpy as torch\ntorch.jit\nfrom numpy import linalg\nlinalg.geqrf\n") == []
+    assert check_source("import numpy as torch\ntorch.jit\nfrom numpy import linalg\nlinalg.hash_tensor\n") == []
 
 
 def test_attributes_that_the_script_makes_are_its_own() -> None:
-    text = "import torch\nclass Net(torch.nn.Module):\n    def geqrf(self): self.sspaddmm = 1; return self.sspaddmm\n"
-    assert check_source(text + "Net().geqrf()\n") == []
+    text = "import torch\nclass Net(torch.nn.Module):\n    def hash_tensor(self): self.sspaddmm = 1; self.sspaddmm\n"
+    assert check_source(text + "Net().hash_tensor()\n") == []
 
 
 def test_status_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, guess = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "guess.py"
     good.write_text("import torch\nx = torch.ones(2).exp()\n")
     bad.write_text(BAD)
-    guess.write_text("import torch\nx = torch.ones(2).geqrf()\n")
+    guess.write_text("import torch\nx = torch.ones(2).hash_tensor()\n")
     assert main(["--check", str(good), str(guess)]) == 0
     assert main(["--check", str(bad)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("good.py: jitgrad has every name of PyTorch that it uses")
-    assert lines[1].endswith("guess.py:2: Tensor.geqrf is not there, if a tensor is meant")
+    assert lines[1].endswith("guess.py:2: Tensor.hash_tensor is not there, if a tensor is meant")
     assert any(line.endswith("bad.py:8: torch.jit is not there; use jitgrad.compile, which needs no scripting")
                for line in lines)  # fmt: skip
 

@@ -1,0 +1,267 @@
+"""The public names of PyTorch that jitgrad does not have, in groups: why, and what to use instead.
+
+Owns: ``GROUPS``, ``LATER``, ``group_of``.
+Must not know: scripts.
+
+``--check`` and errors take their advice from here, ``docs/left_out.md`` is made of it by ``python -m tools.left_out``,
+and a test compares it with the installed PyTorch: what is missing must be named here, and what is here must be missing.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+__all__ = ["GROUPS", "LATER", "Group", "group_of"]
+
+
+class Group(NamedTuple):
+    """Names that are left out for one reason.
+
+    Attributes:
+        title: what they are.
+        why: they are left out.
+        instead: what to use; empty if there is nothing.
+        names: with dots, and without ``torch.`` in front; ``*`` stands for anything. A name stands for what is in it.
+    """
+
+    title: str
+    why: str
+    instead: str
+    names: tuple[str, ...]
+
+
+def _group(title: str, why: str, instead: str, names: str) -> Group:
+    return Group(title, why, instead, tuple(names.split()))
+
+
+GROUPS = (
+    _group(
+        "Scripting and tracing ahead of time",
+        "Python runs at every call of a compiled step, so there is nothing to script.",
+        "use jitgrad.compile, which needs no scripting",
+        """
+        jit _dynamo _inductor compiler CompilationUnit Script* LiteScriptModule ConcreteModuleType* parse_ir
+        parse_schema parse_type_comment merge_type_from_type_comment import_ir_module* unify_type_list fork
+        wait Future GraphExecutorState StaticModule cond while_loop sym_* Sym* *Type TracingState
+        func.functionalize func.rearrange func.debug_unwrap nn.functional.boolean_dispatch
+        nn.functional.BroadcastingList*
+        """,
+    ),
+    _group(
+        "Graphs as data",
+        "A step has no graph of its own.",
+        "jitgrad.explain shows what a compiled step does",
+        """
+        fx
+        """,
+    ),
+    _group(
+        "Export",
+        "Programs run on Python.",
+        "jitgrad runs on Python; there is no export",
+        """
+        export onnx
+        """,
+    ),
+    _group(
+        "Several processes",
+        "Training runs in one process.",
+        "jitgrad trains in one process",
+        """
+        distributed is_distributed Tensor.is_distributed thread_safe_generator
+        """,
+    ),
+    _group(
+        "Shared memory between processes",
+        "Loader processes send their batches through memory of their own.",
+        "use Python's multiprocessing; DataLoader has workers of its own",
+        """
+        multiprocessing prepare_multiprocessing_environment
+        """,
+    ),
+    _group(
+        "Quantisation",
+        "Kernels compute in float32 and float64.",
+        "there is no quantisation",
+        """
+        quantization ao quantize_* quantized_* qint* quint* QInt*Storage QUInt*Storage q_* qscheme
+        per_tensor_* per_channel_* int_repr dequantize fake_quantize_* fused_moving_avg_obs_fake_quant
+        fbgemm_* choose_qparams_optimized empty_quantized Tensor.q_* Tensor.qscheme Tensor.int_repr
+        Tensor.dequantize nn.functional.scaled_* nn.functional.grouped_mm nn.functional.ScalingType
+        nn.functional.SwizzleType nn.intrinsic nn.qat nn.quantizable nn.quantized
+        """,
+    ),
+    _group(
+        "GPUs and libraries of their makers",
+        "There is no GPU.",
+        "there is no GPU: guard it by torch.cuda.is_available()",
+        """
+        cuda.* cudnn_* miopen_* mkldnn_* is_vulkan_available get_device_module profiler_allow_cudagraph_*
+        Stream StreamObjType Event DeviceObjType OutOfMemoryError AcceleratorError Tensor.ipu Tensor.mtia
+        Tensor.xpu Tensor.to_mkldnn batch_norm_backward_* batch_norm_elemt batch_norm_gather_stats*
+        batch_norm_stats batch_norm_update_stats
+        """,
+    ),
+    _group(
+        "Other dtypes",
+        "Kernels compute in float32 and float64, int32 and int64.",
+        "use float32, int32 or int64",
+        """
+        bit bits* int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint16 uint32
+        uint64 float4_* float8_*
+        """,
+    ),
+    _group(
+        "Complex numbers",
+        "There are no complex dtypes.",
+        "keep real and imaginary part in two tensors",
+        """
+        complex complex32 complex64 complex128 chalf cfloat cdouble ComplexDoubleStorage ComplexFloatStorage
+        Tensor.chalf Tensor.cfloat Tensor.cdouble polar view_as_complex* view_as_real* linalg.eig
+        linalg.eigvals
+        """,
+    ),
+    _group(
+        "Fourier transforms",
+        "They need complex numbers.",
+        "numpy.fft, outside the graph",
+        """
+        fft stft istft Tensor.stft Tensor.istft
+        """,
+    ),
+    _group(
+        "Compressed sparse tensors",
+        "Sparse tensors are gradients of embeddings, in coordinate form.",
+        "use sparse_coo_tensor, or SciPy's matrices",
+        """
+        sparse_csr* sparse_csc* sparse_bsr* sparse_bsc* sparse_compressed_tensor jagged *_indices_copy
+        indices_copy values_copy hsmm hspmm spmm smm saddmm sspaddmm dsmm resize_as_sparse_
+        Tensor.ccol_indices Tensor.col_indices Tensor.crow_indices Tensor.row_indices Tensor.dense_dim
+        Tensor.sparse_dim Tensor.sparse_mask Tensor.sparse_resize_* Tensor.smm Tensor.sspaddmm
+        Tensor.resize_as_sparse_ Tensor.to_sparse_* Tensor.to_padded_tensor
+        """,
+    ),
+    _group(
+        "Parts of PyTorch's own runtime",
+        "They are C++ objects, and functions for its tests.",
+        "",
+        """
+        AVG AggregationType AliasDb Argument ArgumentSpec Benchmark* Block BufferDict CallStack Capsule Code
+        CompleteArgumentSpec DeepCopyMemoTable DeserializationStorageContext DispatchKey* ErrorReport
+        ExcludeDispatchKeyGuard ExecutionPlan FatalError FileCheck FunctionSchema Gradient Graph IODescriptor
+        JITException LockingLogger LoggerBase ModuleDict Node NoopLogger OperatorInfo PRIVATE_OPS
+        ParameterDict PyTorchFileReader PyTorchFileWriter SUM SerializationStorageContext Tag
+        ThroughputBenchmark USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH Use Value classproperty
+        compiled_with_cxx11_abi get_file_path has_lapack has_mkl has_openmp has_spectral hash_tensor
+        Tensor.hash_tensor init_num_threads Tensor.const_data_ptr segment_reduce DisableTorchFunction
+        DisableTorchFunctionSubclass slice_inverse Tensor.slice_inverse autograd.enforce_grad_layout_policy
+        autograd.NestedIOFunction Tensor.grad_dtype linalg.common_notes
+        """,
+    ),
+    _group(
+        "Storages and tensor types by dtype",
+        "They are old names.",
+        "use a dtype, and Tensor.untyped_storage()",
+        """
+        *Storage StorageBase is_storage Tensor.storage_type set_default_tensor_type legacy_contiguous_format
+        Tensor.new typename
+        """,
+    ),
+    _group(
+        "Functions behind functions",
+        "PyTorch's layers call them; they take enumerations and lists of weights.",
+        "use torch.nn.functional, or the layer",
+        """
+        affine_grid_generator alpha_dropout_ dropout_ feature_dropout feature_dropout_ feature_alpha_dropout_
+        conv_tbc convolution cosine_embedding_loss ctc_loss embedding_bag embedding_renorm_ grid_sampler
+        grid_sampler_2d grid_sampler_3d gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh
+        rnn_tanh_cell hinge_embedding_loss margin_ranking_loss triplet_margin_loss poisson_nll_loss native_*
+        nn.functional.native_channel_shuffle nn.functional.conv_tbc nn.functional.assert_int_or_pair
+        nn.functional.GRID_SAMPLE_* nn.functional.*_notes nn.functional.Callable nn.functional.Optional
+        nn.functional.DType nn.functional.Tensor nn.functional.handle_torch_function
+        nn.functional.has_torch_function* detach_ empty_permuted unsafe_split_with_sizes
+        Tensor.unsafe_split_with_sizes nn.factory_kwargs linalg.matmul distributions.ExponentialFamily
+        nn.RNNCellBase
+        """,
+    ),
+    _group(
+        "What PyTorch itself has given up",
+        "They warn there, or raise.",
+        "use the name that PyTorch's documentation gives",
+        """
+        eig lstsq matrix_rank solve symeig Tensor.eig Tensor.lstsq Tensor.solve Tensor.symeig Tensor.reinforce
+        Tensor.name Tensor.resize Tensor.resize_as nn.Container nn.init.uniform nn.init.normal
+        nn.init.constant nn.init.eye nn.init.dirac nn.init.xavier_uniform nn.init.xavier_normal
+        nn.init.kaiming_uniform nn.init.kaiming_normal nn.init.orthogonal nn.init.sparse
+        """,
+    ),
+    _group(
+        "Settings of mixed precision",
+        "Autocast on a CPU leaves dtypes as they are.",
+        "use torch.autocast",
+        """
+        autocast_*crement_nesting clear_autocast_cache get_autocast_* set_autocast_* is_autocast_cache_enabled
+        is_autocast_cpu_enabled is_autocast_ipu_enabled is_autocast_xla_enabled
+        """,
+    ),
+    _group(
+        "Data pipes",
+        "PyTorch no longer develops them.",
+        "use torch.utils.data.Dataset and IterableDataset",
+        """
+        utils.data.DFIterDataPipe utils.data.DataChunk utils.data.IterDataPipe utils.data.MapDataPipe
+        utils.data.argument_validation utils.data.functional_datapipe
+        utils.data.guaranteed_datapipes_determinism utils.data.non_deterministic
+        utils.data.runtime_validation*
+        """,
+    ),
+    _group(
+        "Models from the network",
+        "Nothing is fetched.",
+        "load the model's own Python, and its weights with jitgrad.load",
+        """
+        hub
+        """,
+    ),
+)
+
+LATER = tuple(
+    """
+    BFloat16Tensor ByteTensor CharTensor HalfTensor ShortTensor Tensor.apply_ Tensor.bfloat16 Tensor.byte
+    Tensor.char Tensor.dim_order Tensor.half Tensor.imag Tensor.index Tensor.is_pinned Tensor.is_set_to
+    Tensor.is_shared Tensor.map2_ Tensor.map_ Tensor.module_load Tensor.ndimension Tensor.pin_memory Tensor.real
+    Tensor.share_memory_ Tensor.short asarray bfloat16 binomial distributions.CatTransform
+    distributions.ContinuousBernoulli distributions.CorrCholeskyTransform
+    distributions.CumulativeDistributionTransform distributions.FisherSnedecor distributions.GeneralizedPareto
+    distributions.HalfCauchy distributions.InverseGamma distributions.Kumaraswamy distributions.LKJCholesky
+    distributions.LogisticNormal distributions.LowRankMultivariateNormal distributions.LowerCholeskyTransform
+    distributions.OneHotCategoricalStraightThrough distributions.Pareto distributions.PositiveDefiniteTransform
+    distributions.ReshapeTransform distributions.StackTransform distributions.StickBreakingTransform
+    distributions.VonMises distributions.Weibull distributions.Wishart distributions.biject_to
+    distributions.transform_to float16 from_dlpack from_file frombuffer func.replace_all_batch_norm_modules_ gcd_
+    get_deterministic_debug_mode get_device half int16 int8 is_inference is_warn_always_enabled lcm_ ldexp_
+    linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg newaxis nn.AdaptiveLogSoftmaxWithLoss nn.CTCLoss
+    nn.FractionalMaxPool2d nn.FractionalMaxPool3d nn.LazyBatchNorm1d nn.LazyBatchNorm2d nn.LazyBatchNorm3d
+    nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d nn.LazyConvTranspose1d nn.LazyConvTranspose2d nn.LazyConvTranspose3d
+    nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d nn.LazyInstanceNorm3d nn.LazyLinear nn.LinearCrossEntropyLoss
+    nn.LinearCrossEntropyOptions nn.RNNBase nn.functional.ctc_loss nn.functional.fractional_max_pool2d
+    nn.functional.fractional_max_pool2d_with_indices nn.functional.fractional_max_pool3d
+    nn.functional.fractional_max_pool3d_with_indices nn.functional.linear_cross_entropy
+    nn.functional.max_pool2d_with_indices nn.functional.multi_head_attention_forward optim.Muon
+    optim.swap_in_optimizer_params_and_state set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal
+    set_warn_always short to_dlpack uint8 utils.data._DatasetKind
+    """.split()
+)
+"""Names that are missing for no reason but time; ``python -m tools.left_out --prune`` drops those that have come."""
+
+
+def group_of(name: str) -> Group | None:
+    """The group of ``nn.init.eye`` or ``jit.script.Anything``, or None: it is there, or nobody knows about it."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        path = ".".join(parts[:end])
+        for group in GROUPS:
+            if any(fnmatchcase(path, pattern) for pattern in group.names if pattern.count(".") == path.count(".")):
+                return group
+    return None

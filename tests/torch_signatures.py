@@ -1,0 +1,34 @@
+"""Functions whose arguments have other names, another order or other defaults than PyTorch's: why, and which.
+
+The names are without ``torch.`` in front. ``test_torch_names.py`` fails for a difference that is not here, and for a
+row that is none.
+"""
+
+from __future__ import annotations
+
+__all__ = ["OTHER_ARGUMENTS"]
+
+OTHER_ARGUMENTS = {
+    "PyTorch's schema has names that its own Python functions do not take, or forms that the function picks itself": """
+        Tensor.eq Tensor.expand Tensor.ne Tensor.record_stream Tensor.set_ Tensor.sort Tensor.std
+        Tensor.tensor_split Tensor.to Tensor.to_sparse Tensor.var alpha_dropout batch_norm cholesky_solve
+        Tensor.cholesky_solve constant_pad_nd dropout embedding enable_grad autograd.enable_grad eq
+        feature_alpha_dropout gradient group_norm instance_norm layer_norm ne nn.functional.elu_ result_type sort split
+        std std_mean tensor_split var var_mean linalg.cross linalg.diagonal linalg.vander
+        """,
+    "torch's function takes the arguments of nn.functional's, in that order": "binary_cross_entropy_with_logits",
+    "`from` is a keyword of Python: it is given by position": "Tensor.random_ Tensor.uniform_",
+    "there is one compiler, without its options": "compile",
+    "files hold no code, so no pickle module is chosen": "load save",
+    "classes that are made by the library, not by users": "Size TypedStorage",
+    "PyTorch's warning-only arguments, or arguments that are to come": """
+        Tensor.gather gather Tensor.to_dense nn.BCELoss nn.BCEWithLogitsLoss nn.CrossEntropyLoss nn.Embedding
+        nn.Hardtanh nn.KLDivLoss nn.L1Loss nn.LogSoftmax nn.MSELoss nn.NLLLoss nn.SmoothL1Loss nn.Softmax nn.Softmin
+        nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits nn.functional.cross_entropy
+        nn.functional.embedding nn.functional.huber_loss nn.functional.kl_div nn.functional.l1_loss
+        nn.functional.log_softmax nn.functional.mse_loss nn.functional.nll_loss
+        nn.functional.scaled_dot_product_attention nn.functional.smooth_l1_loss nn.functional.softmax
+        nn.functional.softmin
+        """,
+    "householder_product has one name for the factors, whatever name it is called by": "orgqr ormqr",
+}
