@@ -19,16 +19,11 @@ OTHER_ARGUMENTS = {
     "torch's function takes the arguments of nn.functional's, in that order": "binary_cross_entropy_with_logits",
     "`from` is a keyword of Python: it is given by position": "Tensor.random_ Tensor.uniform_",
     "there is one compiler, without its options": "compile",
-    "files hold no code, so no pickle module is chosen": "load save",
+    "only weights are loaded, unless something else is asked for": "load",
     "classes that are made by the library, not by users": "Size TypedStorage",
-    "PyTorch's warning-only arguments, or arguments that are to come": """
-        Tensor.gather gather Tensor.to_dense nn.BCELoss nn.BCEWithLogitsLoss nn.CrossEntropyLoss nn.Embedding
-        nn.Hardtanh nn.KLDivLoss nn.L1Loss nn.LogSoftmax nn.MSELoss nn.NLLLoss nn.SmoothL1Loss nn.Softmax nn.Softmin
-        nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits nn.functional.cross_entropy
-        nn.functional.embedding nn.functional.huber_loss nn.functional.kl_div nn.functional.l1_loss
-        nn.functional.log_softmax nn.functional.mse_loss nn.functional.nll_loss
-        nn.functional.scaled_dot_product_attention nn.functional.smooth_l1_loss nn.functional.softmax
-        nn.functional.softmin
+    "arguments that are to come": """
+        Tensor.gather gather Tensor.to_dense nn.functional.log_softmax nn.functional.scaled_dot_product_attention
+        nn.functional.softmax nn.functional.softmin
         """,
     "householder_product has one name for the factors, whatever name it is called by": "orgqr ormqr",
 }

@@ -12,10 +12,10 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-__all__ = ["GROUPS", "LATER", "Group", "group_of"]
+__all__ = ["GROUPS", "LATER", "LeftOut", "group_of"]
 
 
-class Group(NamedTuple):
+class LeftOut(NamedTuple):
     """Names that are left out for one reason.
 
     Attributes:
@@ -31,8 +31,8 @@ class Group(NamedTuple):
     names: tuple[str, ...]
 
 
-def _group(title: str, why: str, instead: str, names: str) -> Group:
-    return Group(title, why, instead, tuple(names.split()))
+def _group(title: str, why: str, instead: str, names: str) -> LeftOut:
+    return LeftOut(title, why, instead, tuple(names.split()))
 
 
 GROUPS = (
@@ -182,7 +182,7 @@ GROUPS = (
         nn.functional.DType nn.functional.Tensor nn.functional.handle_torch_function
         nn.functional.has_torch_function* detach_ empty_permuted unsafe_split_with_sizes
         Tensor.unsafe_split_with_sizes nn.factory_kwargs linalg.matmul distributions.ExponentialFamily
-        nn.RNNCellBase
+       
         """,
     ),
     _group(
@@ -228,36 +228,29 @@ GROUPS = (
 
 LATER = tuple(
     """
-    BFloat16Tensor ByteTensor CharTensor HalfTensor ShortTensor Tensor.apply_ Tensor.bfloat16 Tensor.byte
-    Tensor.char Tensor.dim_order Tensor.half Tensor.imag Tensor.index Tensor.is_pinned Tensor.is_set_to
-    Tensor.is_shared Tensor.map2_ Tensor.map_ Tensor.module_load Tensor.ndimension Tensor.pin_memory Tensor.real
-    Tensor.share_memory_ Tensor.short asarray bfloat16 binomial distributions.CatTransform
-    distributions.ContinuousBernoulli distributions.CorrCholeskyTransform
-    distributions.CumulativeDistributionTransform distributions.FisherSnedecor distributions.GeneralizedPareto
-    distributions.HalfCauchy distributions.InverseGamma distributions.Kumaraswamy distributions.LKJCholesky
-    distributions.LogisticNormal distributions.LowRankMultivariateNormal distributions.LowerCholeskyTransform
-    distributions.OneHotCategoricalStraightThrough distributions.Pareto distributions.PositiveDefiniteTransform
-    distributions.ReshapeTransform distributions.StackTransform distributions.StickBreakingTransform
-    distributions.VonMises distributions.Weibull distributions.Wishart distributions.biject_to
-    distributions.transform_to float16 from_dlpack from_file frombuffer func.replace_all_batch_norm_modules_ gcd_
-    get_deterministic_debug_mode get_device half int16 int8 is_inference is_warn_always_enabled lcm_ ldexp_
-    linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg newaxis nn.AdaptiveLogSoftmaxWithLoss nn.CTCLoss
-    nn.FractionalMaxPool2d nn.FractionalMaxPool3d nn.LazyBatchNorm1d nn.LazyBatchNorm2d nn.LazyBatchNorm3d
-    nn.LazyConv1d nn.LazyConv2d nn.LazyConv3d nn.LazyConvTranspose1d nn.LazyConvTranspose2d nn.LazyConvTranspose3d
-    nn.LazyInstanceNorm1d nn.LazyInstanceNorm2d nn.LazyInstanceNorm3d nn.LazyLinear nn.LinearCrossEntropyLoss
-    nn.LinearCrossEntropyOptions nn.RNNBase nn.functional.ctc_loss nn.functional.fractional_max_pool2d
-    nn.functional.fractional_max_pool2d_with_indices nn.functional.fractional_max_pool3d
-    nn.functional.fractional_max_pool3d_with_indices nn.functional.linear_cross_entropy
-    nn.functional.max_pool2d_with_indices nn.functional.multi_head_attention_forward optim.Muon
-    optim.swap_in_optimizer_params_and_state set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal
-    set_warn_always short to_dlpack uint8 utils.data._DatasetKind
+    Tensor.apply_ Tensor.dim_order Tensor.imag Tensor.index Tensor.is_pinned Tensor.is_set_to Tensor.is_shared
+    Tensor.map2_ Tensor.map_ Tensor.module_load Tensor.ndimension Tensor.pin_memory Tensor.real Tensor.share_memory_
+    asarray binomial distributions.CatTransform distributions.ContinuousBernoulli
+    distributions.CorrCholeskyTransform distributions.CumulativeDistributionTransform distributions.FisherSnedecor
+    distributions.GeneralizedPareto distributions.HalfCauchy distributions.InverseGamma distributions.Kumaraswamy
+    distributions.LKJCholesky distributions.LogisticNormal distributions.LowRankMultivariateNormal
+    distributions.LowerCholeskyTransform distributions.OneHotCategoricalStraightThrough distributions.Pareto
+    distributions.PositiveDefiniteTransform distributions.ReshapeTransform distributions.StackTransform
+    distributions.StickBreakingTransform distributions.VonMises distributions.Weibull distributions.Wishart
+    distributions.biject_to distributions.transform_to from_dlpack from_file frombuffer
+    func.replace_all_batch_norm_modules_ gcd_ get_deterministic_debug_mode get_device is_inference
+    is_warn_always_enabled lcm_ ldexp_ linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg newaxis
+    nn.LinearCrossEntropyLoss nn.LinearCrossEntropyOptions nn.functional.linear_cross_entropy
+    nn.functional.multi_head_attention_forward optim.Muon optim.swap_in_optimizer_params_and_state
+    set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal set_warn_always to_dlpack
+    utils.data._DatasetKind
     """.split()
 )
 """Names that are missing for no reason but time; ``python -m tools.left_out --prune`` drops those that have come."""
 
 
-def group_of(name: str) -> Group | None:
-    """The group of ``nn.init.eye`` or ``jit.script.Anything``, or None: it is there, or nobody knows about it."""
+def group_of(name: str) -> LeftOut | None:
+    """The group of nn.init.eye or jit.script, or None: it is there, or nobody knows about it."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         path = ".".join(parts[:end])
