@@ -238,12 +238,11 @@ LATER = tuple(
     distributions.PositiveDefiniteTransform distributions.ReshapeTransform distributions.StackTransform
     distributions.StickBreakingTransform distributions.VonMises distributions.Weibull distributions.Wishart
     distributions.biject_to distributions.transform_to from_dlpack from_file frombuffer
-    func.replace_all_batch_norm_modules_ gcd_ get_deterministic_debug_mode get_device is_inference
-    is_warn_always_enabled lcm_ ldexp_ linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg newaxis
-    nn.LinearCrossEntropyLoss nn.LinearCrossEntropyOptions nn.functional.linear_cross_entropy
-    nn.functional.multi_head_attention_forward optim.Muon optim.swap_in_optimizer_params_and_state
-    set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal set_warn_always to_dlpack
-    utils.data._DatasetKind
+    func.replace_all_batch_norm_modules_ gcd_ get_deterministic_debug_mode get_device is_inference lcm_ ldexp_
+    linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg newaxis nn.LinearCrossEntropyLoss
+    nn.LinearCrossEntropyOptions nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward
+    optim.Muon optim.swap_in_optimizer_params_and_state set_anomaly_enabled set_deterministic_debug_mode
+    set_flush_denormal to_dlpack utils.data._DatasetKind
     """.split()
 )
 """Names that are missing for no reason but time; ``python -m tools.left_out --prune`` drops those that have come."""
