@@ -10,7 +10,7 @@ __all__ = ["OTHER_ARGUMENTS"]
 
 OTHER_ARGUMENTS = {
     "PyTorch's schema has names that its own Python functions do not take, or forms that the function picks itself": """
-        Tensor.eq Tensor.expand Tensor.ne Tensor.record_stream Tensor.set_ Tensor.sort Tensor.std
+        Tensor.eq Tensor.expand Tensor.ne Tensor.record_stream Tensor.sort Tensor.std
         Tensor.tensor_split Tensor.to Tensor.to_sparse Tensor.var alpha_dropout batch_norm cholesky_solve
         Tensor.cholesky_solve constant_pad_nd dropout embedding enable_grad autograd.enable_grad eq
         feature_alpha_dropout gradient group_norm instance_norm layer_norm ne nn.functional.elu_ result_type sort split
