@@ -101,6 +101,11 @@ class Op:
         """Whether results are views that remember their base, so that writes to them reach its graph."""
         return self.is_view and bool(self.vjps) and not self.is_unseen
 
+    @property
+    def is_update(self) -> bool:
+        """Whether it is an optimizer's update: its numbers change at every step, and decide no shape."""
+        return self.name.endswith(("_update", "_update_scheduled"))
+
     def __repr__(self) -> str:
         return f"Op({self.name})"
 

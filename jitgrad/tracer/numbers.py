@@ -53,11 +53,6 @@ def _promotable(op: Op, value: Any) -> bool:
     return op.name not in _STATIC and type(value) in (int, float)
 
 
-def _always(op: Op) -> bool:
-    """The optimizers' update operations, whose names begin with an underscore."""
-    return op.name.startswith("_")
-
-
 def _blind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any) -> Any:
     """The key without the numbers' values."""
     return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else type(x) for x in inputs]), params)
@@ -126,7 +121,7 @@ class NumberKeys:
 
     def _mask(self, node: TrieNode, op: Op, blind: Any, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
         """Which numbers differ from what was seen here, or at the same place of the old path."""
-        mask = [_always(op) and not isinstance(x, TensorBase) for x in inputs]
+        mask = [op.is_update and not isinstance(x, TensorBase) for x in inputs]
         for source in (node, self._shadow):
             seen = source.seen.get(blind) if source is not None and source.seen is not None else None
             if source is None or seen is None:

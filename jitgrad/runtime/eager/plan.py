@@ -209,5 +209,5 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
 
 
 def number_key(op: Op, number: Any) -> Any:
-    """Of a plain pointwise operation only a number's type matters; of others its value may decide the shape."""
-    return type(number) if hasattr(op.numpy, "direct") else (type(number), number)
+    """Of pointwise operations and updates only a number's type matters; of others its value may decide the shape."""
+    return type(number) if op.is_update or hasattr(op.numpy, "direct") else (type(number), number)
