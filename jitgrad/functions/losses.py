@@ -201,12 +201,8 @@ def kl_div(
         check_reduction(reduction)
     if input.dtype.category is not FLOATING or target.dtype.category is not FLOATING:
         raise RuntimeError("kl_div: Integral inputs not supported.")
-    if log_target:
-        loss = target.exp() * (target - input)
-    else:
-        # 0 log 0 is 0; the logarithm of a negative target is NaN
-        log = pointwise.where(target == 0, 1.0, target).log()
-        loss = target * log - target * input
+    xlogy = OPS["xlogy"]
+    loss = target.exp() * (target - input) if log_target else door.apply(xlogy, target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss.sum()
     return _reduced(loss, reduction)

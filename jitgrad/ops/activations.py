@@ -230,8 +230,9 @@ def _lower_elu(b: Any, x: Any, alpha: float, scale: float, input_scale: float) -
 
 def _elu_rule(c: RuleContext, g: Any, x: Any) -> Any:
     alpha, scale, input_scale = c.params
-    slope = (x if input_scale == 1 else x * input_scale).exp() * (alpha * scale * input_scale)
-    return call("where", call("gt", x, 0.0), g if scale == 1 else g * scale, g * slope)
+    below = call("where", call("lt", x, 0.0), x, 0.0)  # the exponential of a large x would make 0 * inf
+    slope = (below if input_scale == 1 else below * input_scale).exp() * (alpha * scale * input_scale)
+    return call("where", call("le", x, 0.0), g * slope, g if scale == 1 else g * scale)
 
 
 def _celu_aval(x: Aval, alpha: float, scale: float, input_scale: float) -> Aval:
@@ -293,8 +294,8 @@ define(
 
 
 def _hardswish_rule(c: RuleContext, g: Any, x: Any) -> Any:
-    inside = call("where", call("le", x, 3.0), g * (x / 3 + 0.5), g)
-    return call("where", call("lt", x, -3.0), 0.0, inside)
+    inside = call("where", call("lt", x, 3.0), g * (x / 3 + 0.5), g)
+    return call("where", call("le", x, -3.0), 0.0, inside)
 
 
 define(

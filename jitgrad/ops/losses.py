@@ -192,7 +192,7 @@ def _bce_slope(x: Any, y: Any) -> Any:
 
 
 def _bce_target_rule(c: RuleContext, g: Any, x: Any) -> Any:
-    return ((1 - x).log().clamp(-100.0) - x.log().clamp(-100.0)) * _spread_loss_grad(c, g)
+    return (call("log1p", -x) - x.log()) * _spread_loss_grad(c, g)  # without the loss's bound, as PyTorch's
 
 
 _define_loss("binary_cross_entropy", _np_bce, _lower_bce, _bce_slope, Vjp(_bce_target_rule, (0,)), checks_reals=True)
