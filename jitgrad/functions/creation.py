@@ -23,6 +23,7 @@ from jitgrad.dtypes import (
     promote_types,
 )
 from jitgrad.functions._bind import ints
+from jitgrad.functions._nested import refuse_nested
 from jitgrad.functions.devices import cpu, made_like, made_on, placed, to
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import check_fits, np_cast
@@ -181,14 +182,9 @@ def _as_array(data: Any) -> Any:
     try:
         array = np.array(plain)
     except ValueError:
-        raise ValueError("expected sequences of equal length at every dimension (tensor)") from None
+        refuse_nested(plain)
     if array.dtype.kind not in "biuf":
-        first = data
-        while isinstance(first, list | tuple) and first:
-            first = first[0]
-        if first is None or isinstance(first, dict | set):
-            raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
-        raise TypeError(f"can't convert data of type {type(data).__name__} to a tensor (dtype {array.dtype})")
+        refuse_nested(plain)
     return array
 
 

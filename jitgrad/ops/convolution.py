@@ -60,7 +60,11 @@ def geometry(
 
 
 def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Aval:
-    if x.ndim != 4 or w.ndim != 4:
+    if x.ndim != 4:
+        raise RuntimeError(
+            f"Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: {list(x.shape)}"
+        )
+    if w.ndim != 4:
         raise RuntimeError(f"conv2d: expected 4-D input and weight, but got shapes {list(x.shape)} and {list(w.shape)}")
     if x.dtype is not w.dtype:
         raise RuntimeError(

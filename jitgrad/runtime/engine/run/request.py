@@ -138,8 +138,8 @@ def _check_given(index: int, root: Any, grad: Any) -> None:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._aval.shape != root._aval.shape:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{index}] has a shape of {grad._aval.shape} and output[{index}] has a "
-            f"shape of {root._aval.shape}."
+            f"Mismatch in shape: grad_output[{index}] has a shape of torch.Size({list(grad._aval.shape)}) and "
+            f"output[{index}] has a shape of torch.Size({list(root._aval.shape)})."
         )
 
 
