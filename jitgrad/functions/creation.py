@@ -23,8 +23,8 @@ from jitgrad.dtypes import (
     promote_types,
 )
 from jitgrad.functions._bind import ints
-from jitgrad.functions._nested import refuse_nested
 from jitgrad.functions.devices import cpu, made_like, made_on, placed, to
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import check_fits, np_cast
 from jitgrad.ops.table import OPS
@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 
+_NESTED = LazyModule("jitgrad.functions.nested_data")
 _FULL, _ZEROS_LIKE, _ONES_LIKE = OPS["full"], OPS["zeros_like"], OPS["ones_like"]
 _ARANGE, _LINSPACE, _EYE = (OPS[n] for n in ("arange", "linspace", "eye"))
 
@@ -182,9 +183,9 @@ def _as_array(data: Any) -> Any:
     try:
         array = np.array(plain)
     except ValueError:
-        refuse_nested(plain)
+        _NESTED.refuse_nested(plain)
     if array.dtype.kind not in "biuf":
-        refuse_nested(plain)
+        _NESTED.refuse_nested(plain)
     return array
 
 
