@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from jitgrad.serialization import load, save
     from jitgrad.settings import (
         are_deterministic_algorithms_enabled,
+        get_autocast_dtype,
         get_default_device,
         get_float32_matmul_precision,
         get_num_interop_threads,
@@ -191,6 +192,7 @@ __all__ = [
     "float64",
     "func",
     "functions",
+    "get_autocast_dtype",
     "get_default_device",
     "get_default_dtype",
     "get_float32_matmul_precision",
@@ -293,7 +295,7 @@ _LATE = {
     "xpu": "jitgrad.xpu",
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_default_device "
-        "get_float32_matmul_precision get_num_interop_threads is_autocast_enabled "
+        "get_autocast_dtype get_float32_matmul_precision get_num_interop_threads is_autocast_enabled "
         "is_deterministic_algorithms_warn_only_enabled set_default_device set_float32_matmul_precision "
         "set_num_interop_threads use_deterministic_algorithms".split(),
         "jitgrad.settings",

@@ -13,12 +13,14 @@ import warnings
 from typing import Any
 
 from jitgrad.devices import Device
+from jitgrad.dtypes import DType, bfloat16, float16
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.state import state
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
-    "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads", "is_autocast_enabled",
+    "get_autocast_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads",
+    "is_autocast_enabled",
     "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
     "set_float32_matmul_precision", "set_num_interop_threads", "use_deterministic_algorithms",
 ]  # fmt: skip
@@ -73,8 +75,14 @@ def get_num_interop_threads() -> int:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether operations compute in a shorter dtype: never."""
-    return False
+    """Whether products on such a device (a GPU unless given) are computed in a shorter dtype, by ``amp.autocast``."""
+    return device_type == "cpu" and state.autocast is not None
+
+
+def get_autocast_dtype(device_type: str) -> DType:
+    """What ``amp.autocast`` computes in on such a device unless another dtype is given: bfloat16 on a CPU."""
+    used: DType | None = state.autocast if device_type == "cpu" else float16
+    return bfloat16 if used is None else used
 
 
 def set_default_device(device: Any) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "Anomaly",
     "State",
     "anomaly",
+    "autocasts",
     "engine_watchers",
     "modes_in_use",
     "native_cell",
@@ -55,6 +56,10 @@ engine_watchers: list[Any] = []
 """The traces of the engine that are being taken, on any thread. Empty nearly always: hot paths test it."""
 
 
+autocasts: list[Any] = []
+"""One entry for every ``autocast`` block that is open, on any thread. Empty nearly always: functions that such a block
+changes test it before they look at ``State.autocast``."""
+
 override_classes: list[type] = []
 """Subclasses of Tensor that override functions, Note [Overrides]. Empty nearly always: hot paths test it."""
 
@@ -63,6 +68,8 @@ class State(threading.local):
     """What a thread is doing.
 
     Attributes:
+        autocast: the dtype that products are computed in (``amp.autocast``); None = the operands' own.
+        autocast_casts: in such a block, what leaves were cast to: by id, (leaf, version, cast); None = none is kept.
         handler: what applies operations (Note [One door]): a recorder, for instance; None = they run now.
         grad_enabled: whether operations join the graph.
         eager_depth: how many ``eager()`` blocks the thread is in.
@@ -76,6 +83,8 @@ class State(threading.local):
         overrides_off: how many blocks the thread is in where subclasses are plain tensors, Note [Overrides].
     """
 
+    autocast: Any = None
+    autocast_casts: dict[int, tuple[Any, int, Any]] | None = None
     handler: Handler | None = None
     grad_enabled: bool = True
     eager_depth: int = 0

@@ -1,7 +1,6 @@
 """``torch.amp``: autocast and gradient scaling, on a machine without a GPU.
 
-jitgrad computes in float32 and float64. ``autocast`` for a GPU is disabled with PyTorch's warning; for the CPU it is
-accepted and changes nothing, which is more exact than bfloat16 and never slower here.
+``autocast`` for a GPU is disabled with PyTorch's warning; for the CPU it computes products in bfloat16 or float16.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import math
 import warnings
 from typing import Any
 
+from jitgrad.dtypes import float16
 from jitgrad.grad_mode import no_grad
 from jitgrad.tensor import Tensor
 
@@ -73,6 +74,7 @@ class GradScaler:
 
         Raises:
             RuntimeError: it was done since the last ``update``, or ``step`` was.
+            ValueError: a gradient is float16: there is nothing to be gained from scaling it.
         """
         if not self._enabled:
             return
@@ -85,6 +87,8 @@ class GradScaler:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
+                        if parameter.grad.dtype is float16:
+                            raise ValueError("Attempting to unscale FP16 gradients.")
                         parameter.grad.mul_(inverse)
                         found = found or not math.isfinite(parameter.grad.abs().sum().item())
         self._unscaled.add(id(optimizer))

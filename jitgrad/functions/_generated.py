@@ -24,38 +24,37 @@ _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 
 _op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
 _op_acos = _ops['acos']; _op_acosh = _ops['acosh']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']
-_op_addcdiv = _ops['addcdiv']; _op_addcmul = _ops['addcmul']; _op_addmm = _ops['addmm']; _op_argmax = _ops['argmax']
-_op_argmin = _ops['argmin']; _op_asin = _ops['asin']; _op_asinh = _ops['asinh']; _op_atan = _ops['atan']
-_op_atan2 = _ops['atan2']; _op_atanh = _ops['atanh']; _op_bitwise_and = _ops['bitwise_and']
-_op_bitwise_not = _ops['bitwise_not']; _op_bitwise_or = _ops['bitwise_or']; _op_bitwise_xor = _ops['bitwise_xor']
-_op_bmm = _ops['bmm']; _op_cat = _ops['cat']; _op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']
-_op_clamp_min = _ops['clamp_min']; _op_cos = _ops['cos']; _op_cosh = _ops['cosh']; _op_deg2rad = _ops['deg2rad']
-_op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']; _op_diagonal_scatter = _ops['diagonal_scatter']
-_op_digamma = _ops['digamma']; _op_dot = _ops['dot']; _op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']
-_op_erf = _ops['erf']; _op_erfc = _ops['erfc']; _op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']
-_op_exp2 = _ops['exp2']; _op_expand = _ops['expand']; _op_expm1 = _ops['expm1']; _op_floor = _ops['floor']
-_op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']; _op_frac = _ops['frac']; _op_gather = _ops['gather']
-_op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']; _op_gelu = _ops['gelu']; _op_glu = _ops['glu']
-_op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']; _op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']
-_op_index_add = _ops['index_add']; _op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']
-_op_index_select = _ops['index_select']; _op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']
-_op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']; _op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']
-_op_isreal = _ops['isreal']; _op_le = _ops['le']; _op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']
-_op_lgamma = _ops['lgamma']; _op_log = _ops['log']; _op_log10 = _ops['log10']; _op_log1p = _ops['log1p']
-_op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']; _op_logaddexp = _ops['logaddexp']
-_op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']; _op_logical_or = _ops['logical_or']
-_op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']; _op_lt = _ops['lt']
-_op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
+_op_addcdiv = _ops['addcdiv']; _op_addcmul = _ops['addcmul']; _op_argmax = _ops['argmax']; _op_argmin = _ops['argmin']
+_op_asin = _ops['asin']; _op_asinh = _ops['asinh']; _op_atan = _ops['atan']; _op_atan2 = _ops['atan2']
+_op_atanh = _ops['atanh']; _op_bitwise_and = _ops['bitwise_and']; _op_bitwise_not = _ops['bitwise_not']
+_op_bitwise_or = _ops['bitwise_or']; _op_bitwise_xor = _ops['bitwise_xor']; _op_cat = _ops['cat']
+_op_ceil = _ops['ceil']; _op_clamp_max = _ops['clamp_max']; _op_clamp_min = _ops['clamp_min']; _op_cos = _ops['cos']
+_op_cosh = _ops['cosh']; _op_deg2rad = _ops['deg2rad']; _op_detach = _ops['detach']; _op_diagonal = _ops['diagonal']
+_op_diagonal_scatter = _ops['diagonal_scatter']; _op_digamma = _ops['digamma']; _op_dot = _ops['dot']
+_op_eq = _ops['eq']; _op_eq_as_self = _ops['eq_as_self']; _op_erf = _ops['erf']; _op_erfc = _ops['erfc']
+_op_erfinv = _ops['erfinv']; _op_exp = _ops['exp']; _op_exp2 = _ops['exp2']; _op_expand = _ops['expand']
+_op_expm1 = _ops['expm1']; _op_floor = _ops['floor']; _op_floor_divide = _ops['floor_divide']; _op_fmod = _ops['fmod']
+_op_frac = _ops['frac']; _op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']
+_op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']
+_op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']; _op_index_add = _ops['index_add']
+_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
+_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
+_op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']; _op_isreal = _ops['isreal']; _op_le = _ops['le']
+_op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']
+_op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
+_op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
+_op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']
+_op_lt = _ops['lt']; _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
 _op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
-_op_mm = _ops['mm']; _op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_nan_to_num = _ops['nan_to_num']
-_op_ne = _ops['ne']; _op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
+_op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_nan_to_num = _ops['nan_to_num']; _op_ne = _ops['ne']
+_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
 _op_pow_scalar = _ops['pow_scalar']; _op_rad2deg = _ops['rad2deg']; _op_reciprocal = _ops['reciprocal']
 _op_relu = _ops['relu']; _op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']
 _op_scatter_add = _ops['scatter_add']; _op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']
 _op_sgn = _ops['sgn']; _op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']; _op_signbit = _ops['signbit']
 _op_sin = _ops['sin']; _op_sinc = _ops['sinc']; _op_sinh = _ops['sinh']; _op_softshrink = _ops['softshrink']
 _op_sqrt = _ops['sqrt']; _op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']
-_op_t = _ops['t']; _op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_trace = _ops['trace']
+_op_t = _ops['t']; _op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']
 _op_transpose = _ops['transpose']; _op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']
 _op_unfold = _ops['unfold']; _op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']
 _op_view = _ops['view']; _op_where = _ops['where']
@@ -88,15 +87,17 @@ _sum_to_size = _bare.PUBLIC['sum_to_size']; _vsplit = _bare.PUBLIC['vsplit']; _a
 _batch_norm = _bare.PUBLIC['batch_norm']; _conv2d = _bare.PUBLIC['conv2d']; _embedding = _bare.PUBLIC['embedding']
 _layer_norm = _bare.PUBLIC['layer_norm']; _max_pool2d = _bare.PUBLIC['max_pool2d']; _one_hot = _bare.PUBLIC['one_hot']
 _rms_norm = _bare.PUBLIC['rms_norm']; _scaled_dot_product_attention = _bare.PUBLIC['scaled_dot_product_attention']
-_addbmm = _bare.PUBLIC['addbmm']; _addmv = _bare.PUBLIC['addmv']; _addr = _bare.PUBLIC['addr']
-_baddbmm = _bare.PUBLIC['baddbmm']; _chain_matmul = _bare.PUBLIC['chain_matmul']; _cholesky = _bare.PUBLIC['cholesky']
+_addbmm = _bare.PUBLIC['addbmm']; _addmm = _bare.PUBLIC['addmm']; _addmv = _bare.PUBLIC['addmv']
+_addr = _bare.PUBLIC['addr']; _baddbmm = _bare.PUBLIC['baddbmm']; _bmm = _bare.PUBLIC['bmm']
+_chain_matmul = _bare.PUBLIC['chain_matmul']; _cholesky = _bare.PUBLIC['cholesky']
 _cholesky_inverse = _bare.PUBLIC['cholesky_inverse']; _cholesky_solve = _bare.PUBLIC['cholesky_solve']
 _cross = _bare.PUBLIC['cross']; _det = _bare.PUBLIC['det']; _outer = _bare.PUBLIC['outer']
 _inner = _bare.PUBLIC['inner']; _inverse = _bare.PUBLIC['inverse']; _linear = _bare.PUBLIC['linear']
 _logdet = _bare.PUBLIC['logdet']; _lu_solve = _bare.PUBLIC['lu_solve']; _lu_unpack = _bare.PUBLIC['lu_unpack']
 _matmul = _bare.PUBLIC['matmul']; _matrix_exp = _bare.PUBLIC['matrix_exp']
-_matrix_power = _bare.PUBLIC['matrix_power']; _pinverse = _bare.PUBLIC['pinverse']; _qr = _bare.PUBLIC['qr']
-_slogdet = _bare.PUBLIC['slogdet']; _svd = _bare.PUBLIC['svd']; _triangular_solve = _bare.PUBLIC['triangular_solve']
+_matrix_power = _bare.PUBLIC['matrix_power']; _mm = _bare.PUBLIC['mm']; _pinverse = _bare.PUBLIC['pinverse']
+_qr = _bare.PUBLIC['qr']; _slogdet = _bare.PUBLIC['slogdet']; _svd = _bare.PUBLIC['svd']
+_trace = _bare.PUBLIC['trace']; _triangular_solve = _bare.PUBLIC['triangular_solve']
 _binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
 _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
@@ -1022,7 +1023,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
-                return _door.apply(_op_addmm, input, mat1, mat2, beta, alpha)
+                return _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
@@ -1062,7 +1063,7 @@ def bmm(input, mat2, *, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat2) in _tensors:
-                return _door.apply(_op_bmm, input, mat2)
+                return _bmm(input, mat2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
@@ -1243,7 +1244,7 @@ def mm(input, mat2, *, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(mat2) in _tensors:
-                return _door.apply(_op_mm, input, mat2)
+                return _mm(input, mat2)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
@@ -1301,7 +1302,7 @@ def svd(input, some=True, compute_uv=True, *, out=None):
 def trace(input):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _door.apply(_op_trace, input)
+            return _trace(input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise

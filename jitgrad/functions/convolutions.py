@@ -13,10 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d
 from jitgrad.functions.windows import add_at, each, read_windows, window_positions
 from jitgrad.ops.table import OPS
+from jitgrad.state import autocasts
 
 __all__ = ["conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -65,6 +67,8 @@ def conv1d(
     Raises:
         RuntimeError: for shapes that do not fit.
     """
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv1d", input, 1)
     check_convolution(input, bias, each("dilation", dilation, 1), padding)
     if isinstance(padding, str):
@@ -82,6 +86,8 @@ def conv3d(
     input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
     """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with (O, C / groups, KD, KH, KW); see ``conv1d``."""
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv3d", input, 3)
     if input.ndim == 4:
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
@@ -169,6 +175,8 @@ def conv_transpose2d(
     Raises:
         RuntimeError: for shapes that do not fit, or an output padding that is not below stride or dilation.
     """
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv_transpose2d", input, 2)
     if input.ndim == 3:
         found = conv_transpose2d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)
@@ -194,6 +202,8 @@ def conv_transpose1d(
     dilation: Any = 1,
 ) -> Any:
     """``conv_transpose2d`` of (N, C, L) or (C, L), with a weight (C, O / groups, K)."""
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv_transpose1d", input, 1)
     step, around, after, spread = (
         (first, *each("argument", value, 1))
@@ -214,6 +224,8 @@ def conv_transpose3d(
     dilation: Any = 1,
 ) -> Any:
     """``conv_transpose2d`` of (N, C, D, H, W) or (C, D, H, W), with a weight (C, O / groups, KD, KH, KW)."""
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv_transpose3d", input, 3)
     if input.ndim == 4:
         found = conv_transpose3d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jitgrad.devices import CPU, META
 from jitgrad.door import door
-from jitgrad.dtypes import DType, bfloat16, bool_, float16, int8, int16, int32, int64, uint8
+from jitgrad.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from jitgrad.functions._parse import given
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
 from jitgrad.layouts import contiguous_format, dense_order, format_order, is_laid_out, preserve_format
@@ -31,12 +31,14 @@ __all__ = [
     "cpu",
     "cuda",
     "get_device",
+    "in_float32",
     "index_beside",
     "is_contiguous",
     "is_cpu",
     "is_elsewhere",
     "is_meta",
     "is_vcpu",
+    "lowered",
     "made_like",
     "made_on",
     "moved",
@@ -132,6 +134,39 @@ def to(
             return clone(input) if copy else input
         return door.apply(_CAST, input, wanted)
     return door.apply(_CAST, input, wanted, device)
+
+
+def lowered(*tensors: Any) -> tuple[Any, ...]:
+    """Of an operation that ``amp.autocast`` computes in its own dtype: the operands in that dtype, but for float64."""
+    wanted = state.autocast
+    if wanted is None:
+        return tensors
+    return tuple(_lowered(x, wanted) if _is_eligible(x, wanted) else x for x in tensors)
+
+
+def in_float32(*tensors: Any) -> tuple[Any, ...]:
+    """Of an operation that ``amp.autocast`` computes in float32: the operands in that dtype, but for float64."""
+    if state.autocast is None:
+        return tensors
+    return tuple(to(x, float32) if _is_eligible(x, float32) else x for x in tensors)
+
+
+def _is_eligible(x: Any, wanted: DType) -> bool:
+    if not isinstance(x, TensorBase) or x._aval.device is not CPU:
+        return False
+    dtype = x._aval.dtype
+    return dtype.is_floating_point and dtype is not float64 and dtype is not wanted
+
+
+def _lowered(x: Any, wanted: DType) -> Any:
+    """Outside of compiled steps a leaf is cast once in a block: its gradients add up in the short dtype."""
+    casts = state.autocast_casts
+    if casts is None or state.handler is not None or not (state.grad_enabled and x.requires_grad and x.is_leaf):
+        return to(x, wanted)
+    found = casts.get(id(x))
+    if found is None or found[1] != x._version or found[2].dtype is not wanted:
+        found = casts[id(x)] = x, x._version, to(x, wanted)
+    return found[2]
 
 
 def to_target(args: Sequence[Any], dtype: DType | None, device: Any) -> tuple[DType | None, Any]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.functions.devices import lowered
 from jitgrad.functions.views import expand, permute, reshape, unsqueeze
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
+from jitgrad.state import autocasts
 
 __all__ = ["einsum"]
 
@@ -30,6 +32,8 @@ def einsum(equation: str, *operands: Any) -> Any:
         RuntimeError: if subscripts and operands do not fit.
     """
     tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else list(operands)
+    if autocasts and len(tensors) > 1:
+        tensors = list(lowered(*tensors))
     terms, output = _parse(equation.replace(" ", ""), tensors)
     extents = _extents(terms, tensors)
     parts = [_without_repeats(x, term) for x, term in zip(tensors, terms, strict=True)]

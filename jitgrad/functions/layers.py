@@ -11,6 +11,7 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, float32, int64
 from jitgrad.functions.creation import ones
+from jitgrad.functions.devices import lowered
 from jitgrad.functions.dropouts import dropout
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import matmul
@@ -20,6 +21,7 @@ from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
+from jitgrad.state import autocasts, state
 
 __all__ = [
     "avg_pool2d",
@@ -229,6 +231,8 @@ def scaled_dot_product_attention(
 
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """
+    if autocasts:
+        query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     if is_causal and attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if min(query.ndim, key.ndim, value.ndim) < 2:
@@ -236,11 +240,22 @@ def scaled_dot_product_attention(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
-    if query.dtype.is_half and query.dtype is key.dtype is value.dtype:  # only the result is rounded
-        own = query.dtype
-        query, key, value = (x.to(float32) for x in (query, key, value))
-        masks = attn_mask.to(float32) if attn_mask is not None and attn_mask.dtype.is_half else attn_mask
-        return scaled_dot_product_attention(query, key, value, masks, dropout_p, is_causal, scale).to(own)
+    own = query.dtype
+    if not (own.is_half and own is key.dtype is value.dtype):
+        return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    # only the result is rounded
+    query, key, value = (x.to(float32) for x in (query, key, value))
+    mask = attn_mask.to(float32) if attn_mask is not None and attn_mask.dtype.is_half else attn_mask
+    before, state.autocast = state.autocast, None
+    try:
+        return _attention(query, key, value, mask, dropout_p, is_causal, scale).to(own)
+    finally:
+        state.autocast = before
+
+
+def _attention(
+    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None
+) -> Any:
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
@@ -289,6 +304,8 @@ def conv2d(
     input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
     """Cross-correlation of [N, C, H, W] with [O, C/groups, KH, KW]; ``padding`` also ``"valid"`` or ``"same"``."""
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     if input.ndim == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     spread = _pair(dilation)

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, FLOATING
 from jitgrad.functions._bind import binary
+from jitgrad.functions.devices import in_float32, lowered
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
+from jitgrad.state import autocasts
 from jitgrad.user_line import warn_once
 
 _LINALG, _FACTORS = LazyModule("jitgrad.linalg"), LazyModule("jitgrad.linalg.decompositions")
@@ -61,10 +63,22 @@ _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
 _EXPAND, _UNSQUEEZE = OPS["expand"], OPS["unsqueeze"]
 
-mm = binary("mm", "The product of two matrices.")
-bmm = binary("bmm", "Products of two batches of matrices.")
 mv = binary("mv", "A matrix times a vector.")
 dot = binary("dot", "The inner product of two vectors.")
+
+
+def mm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices."""
+    if autocasts:
+        input, mat2 = lowered(input, mat2)
+    return door.apply(_MM, input, mat2)
+
+
+def bmm(input: Any, mat2: Any) -> Any:
+    """Products of two batches of matrices."""
+    if autocasts:
+        input, mat2 = lowered(input, mat2)
+    return door.apply(_BMM, input, mat2)
 
 
 def matmul(input: Any, other: Any) -> Any:
@@ -73,6 +87,8 @@ def matmul(input: Any, other: Any) -> Any:
     Raises:
         RuntimeError: if an operand has no dimensions, or inner extents or batches do not fit.
     """
+    if autocasts:
+        input, other = lowered(input, other)
     m, n = len(input._aval.shape), len(other._aval.shape)
     if m == 2 and n == 2:
         return door.apply(_MM, input, other)
@@ -114,6 +130,8 @@ def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * (mat1 @ mat2)``."""
+    if autocasts:
+        input, mat1, mat2 = lowered(input, mat1, mat2)
     return door.apply(_ADDMM, input, mat1, mat2, beta, alpha)
 
 
@@ -126,6 +144,8 @@ def outer(input: Any, vec2: Any) -> Any:
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """``input @ weight.T + bias`` with weight [out, in]; any leading dimensions of ``input``."""
+    if autocasts:
+        input, weight, bias = lowered(input, weight, bias)
     shape = input._aval.shape
     if not shape or not weight.ndim:
         raise RuntimeError(
@@ -142,6 +162,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 def trace(input: Any) -> Any:
     """The sum of a matrix's diagonal."""
+    if autocasts:
+        input, = in_float32(input)
     return door.apply(OPS["trace"], input)
 
 
@@ -198,11 +220,15 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1)
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * (batch1 @ batch2).sum(0)``."""
+    if autocasts:
+        input, batch1, batch2 = lowered(input, batch1, batch2)
     return _added("addbmm", input, batch1.bmm(batch2).sum(0), beta, alpha)
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
+    if autocasts:
+        input, batch1, batch2 = lowered(input, batch1, batch2)
     return _added("baddbmm", input, batch1.bmm(batch2), beta, alpha)
 
 

@@ -13,10 +13,12 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.functions import pointwise
+from jitgrad.functions.devices import in_float32
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
+from jitgrad.state import autocasts
 
 __all__ = [
     "binary_cross_entropy",
@@ -76,6 +78,8 @@ def mse_loss(
     weight: Any = None,
 ) -> Any:
     """(input - target)^2, times ``weight``; ``"mean"`` divides by the sum of the weights."""
+    if autocasts:
+        input, target = in_float32(input, target)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     expanded, target = _same_sizes(input, target)
@@ -93,6 +97,8 @@ def l1_loss(
     weight: Any = None,
 ) -> Any:
     """|input - target|, times ``weight``; ``"mean"`` divides by the sum of the weights."""
+    if autocasts:
+        input, target = in_float32(input, target)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     expanded, target = _same_sizes(input, target)
@@ -109,6 +115,8 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Any:
     """Squared error below ``beta``, absolute error above, continuously joined."""
+    if autocasts:
+        input, target = in_float32(input, target)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     input, target = _same_sizes(input, target)
@@ -121,6 +129,8 @@ def smooth_l1_loss(
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """Half the squared error up to ``delta``, linear above, times ``weight``."""
+    if autocasts:
+        input, target = in_float32(input, target)
     expanded, target = _same_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -147,6 +157,8 @@ def binary_cross_entropy(
     reduction: str = "mean",
 ) -> Any:
     """-(target * log(input) + (1 - target) * log(1 - input)), times ``weight``; logarithms stop at -100."""
+    if autocasts:
+        input, target, weight = in_float32(input, target, weight)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     _same_shape("binary_cross_entropy", input, target)
@@ -165,6 +177,8 @@ def binary_cross_entropy_with_logits(
     pos_weight: Any = None,
 ) -> Any:
     """Binary cross entropy of sigmoid(input), without overflow; ``pos_weight`` weighs the positive examples."""
+    if autocasts:
+        input, target, weight = in_float32(input, target, weight)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
@@ -188,6 +202,8 @@ def kl_div(
     log_target: bool = False,
 ) -> Any:
     """target * (log(target) - input), input being log-probabilities; ``"batchmean"`` divides the sum by the batch."""
+    if autocasts:
+        input, target = in_float32(input, target)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     elif reduction == "mean":
@@ -256,6 +272,8 @@ def nll_loss(
         IndexError: for a target that is no class.
         ValueError: if shapes do not match.
     """
+    if autocasts:
+        input, target, weight = in_float32(input, target, weight)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
@@ -300,6 +318,8 @@ def cross_entropy(
         RuntimeError: for a target of the input's shape that is not floating, or is while a class is ignored.
         ValueError: if shapes do not match.
     """
+    if autocasts:
+        input, target, weight = in_float32(input, target, weight)
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     if target.shape == input.shape and target.dtype.category is not FLOATING:

@@ -15,8 +15,10 @@ from typing import Any
 from jitgrad.functions import pointwise
 from jitgrad.functions.activation import logsigmoid, softplus
 from jitgrad.functions.creation import arange
+from jitgrad.functions.devices import in_float32
 from jitgrad.functions.distances import pairwise_distance, raised
 from jitgrad.ops.losses import check_reduction, old_reduction
+from jitgrad.state import autocasts
 
 __all__ = [
     "cosine_embedding_loss",
@@ -47,6 +49,8 @@ def soft_margin_loss(
     input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Any:
     """log(1 + exp(-target * input)); ``target`` is 1 or -1."""
+    if autocasts:
+        input, target = in_float32(input, target)
     # beyond 88 the exponential of a float32 overflows, and its logarithm is the exponent again
     return _reduced(softplus(-target * input, 1.0, 80.0), old_reduction(size_average, reduce, reduction))
 
@@ -60,6 +64,8 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Any:
     """``input`` where ``target`` is 1, max(0, margin - input) where it is -1."""
+    if autocasts:
+        input, target = in_float32(input, target)
     reduction = old_reduction(size_average, reduce, reduction)
     apart = pointwise.where(target != 1, (margin - input).clamp_min(0.0), 0.0)
     return _reduced(apart + pointwise.where(target != -1, input, 0.0), reduction)
@@ -79,6 +85,8 @@ def margin_ranking_loss(
     Raises:
         RuntimeError: for operands of different ranks.
     """
+    if autocasts:
+        input1, input2, target = in_float32(input1, input2, target)
     if input1.ndim != input2.ndim or input1.ndim != target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -109,6 +117,8 @@ def poisson_nll_loss(
         eps: added to the count before its logarithm.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
+    if autocasts:
+        input, target = in_float32(input, target)
     reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -221,6 +231,8 @@ def multi_margin_loss(
         RuntimeError: for shapes that do not fit.
         IndexError: for a target that is no class.
     """
+    if autocasts:
+        input, target, weight = in_float32(input, target, weight)
     reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
     if p not in (1, 2):
@@ -259,6 +271,8 @@ def multilabel_margin_loss(
         RuntimeError: for shapes that differ.
         IndexError: for a label that is no class.
     """
+    if autocasts:
+        input, target = in_float32(input, target)
     reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
     rows, _, classes = _class_rows("multilabel_margin_loss", input, target)
@@ -299,6 +313,8 @@ def cosine_embedding_loss(
     Raises:
         RuntimeError: for another rank.
     """
+    if autocasts:
+        input1, input2, target = in_float32(input1, input2, target)
     reduction = old_reduction(size_average, reduce, reduction)
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -348,6 +364,8 @@ def triplet_margin_loss(
 
     Source: Balntas et al., "Learning shallow convolutional feature descriptors with triplet losses", 2016.
     """
+    if autocasts:
+        anchor, positive, negative = in_float32(anchor, positive, negative)
 
     def distance(a: Any, b: Any) -> Any:
         return pairwise_distance(a, b, p, eps)

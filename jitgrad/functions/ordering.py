@@ -11,12 +11,14 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, FLOATING, float32, int64
 from jitgrad.functions.creation import tensor
+from jitgrad.functions.devices import in_float32
 from jitgrad.functions.indexing import gather
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.reduction import ValuesIndices
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
+from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -140,6 +142,8 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if isinstance(q, TensorBase) and q.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if autocasts:
+        input, q = in_float32(input, q)
     if input.dtype.category is not FLOATING or input.dtype.is_half:
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if isinstance(q, TensorBase) and q.dtype is not input.dtype:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.dtypes import bool_
+from jitgrad.functions.devices import in_float32
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
-from jitgrad.state import state
+from jitgrad.state import autocasts, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_user
 
@@ -105,6 +106,8 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The product of all elements, or along one dimension. RuntimeError for a gradient through integers."""
+    if autocasts:
+        input, = in_float32(input)
     if dtype is not None and not dtype.is_floating_point and state.grad_enabled and input.requires_grad:
         raise RuntimeError("Autograd not support dtype: " + torch_dtype_name(dtype))
     return door.apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
