@@ -110,6 +110,10 @@ def batch_norm(
         _check_channels(name, given, channels)
     _check_channels("weight", weight, channels)
     _check_channels("bias", bias, channels)
+    if input.dtype.is_half:  # only the result is rounded
+        weight, bias = (x if x is None else x.to(float32) for x in (weight, bias))
+        out = batch_norm(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
+        return out.to(input.dtype)
     dims = (0, *range(2, input.ndim))
     per_channel = (1, -1, *[1] * (input.ndim - 2))
     if training:

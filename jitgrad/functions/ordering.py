@@ -124,6 +124,8 @@ def nanquantile(
 def _quantile(
     name: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignores_nan: bool
 ) -> Any:
+    if autocasts:
+        input, q = in_float32(input, q)
     _check_quantile(name, input, q, interpolation)
     q = _orders(name, q, input)
     d = None if dim is None else wrap_dim(dim, input.ndim)
@@ -142,8 +144,6 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if isinstance(q, TensorBase) and q.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-    if autocasts:
-        input, q = in_float32(input, q)
     if input.dtype.category is not FLOATING or input.dtype.is_half:
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if isinstance(q, TensorBase) and q.dtype is not input.dtype:
