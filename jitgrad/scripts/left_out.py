@@ -198,10 +198,11 @@ GROUPS = (
     ),
     _group(
         "Settings of mixed precision",
-        "Autocast on a CPU leaves dtypes as they are.",
+        "They switch what torch.autocast switches.",
         "use torch.autocast",
         """
-        autocast_*crement_nesting clear_autocast_cache get_autocast_* set_autocast_* is_autocast_cache_enabled
+        autocast_*crement_nesting clear_autocast_cache get_autocast_cpu_dtype get_autocast_gpu_dtype
+        get_autocast_ipu_dtype get_autocast_xla_dtype set_autocast_* is_autocast_cache_enabled
         is_autocast_cpu_enabled is_autocast_ipu_enabled is_autocast_xla_enabled
         """,
     ),
