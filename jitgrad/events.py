@@ -39,7 +39,9 @@ _lock = process_lock()
 CALLS: list[tuple[int, int, int, int]] = []
 """(events, misses, segments, launches) of calls that are not added up yet."""
 _MAX_CALLS = 1000
+_DEBUG = 10  # of ``logging``, which may not be imported yet
 _logging = LazyModule("logging")
+_loggers: dict[str, Any] = {}
 
 
 def bump(name: str, by: int = 1) -> None:
@@ -96,13 +98,21 @@ def count(name: str) -> Iterator[Callable[[], int]]:
 
 def is_logged(artifact: str) -> bool:
     """Whether anybody reads the artifact: asked before a text is made that costs more than the work it describes."""
-    return "logging" in sys.modules and bool(logger().getChild(artifact).isEnabledFor(_logging.DEBUG))
+    return "logging" in sys.modules and bool(_logger_of(artifact).isEnabledFor(_DEBUG))
 
 
 def log(artifact: str, message: str, *args: object) -> None:
     """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts)."""
     if "logging" in sys.modules:  # without it, no handler can exist
-        logger().getChild(artifact).debug(message, *args)
+        (_loggers.get(artifact) or _logger_of(artifact)).debug(message, *args)
+
+
+def _logger_of(artifact: str) -> Any:
+    """The artifact's logger; ``logging`` takes a lock to find one."""
+    found = _loggers.get(artifact)
+    if found is None:
+        found = _loggers[artifact] = logger().getChild(artifact)
+    return found
 
 
 def logger() -> Any:

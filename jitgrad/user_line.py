@@ -32,13 +32,24 @@ def is_called_from_outside(end: CodeType) -> bool:
     return False
 
 
+_lines: dict[tuple[CodeType, int], str] = {}
+"""Where an instruction of a function is: to find its line takes the longer, the longer the function."""
+_MAX_LINES = 4096
+
+
 def user_line() -> str:
     """``file:line`` of the innermost frame outside jitgrad; empty if there is none."""
     frame = sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE):
-            return f"{name}:{frame.f_lineno}"
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            place = (code, frame.f_lasti)
+            found = _lines.get(place)
+            if found is None:
+                if len(_lines) >= _MAX_LINES:
+                    _lines.clear()
+                found = _lines[place] = f"{code.co_filename}:{frame.f_lineno}"
+            return found
         frame = frame.f_back  # type: ignore[assignment]
     return ""
 

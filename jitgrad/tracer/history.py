@@ -29,6 +29,7 @@ __all__ = [
     "OpEvent",
     "OutsideEvent",
     "PauseEvent",
+    "PlainEvent",
     "ReleaseEvent",
     "SaversEvent",
     "UpdateEvent",
@@ -95,6 +96,30 @@ class OpEvent:
         history.leaves.update(self.leaf_rebinds)
         for vid, older in self.node_rebinds:
             history.nodes_from[vid] = history.node_source(older)
+
+
+@struct
+class PlainEvent:
+    """An ``OpEvent`` with nothing special about it: most events are like this, and recording makes one per operation.
+
+    Attributes:
+        instr, several, ends_segment: see ``OpEvent``, whose other attributes have their defaults here.
+    """
+
+    instr: Instr
+    several: bool = False
+    ends_segment: bool = False
+
+    is_pause = is_alias = False
+    overwritten = writes = leaf_rebinds = node_rebinds = successors = window = demands = ()
+
+    @property
+    def instrs(self) -> tuple[Instr, ...]:
+        """All of the event."""
+        return (self.instr,)
+
+    def replay(self, history: History) -> None:
+        history.add(self.instr)
 
 
 class PauseEvent:
@@ -380,6 +405,10 @@ class History:
             for vid in gone:
                 self.writers.setdefault(vid, (name, where))
 
+    def length(self) -> int:
+        """How many operations the open segment has."""
+        return len(self.instrs) - self.start
+
     def is_open(self, vid: int) -> bool:
         """Whether a value is computed in the open segment."""
         return vid in self.here
@@ -412,16 +441,24 @@ class History:
 
     def extend(self, instrs: tuple[Instr, ...]) -> None:
         for instr in instrs:
-            self.instrs.append(instr)
-            for nr, vid in enumerate(instr.outputs):
-                self.defs[vid] = (instr, nr)
-                self.here.add(vid)
-                if instr.op.is_view:
-                    self.homes[vid] = self.home(instr.inputs[0])
-                    self.shares.setdefault(instr.inputs[0], []).append((len(self.instrs), vid))
-            if instr.op is COPY_SLICES:
-                self.parts[instr.inputs[1]] = instr.outputs[0]
-                self.shares.setdefault(instr.outputs[0], []).append((len(self.instrs), instr.inputs[1]))
+            self.add(instr)
+
+    def add(self, instr: Instr) -> None:
+        """One more instruction."""
+        op, outputs = instr.op, instr.outputs
+        self.instrs.append(instr)
+        for nr, vid in enumerate(outputs):
+            self.defs[vid] = (instr, nr)
+        self.here.update(outputs)
+        if op.is_view:
+            source = instr.inputs[0]
+            home, shares = self.home(source), self.shares.setdefault(source, [])
+            for vid in outputs:
+                self.homes[vid] = home
+                shares.append((len(self.instrs), vid))
+        elif op is COPY_SLICES:
+            self.parts[instr.inputs[1]] = outputs[0]
+            self.shares.setdefault(outputs[0], []).append((len(self.instrs), instr.inputs[1]))
 
     @staticmethod
     def replay(tip: TrieNode) -> History:

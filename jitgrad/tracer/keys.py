@@ -116,6 +116,8 @@ def quick_ids(inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
         hidden: per operand, whether it is a number that is a run-time scalar.
     """
     return tuple(
-        vid if hasattr(x, "_aval") else type(x) if is_scalar else (x,)
-        for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
+        [
+            vid if type(vid) is int else type(x) if is_scalar else (x,)
+            for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
+        ]
     )

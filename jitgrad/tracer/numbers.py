@@ -8,13 +8,14 @@ Must not know: what the numbers are for.
 # ``x * 0.5`` is keyed by the value 0.5, so that constants fold. When the same event comes with another number, the
 # numbers that differ are promoted: the new child is keyed without them and takes them as arguments, so a schedule costs
 # one compile, however long. The promoted child starts an empty subtree; to promote *all* numbers that changed between
-# the two calls at once, ``_shadow`` walks the old subtree beside the new one: a number that differs from what the old
+# the two calls at once, ``shadow`` walks the old subtree beside the new one: a number that differs from what the old
 # path saw at the same place is promoted the first time it is met. Exponents stay static: they choose the formula.
 # The numbers of the optimizers' update operations are promoted from the start: bias corrections change every call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,12 +67,16 @@ def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
 
 
 class NumberKeys:
-    """Finds and makes events whose inputs include Python numbers; one per call."""
+    """Finds and makes events whose inputs include Python numbers; one per call.
 
-    __slots__ = ("_shadow",)
+    Attributes:
+        shadow: where the old path is that the new one is compared with, see Note [Number promotion].
+    """
+
+    __slots__ = ("shadow",)
 
     def __init__(self) -> None:
-        self._shadow: TrieNode | None = None
+        self.shadow: TrieNode | None = None
 
     def promoted_hit(
         self, recorder: Any, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any = None
@@ -95,34 +100,38 @@ class NumberKeys:
         op: Op,
         inputs: tuple[Any, ...],
         params: tuple[Any, ...],
-        ids: list[Any],
+        ids: Sequence[Any],
         key: Any,
         prefix: Any = None,
-    ) -> tuple[tuple[Any, ...], Any, list[Any], Mark | None]:
+    ) -> tuple[tuple[Any, ...], Any, Sequence[Any], Mark | None]:
         """(operands of the new instruction, its key, the run-time scalars it adds, what to remember)."""
-        if all(isinstance(x, TensorBase) for x in inputs):
-            return tuple(ids), key, [], None
-        blind = _blind(op, inputs, params, prefix)
-        mask = self._mask(recorder.node, op, blind, inputs)
+        if tuple not in map(type, ids):
+            return tuple(ids), key, (), None
         fresh: list[Any] = []
         operands: list[Any] = []
-        for x, vid, hidden in zip(inputs, ids, mask, strict=True):
-            if isinstance(x, TensorBase):
-                operands.append(vid)
-            elif hidden:
-                operands.append(RuntimeScalar(recorder.node.next_scalar + len(fresh), isinstance(x, float)))
-                fresh.append(x)
-            else:
-                operands.append(Const(x))
-        numbers = tuple(None if isinstance(x, TensorBase) else x for x in inputs)
-        if fresh:
+        numbers: list[Any] = []
+        blind_ids: list[Any] = []
+        for x, vid in zip(inputs, ids, strict=True):
+            is_number = type(vid) is tuple
+            operands.append(Const(x) if is_number else vid)
+            numbers.append(x if is_number else None)
+            blind_ids.append(type(x) if is_number else vid)
+        blind = (prefix, op, tuple(blind_ids), params)
+        mask = self._mask(recorder.node, op, blind, inputs)
+        if True in mask:
+            for nr, x in enumerate(inputs):
+                if mask[nr]:
+                    operands[nr] = RuntimeScalar(recorder.node.next_scalar + len(fresh), isinstance(x, float))
+                    fresh.append(x)
             key = _masked(blind, inputs, mask)
-        return tuple(operands), key, fresh, Mark(blind, numbers, mask)
+        return tuple(operands), key, fresh, Mark(blind, tuple(numbers), mask)
 
     def _mask(self, node: TrieNode, op: Op, blind: Any, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
         """Which numbers differ from what was seen here, or at the same place of the old path."""
+        if node.seen is None and self.shadow is None and not op.is_update:
+            return (False,) * len(inputs)
         mask = [op.is_update and not isinstance(x, TensorBase) for x in inputs]
-        for source in (node, self._shadow):
+        for source in (node, self.shadow):
             seen = source.seen.get(blind) if source is not None and source.seen is not None else None
             if source is None or seen is None:
                 continue
@@ -135,15 +144,15 @@ class NumberKeys:
 
     def follow(self, child: TrieNode, mark: Mark | None) -> None:
         """A child was recorded: remember its numbers, and move the shadow along."""
-        parent, shadow = child.parent, self._shadow
+        parent, shadow = child.parent, self.shadow
         assert parent is not None
         if mark is None:
-            self._shadow = shadow.children.get(child.key) if shadow is not None else None
+            self.shadow = shadow.children.get(child.key) if shadow is not None else None
             return
-        self._shadow = _last_child(parent, mark.blind)
-        if self._shadow is None and shadow is not None:
-            self._shadow = _last_child(shadow, mark.blind)
-        if any(mark.mask):
+        self.shadow = _last_child(parent, mark.blind)
+        if self.shadow is None and shadow is not None:
+            self.shadow = _last_child(shadow, mark.blind)
+        if True in mark.mask:
             bump("promotions")
             log("recompiles", "a number changed and is an argument now: %s", mark)
             parent.masks = {**(parent.masks or {}), mark.blind: mark.mask}

@@ -6,6 +6,7 @@ Must not know: writes; what a hit is (``hits.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.devices import Device
@@ -17,8 +18,8 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
-from jitgrad.tracer.graph import Instr, RuntimeScalar
-from jitgrad.tracer.history import OpEvent
+from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.keys import quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.path import Path
@@ -42,21 +43,23 @@ class Operations:
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         """An operation that is no usual hit: inputs, then static params."""
         recorder = self._recorder
-        inputs, params = recorder.backend.split_args(op, args)
+        count = op.num_inputs
+        inputs, params = (args[:count], args[count:]) if count >= 0 else (tuple(args[0]), args[1:])
         try:
-            ids, numeric = recorder.entry.ids(inputs)
+            found, numeric = recorder.entry.ids(inputs)
         except ElsewhereError:
             return recorder.outside(recorder.backend.apply_elsewhere, op, *args)
-        key = (op, tuple(ids), params)
+        ids = tuple(found)
+        key = (op, ids, params)
         node = recorder.node.children.get(key)
-        if node is None and numeric:
+        if node is None and numeric and recorder.node.masks:
             node = self._path.numbers.promoted_hit(recorder, op, inputs, params)
         if node is None:
             return self._grow(op, inputs, params, ids, key)
         return self._apply_special(op, node, inputs, params, ids, key)
 
     def _apply_special(
-        self, op: Op, node: TrieNode, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
+        self, op: Op, node: TrieNode, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: tuple[Any, ...], key: Any
     ) -> Any:
         """A hit that needs a second look: params whose type matters, several outputs, a full segment."""
         recorder = self._recorder
@@ -122,41 +125,48 @@ class Operations:
         recorder.handles.append(out)
         return out
 
-    def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any) -> Any:
+    def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: tuple[Any, ...], key: Any) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
-        recorder = self._recorder
-        if is_too_long(recorder):
+        recorder, path = self._recorder, self._path
+        if path.new_values >= recorder.trie.new_limit and is_too_long(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
-        if Device in map(type, params):  # its result is not on the CPU
+        if params and Device in map(type, params):  # its result is not on the CPU
             operands = (inputs,) if op.num_inputs < 0 else inputs
             return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
-        self._path.live()
-        operands, key, fresh_scalars, mark = self._path.numbers.operands(recorder, op, inputs, params, ids, key)
-        instr, several = self._path.instr(op, inputs, params, operands)
-        event = OpEvent(instr, (instr,), several=several)
+        history = path.live()
+        operands, mark = ids, None
+        fresh_scalars: Sequence[Any] = ()
+        if tuple in map(type, ids):
+            operands, key, fresh_scalars, mark = path.numbers.operands(recorder, op, inputs, params, ids, key)
+        instr, several = path.instr(op, inputs, params, operands)
+        event: Any = PlainEvent(instr, several)
         if op.checks_values:
+            event = OpEvent(instr, (instr,), several=several)
             wanted = recorder.checks.demands(op, inputs, instr)
             if wanted is None:
                 return self._apply_unmet(op, recorder.checks.pause(key, mark).event, inputs, params)
             event.demands, event.passed = wanted, [None] * len(wanted)
             if not recorder.checks.meets(event, inputs):
                 return self._apply_unmet(op, event, inputs, params)
-        vids, scalars = len(instr.outputs), len(fresh_scalars)
-        node = self._path.grow(key, event, vids=vids, scalars=scalars)
-        node.vid, node.aval = instr.outputs[0], instr.avals[0]
-        node.requires_grad = _requires_grad(instr, node.aval)
-        event.ends_segment = self._path.is_full(1) or must_raise_now(self._path.live(), instr)
-        if any(type(p) in (float, bool) for p in params):
+        node = path.grow(key, event, vids=len(instr.outputs), scalars=len(fresh_scalars))
+        aval = instr.avals[0]
+        node.vid, node.aval = instr.outputs[0], aval
+        node.requires_grad = _requires_grad(instr, aval)
+        if history.length() + 1 >= path.segment_limit or (op.checks_reals and must_raise_now(history, instr)):
+            event.ends_segment = True
+        if params and any([type(p) in (float, bool) for p in params]):
             node.param_types = tuple(map(type, params))
         node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
-        node.ids = quick_ids(inputs, ids, [isinstance(x, RuntimeScalar) for x in operands])
-        if op.has_base:
+        node.ids = quick_ids(inputs, ids, mark.mask) if mark is not None else ids
+        if op.is_view and op.has_base:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
         self._let_hits_make(node, op, instr, inputs)
-        self._path.publish(node, event, mark)
+        path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)
         recorder.node = node
+        if node.is_simple and not node.is_view:
+            return self.handle(node.vid, aval, node.requires_grad)
         return self._results(node, inputs)
 
     def _let_hits_make(self, node: TrieNode, op: Op, instr: Instr, inputs: tuple[Any, ...]) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.config import config
 from jitgrad.dtypes import FLOATING
 from jitgrad.events import log
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
@@ -18,7 +20,7 @@ from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History
 from jitgrad.tracer.keys import MARK
 from jitgrad.tracer.numbers import NumberKeys
-from jitgrad.tracer.shape_rules import out_avals_of
+from jitgrad.tracer.shape_rules import known_avals
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.user_line import user_line
 from jitgrad.version_counter import inference_tensors
@@ -63,7 +65,15 @@ class Path:
     def is_full(self, count: int) -> bool:
         """Whether the segment ends after ``count`` more operations."""
         history = self.live()
-        return len(history.instrs) - history.start + count >= self.segment_limit
+        return history.length() + count >= self.segment_limit
+
+    def is_new_and_long(self) -> bool:
+        """Whether compiling can wait until the graph is met again, see Note [New graphs].
+
+        One that was met before with other numbers is not new.
+        """
+        is_long = self.new_values > config.compile_at_once and not config.same_bits
+        return is_long and self.numbers.shadow is None
 
     def grow(self, key: Any, event: Any, vids: int = 0, scalars: int = 0) -> TrieNode:
         """A trie node for a new event; nobody finds it before it is published."""
@@ -71,14 +81,15 @@ class Path:
 
     def publish(self, node: TrieNode, event: Any, mark: Any = None) -> TrieNode:
         """Make a new event findable and part of the history."""
-        history = self.live()
+        history, parent = self.live(), node.parent
         if event is not None:
             event.replay(history)
         history.tip = node
         self.misses += 1
-        assert node.parent is not None
-        self.new_values += node.next_vid - node.parent.next_vid
-        self.numbers.follow(node, mark)
+        assert parent is not None
+        self.new_values += node.next_vid - parent.next_vid
+        if mark is not None or self.numbers.shadow is not None:
+            self.numbers.follow(node, mark)
         log("record", "miss: %s", node.key)
         return Trie.publish(node)
 
@@ -94,10 +105,9 @@ class Path:
     ) -> tuple[Instr, bool]:
         """Shape rule and graph membership of a new operation. Raises what eager execution does."""
         recorder = self._recorder
-        avals, several = out_avals_of(op, inputs, params)
-        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-        is_floating = any(a.dtype.category is FLOATING for a in avals)
-        joins = state.grad_enabled and bool(op.vjps) and any(needs) and is_floating
+        avals, several = known_avals(op, inputs, params)
+        needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
+        joins = True in needs and state.grad_enabled and bool(op.vjps) and _has_floating(avals)
         if joins and inference_tensors:
             recorder.backend.check_saved(op, inputs, needs)
         first = recorder.node.next_vid if first < 0 else first
@@ -105,9 +115,9 @@ class Path:
             op,
             operands,
             params,
-            tuple(range(first, first + len(avals))),
+            tuple(range(first, first + len(avals))) if several else (first,),
             avals,
-            tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs),
+            tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs]),
             joins,
             needs,
             user_line(),
@@ -126,3 +136,7 @@ class Path:
             self.publish(node, event)
         recorder.node.last = recorder.node = node
         return node
+
+
+def _has_floating(avals: tuple[Aval, ...]) -> bool:
+    return any([a.dtype.category is FLOATING for a in avals])

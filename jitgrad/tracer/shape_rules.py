@@ -1,18 +1,46 @@
 """Shape rules, for events recorded for the first time.
 
-Owns: ``out_avals_of`` and ``name_line``.
+Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), and ``name_line``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.dtypes import on_new_default
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import user_line
 
-__all__ = ["name_line", "out_avals_of"]
+__all__ = ["known_avals", "name_line", "out_avals_of"]
+
+_MAX_KNOWN = 4096
+_known: dict[tuple[Any, ...], tuple[tuple[Aval, ...], bool]] = {}
+on_new_default.append(_known.clear)
+
+
+def _number(x: Any) -> Any:
+    """What a shape rule may know of a number; those that stand for run-time scalars have no value."""
+    kind = type(x)
+    return (kind, x) if kind is float or kind is int or kind is bool else kind
+
+
+def known_avals(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[tuple[Aval, ...], bool]:
+    """``out_avals_of``, asked once per kind of operands: loops repeat what they do long before a call is a hit."""
+    key = (op, params, *[x._aval if isinstance(x, TensorBase) else _number(x) for x in inputs])
+    if params:  # equal ones may differ in type: 1, 1.0, True
+        key = (tuple(map(type, params)), key)
+    try:
+        found = _known.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return out_avals_of(op, inputs, params)
+    if found is None:
+        found = out_avals_of(op, inputs, params)
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
 
 
 def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[tuple[Aval, ...], bool]:

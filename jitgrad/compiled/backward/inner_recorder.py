@@ -20,7 +20,7 @@ from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
-from jitgrad.tracer.shape_rules import out_avals_of
+from jitgrad.tracer.shape_rules import known_avals
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import count_write
 
@@ -115,21 +115,22 @@ class InnerRecorder(Handler):
         if is_called_from_outside(self._end):
             return self._eagerly(door.apply, op, *args)
         inputs, params = split_args(op, args)
-        operands = tuple(self._operand(x) for x in inputs)
-        avals, several = out_avals_of(op, inputs, params)
+        operands = tuple([self._operand(x) for x in inputs])
+        avals, several = known_avals(op, inputs, params)
         if op.is_view:  # values have no storage here, so a view is laid out afresh
-            avals = tuple(make_aval(a.shape, a.dtype) for a in avals)
-        needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-        joins = state.grad_enabled and bool(op.vjps) and any(needs)
+            avals = tuple([make_aval(a.shape, a.dtype) for a in avals])
+        needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
+        joins = True in needs and state.grad_enabled and bool(op.vjps)
         vids = tuple(range(self.next_vid, self.next_vid + len(avals)))
         self.next_vid += len(avals)
-        in_avals = tuple(x._aval if isinstance(x, TensorBase) else None for x in inputs)
+        in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
         self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, needs))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
-        outs = tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
-        return outs if several else outs[0]
+        if not several:
+            return self._handle(vids[0], avals[0], joins, 0)
+        return tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
 
     @staticmethod
     def _eagerly(function: Callable[..., Any], *args: Any) -> Any:

@@ -31,7 +31,6 @@ __all__ = [
     "Sources",
     "ancestors",
     "build_nodes",
-    "effective_needs",
     "make_recipe",
     "saved_vids",
     "savers",
@@ -42,26 +41,35 @@ __all__ = [
 def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()) -> list[Instr]:
     """The differentiable instructions that the roots were computed by, latest first; not those behind known values."""
     wanted = {history.node_source(vid) for vid in roots}
+    leaves, sources = history.leaves, history.nodes_from
     found = []
     for instr in reversed(history.instrs):
         if not instr.requires_grad or wanted.isdisjoint(instr.outputs) or instr.outputs[0] in known:
             continue
         found.append(instr)
-        wanted.update(
-            history.node_source(v)
-            for v, need in zip(instr.inputs, instr.needs, strict=True)
-            if need and v not in history.leaves
-        )
+        for v, need in zip(instr.inputs, instr.needs, strict=True):
+            if need and v not in leaves:
+                wanted.add(sources.get(v, v))
         if instr.op is COPY_SLICES:
             wanted.add(instr.inputs[1])  # the operation itself: its Node is part of this one
     return found
 
 
-def effective_needs(instr: Instr) -> tuple[bool, ...]:
-    """Which inputs get a gradient: those that need one and have a rule."""
+_NEEDS: dict[tuple[Op, tuple[bool, ...]], tuple[tuple[bool, ...], BackwardPlan]] = {}
+_MAX_NEEDS = 4096
+
+
+def needs_and_plan(instr: Instr) -> tuple[tuple[bool, ...], BackwardPlan]:
+    """(which inputs get a gradient: those that need one and have a rule; what the Node saves and computes)."""
     op = instr.op
-    rules = op.vjps * len(instr.inputs) if op.num_inputs < 0 else op.vjps
-    return tuple(need and rule is not None for need, rule in zip(instr.needs, rules, strict=True))
+    found = _NEEDS.get((op, instr.needs))
+    if found is None:
+        rules = op.vjps * len(instr.inputs) if op.num_inputs < 0 else op.vjps
+        needs = tuple([need and rule is not None for need, rule in zip(instr.needs, rules, strict=True)])
+        if len(_NEEDS) >= _MAX_NEEDS:  # lists may have any length
+            _NEEDS.clear()
+        found = _NEEDS[op, instr.needs] = (needs, backward_plan(op, needs))
+    return found
 
 
 def saved_vids(history: History, roots: list[int]) -> set[int]:
@@ -73,10 +81,10 @@ def saved_vids(history: History, roots: list[int]) -> set[int]:
             if instr.op is COPY_SLICES:
                 released.add(instr.inputs[1])
             continue
-        plan = backward_plan(instr.op, effective_needs(instr))
-        inputs = (instr.inputs[i] for i in plan.inputs)
-        saved.update(v for v in inputs if isinstance(v, int))
-        saved.update(instr.outputs[nr] for nr in plan.outputs)
+        plan = needs_and_plan(instr)[1]
+        if plan.saves:
+            saved.update([v for v in [instr.inputs[i] for i in plan.inputs] if isinstance(v, int)])
+            saved.update([instr.outputs[nr] for nr in plan.outputs])
     return saved - history.overwritten
 
 
@@ -87,7 +95,7 @@ def savers(history: History, values: tuple[int, ...]) -> tuple[int, ...]:
     for instr in history.instrs:
         if not instr.requires_grad or not history.released.isdisjoint(instr.outputs):
             continue
-        plan = backward_plan(instr.op, effective_needs(instr))
+        plan = needs_and_plan(instr)[1]
         saved = [instr.inputs[i] for i in plan.inputs] + [instr.outputs[nr] for nr in plan.outputs]
         if any(isinstance(v, int) and history.home(v) in homes for v in saved):
             found.append(instr.outputs[0])
@@ -180,33 +188,29 @@ def make_recipe(history: History, roots: Iterable[int], known: Container[int] = 
 def _make_step(history: History, instr: Instr) -> _Step:
     if instr.op is COPY_SLICES:
         return _make_copy_slices_step(history, instr)
-    needs = effective_needs(instr)
-    plan = backward_plan(instr.op, needs)
-    avals = tuple(history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs)
+    needs, plan = needs_and_plan(instr)
+    avals = tuple([history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs])
     targets = [_target(history, x) if need else None for x, need in zip(instr.inputs, instr.needs, strict=True)]
-    inputs = [instr.inputs[i] for i in plan.inputs]
+    outputs = instr.outputs
     return _Step(
         instr.op,
         plan,
         RuleContext(avals, instr.avals, instr.params, needs),
-        tuple(target if need else None for target, need in zip(targets, needs, strict=True)),
-        tuple(
-            _SavedInput(
-                x,
-                history.aval_of(x),
-                targets[i],
-                (instr.outputs[0], i) in history.replaced_in,
-                (instr.outputs[0], i) in history.by_results,
-            )
-            if isinstance(x, int)
-            else x
-            for i, x in zip(plan.inputs, inputs, strict=True)
-        ),
-        tuple((nr, instr.outputs[nr], history.aval_of(instr.outputs[nr])) for nr in plan.outputs),
-        instr.outputs,
-        not history.released.isdisjoint(instr.outputs),
+        tuple([target if need else None for target, need in zip(targets, needs, strict=True)]),
+        tuple([_saved_input(history, instr, i, avals[i], targets[i]) for i in plan.inputs]),
+        tuple([(nr, outputs[nr], history.aval_of(outputs[nr])) for nr in plan.outputs]),
+        outputs,
+        bool(history.released) and not history.released.isdisjoint(outputs),
         instr.where,
     )
+
+
+def _saved_input(history: History, instr: Instr, i: int, aval: Aval | None, target: _Target | None) -> Any:
+    """What a Node saves of operand ``i``."""
+    x, place = instr.inputs[i], (instr.outputs[0], i)
+    if aval is None:
+        return x
+    return _SavedInput(x, aval, target, place in history.replaced_in, place in history.by_results)
 
 
 def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
