@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.regions import region_of
 from jitgrad.tensor_base import new_tensor
@@ -116,14 +117,30 @@ class Slot:
 
     def add_older(self, tensor: Any) -> None:
         """A tensor from outside looks at the storage too."""
-        self.older = [*(self.older or ()), ref(tensor)]
+        if self.older is None:
+            self.older = []
+        self.older.append(ref(tensor))
         self.is_shared = True
 
     def settle(self) -> None:
         """A segment has ended: the views that are left are windows on memory from here on."""
-        self.older = [*(self.older or ()), *(r for r in self.others or () if r() is not None)]
+        self.older = [r for r in (*(self.older or ()), *(self.others or ())) if r() is not None]
         self.others = None
         self.is_shared = True
+
+    def drop_idle(self) -> None:
+        """After a write: forget the views that nothing but the segment's list of handles holds.
+
+        No statement can use them any more, and the event of the write knows their values. Else each write to a part
+        would look at the parts of all writes before it.
+        """
+        if self.others:
+            kept = []
+            for reference in self.others:
+                view = reference()
+                if view is not None and references(view) > ONE_LOCAL + 1:
+                    kept.append(reference)
+            self.others = kept
 
     def live(self) -> list[Any]:
         """The handles that still exist."""

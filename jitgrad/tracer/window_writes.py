@@ -31,11 +31,12 @@ __all__ = ["WindowWrites"]
 class WindowWrites:
     """Records in-place operations on views as new values of their bases."""
 
-    __slots__ = ("_path", "_recorder")
+    __slots__ = ("_path", "_places", "_recorder")
 
     def __init__(self, recorder: Any, path: Path) -> None:
         self._recorder = recorder
         self._path = path
+        self._places: dict[int, int] = {}  # id of a tensor -> where it may be among the handles
 
     def refresh(self, view: Any) -> None:
         """Somebody asks for the graph of a view whose base has been written in this call."""
@@ -147,8 +148,12 @@ class WindowWrites:
     def _keep_in_sight(self, tensor: Any) -> None:
         """The segment's end must tell where the value is that a tensor with memory has now."""
         handles = self._recorder.handles
-        if not any(h is tensor for h in reversed(handles)):
-            handles.append(tensor)
+        place = self._places.get(id(tensor), len(handles))
+        if place >= len(handles) or handles[place] is not tensor:
+            place = next((n for n in range(len(handles) - 1, -1, -1) if handles[n] is tensor), len(handles))
+            if place == len(handles):
+                handles.append(tensor)
+            self._places[id(tensor)] = place
 
     def _grow_window(
         self, op: Op, base: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: list[Any], key: Any
@@ -221,6 +226,8 @@ class WindowWrites:
         for other in slot.live():
             if other is not base and other is not target:
                 other._tid = -recorder.tid if other._base is base else 0
+        other = None
+        slot.drop_idle()
         count_write(target)
         if joins:
             if storage.addr:

@@ -185,6 +185,10 @@ class Writes:
                     recorder.handles.append(target)  # the segment's end must keep what its new graph needs
         for nr, other in rebinds:
             other._vid = instr.outputs[nr]
+        for target in targets:
+            slot = recorder.slot_table.get(id(target._storage))
+            if slot is not None:
+                slot.drop_idle()
 
     def _grow_inplace(
         self,

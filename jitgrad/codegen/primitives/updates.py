@@ -20,6 +20,7 @@ Must not know: kernels, the operations that make updates.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ __all__ = ["READ_THROUGH", "SPREAD", "chains_to_cats", "regions_of_write"]
 _MANY = 4  # a chain of this many narrow regions becomes a cat
 _NARROW = 4  # a region is narrow if the whole is this many times as large
 _CHEAP = 4  # a narrow region gets a kernel of its own if an element costs more vector additions
+_BLOCK = 32  # updates of a chain that a read steps over at once
 _MAX_STORES = 128  # regions of one storage that are stored one by one
 _MOVES = frozenset({"expand", "reshape", "permute", "slice", "copy"})
 
@@ -71,20 +73,73 @@ def _apart(a: _StridedRange, b: _StridedRange) -> bool:
 
 
 def _slice_of_update(b: Builder, v: Value) -> Value | None:
-    """A slice that lies inside the region reads what was written; one that lies outside reads the operand."""
+    """A slice that lies inside the region reads what was written; one that lies outside reads the operand.
+
+    Of a chain of updates, it goes through all that it lies outside of.
+    """
     u = v.srcs[0]
     if u.op != "update" or 0 in v.shape:
         return None
-    x, written = u.srcs
-    pairs = list(zip(_runs(v.params, v.shape), _runs(u.params, written.shape), strict=True))
-    if all(_inside(r, w) for r, w in pairs):
-        starts = [(r.start - w.start) // w.step for r, w in pairs]
-        steps = [r.step // w.step if r.size > 1 else 1 for r, w in pairs]
-        stops = [s + r.size * t for s, t, (r, _) in zip(starts, steps, pairs, strict=True)]
-        return b.slice(written, starts, stops, steps)
-    if any(_apart(r, w) for r, w in pairs):
-        return b.make("slice", (x,), v.params, v.shape, v.dtype)
+    runs = _runs(v.params, v.shape)
+    at = u
+    while at.op == "update":
+        below = _below_block(b, at, runs)
+        if below is not None:
+            at = below
+            continue
+        pairs = list(zip(runs, _region(b, at), strict=True))
+        if not any([_apart(r, w) for r, w in pairs]):
+            if not all([_inside(r, w) for r, w in pairs]):
+                break
+            starts = [(r.start - w.start) // w.step for r, w in pairs]
+            steps = [r.step // w.step if r.size > 1 else 1 for r, w in pairs]
+            stops = [s + r.size * t for s, t, (r, _) in zip(starts, steps, pairs, strict=True)]
+            return b.slice(at.srcs[1], starts, stops, steps)
+        at = at.srcs[0]
+    return None if at is u else b.make("slice", (at,), v.params, v.shape, v.dtype)
+
+
+def _region(b: Builder, u: Value) -> list[_StridedRange]:
+    """Where an update writes."""
+    found = b.regions.get(u)
+    if found is None:
+        found = b.regions[u] = _runs(u.params, u.srcs[1].shape)
+    return found
+
+
+def _below_block(b: Builder, u: Value, runs: list[_StridedRange]) -> Value | None:
+    """What is below a block of ``_BLOCK`` updates that begins with ``u``, if a slice lies outside of all of them.
+
+    A read far down a chain steps over blocks, so that a chain of n updates with n reads does not cost n * n steps.
+    """
+    if _depth(b, u) % _BLOCK:
+        return None
+    block = b.blocks.get(u)
+    if block is None:
+        regions, at = [], u
+        for _ in range(_BLOCK):
+            regions.append(_region(b, at))
+            at = at.srcs[0]
+        hulls = [[run.hull for run in dim] for dim in zip(*regions, strict=True)]
+        block = b.blocks[u] = ([(min(h)[0], max([last for _, last in h])) for h in hulls], at)
+    for run, (first, last) in zip(runs, block[0], strict=True):
+        lo, hi = run.hull
+        if hi < first or last < lo:
+            return block[1]
     return None
+
+
+def _depth(b: Builder, u: Value) -> int:
+    """How many updates a chain has from ``u`` down."""
+    chain = []
+    while u.op == "update" and u not in b.depths:
+        chain.append(u)
+        u = u.srcs[0]
+    depth = b.depths.get(u, 0)
+    for v in reversed(chain):
+        depth += 1
+        b.depths[v] = depth
+    return depth
 
 
 def _slice_of_slice(b: Builder, v: Value) -> Value | None:
@@ -259,19 +314,37 @@ def _cat(b: Builder, chain: list[Value], new: dict[int, Value]) -> Value:
     top, bottom = chain[0], chain[-1].srcs[0]
     d = _only_dim(top)
     assert d is not None
-    parts = [(0, top.shape[d], bottom, 0)]  # (first, end, the value there, the first element of it)
-    for u in reversed(chain):
+    parts: list[tuple[int, int, Value, int]] = []  # (first, end, the value there, the first element of it)
+    taken = _Taken()
+    for u in chain:  # the last one first: what it writes stays
         lo, source = u.params[0][d], u.srcs[1]
-        hi = lo + source.shape[d]
-        kept = []
-        for first, end, whose, own in parts:
-            if first < lo:
-                kept.append((first, min(end, lo), whose, own))
-            if end > hi:
-                kept.append((max(first, hi), end, whose, own + max(0, hi - first)))
-        parts = [*kept, (lo, hi, source, 0)]
+        parts += [(first, end, source, first - lo) for first, end in taken.take(lo, lo + source.shape[d])]
+    parts += [(first, end, bottom, first) for first, end in taken.take(0, top.shape[d])]
     parts.sort(key=lambda part: part[0])
     return b.cat([_part(b, new[id(whose)], d, own, end - first) for first, end, whose, own in parts], d)
+
+
+class _Taken:
+    """The places along a dimension that have their value, as ranges that do not touch, in order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+
+    def take(self, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Take all places from ``lo`` to ``hi``; returns the ranges of those that were free."""
+        firsts, ends = self._firsts, self._ends
+        start, stop = bisect_left(ends, lo), bisect_right(firsts, hi)  # the ranges that overlap or touch it
+        free, at = [], lo
+        for first, end in zip(firsts[start:stop], ends[start:stop], strict=True):
+            if at < first:
+                free.append((at, first))
+            at = max(at, end)
+        if at < hi:
+            free.append((at, hi))
+        firsts[start:stop] = [min([lo, *firsts[start:stop]])]
+        ends[start:stop] = [max([hi, *ends[start:stop]])]
+        return free
 
 
 def _part(b: Builder, v: Value, d: int, start: int, count: int) -> Value:
