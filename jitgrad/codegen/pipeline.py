@@ -118,6 +118,8 @@ def _simplify(piece: Piece) -> None:
 def _place_updates(piece: Piece) -> None:
     """What is left of updates: regions of storages, parts of a ``cat``, or a choice per element; Note [Updates]."""
     _split_writes(piece)
+    if not any([v.op == "update" for v in topological(piece.results)]):
+        return
     piece.results = chains_to_cats(piece.results, piece.builder)
     _rewrite(piece, SPREAD)
 

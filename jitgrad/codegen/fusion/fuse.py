@@ -130,9 +130,23 @@ class _Fuser:
                 found[self.roots[v].group] = None
         return found
 
+    def _producers(self, root: Root) -> dict[Group, None]:
+        """The groups that ``root`` may join as their reader: not those that write parts of a concatenation it reads."""
+        found = {self.roots[v].group: None for v in root.deps if v.op not in ("cat", "input")}
+        for v in root.deps:
+            if v.op == "cat":
+                self._note_parts(root, v)
+                for part in v.srcs:
+                    found.pop(self.roots[part].group, None)
+        return found
+
+    def _note_parts(self, root: Root, v: Value) -> None:
+        for group in dict.fromkeys(self.roots[part].group for part in v.srcs):
+            self.notes.append(WhyNot("reads a concatenation that the kernel writes", group, root.value))
+
     def _candidates(self, root: Root, before: dict[Group, None]) -> Iterable[Group]:
         """Producers first, the latest first; then groups that read the same arrays."""
-        yield from sorted(before, key=lambda g: -g.level)
+        yield from sorted(self._producers(root), key=lambda g: -g.level)
         yield from self._grown(root, before)
         large = {v for v in root.deps if 2 * math.prod(v.shape) >= math.prod(root.domain)}
         for group in reversed(self.by_shape.get(root.domain, ())[-_NEIGHBOURS:]):
@@ -171,10 +185,8 @@ class _Fuser:
         dims = _dims_in(group, root)
         if dims is None:
             return f"visits {list(root.domain)}, not {list(group.shape)}"
-        if any(g.level >= group.level for g in before if g is not group) and group.consumed:
+        if group.consumed and any(g.level >= group.level for g in before if g is not group):
             return "would have to wait for a later kernel"
-        if any(v.op == "cat" and any(self.roots[p].group is group for p in v.srcs) for v in root.deps):
-            return "reads a concatenation that the kernel writes"
         reduced = _reduced_dims(root)
         if reduced is not None and group.reduced not in (None, reduced):
             return "reduces other dims"
@@ -296,16 +308,12 @@ def _lower_into(group: Group, root: Root, dims: tuple[int, ...]) -> Refuse | Non
         if group.kind == "loops":
             return _resplit(group, root, dims, finer)
         return Refuse("needs other loops", finer.store)
-    if group.roots and _cost(lowerer) > _MAX_COST:
+    if group.roots and lowerer.cost > _MAX_COST:
         lowerer.rollback(mark)
         return Refuse("the kernel is large enough")
     group.roots.append(root)
     group.dims.append(dims)
     return None
-
-
-def _cost(lowerer: Lowerer) -> int:
-    return sum(op_cost(i.op) for i in lowerer.instrs)
 
 
 def _resplit(group: Group, root: Root, dims: tuple[int, ...], finer: Resplit) -> Refuse | None:

@@ -44,6 +44,7 @@ from jitgrad.codegen.fusion.index_map import (
 )
 from jitgrad.codegen.fusion.roots import Root, squeezed
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
+from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.dtypes import DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
 
@@ -79,6 +80,7 @@ class Lowerer:
     Attributes:
         domain: the loops.
         instrs: see Note [Instructions].
+        cost: of all of them, in vector additions.
         local: values computed here -> (their map, their instruction).
         stored: the values that are roots.
         partial: those of ``local`` of which a unit of work computes one part only; this kernel cannot read them.
@@ -87,6 +89,7 @@ class Lowerer:
     def __init__(self, domain: Domain, stored: Mapping[Value, Any]) -> None:
         self.domain = domain
         self.instrs: list[LoopInstr] = []
+        self.cost = 0
         self.local: dict[Value, tuple[IndexMap, int]] = {}
         self.partial: set[Value] = set()
         self.stored = stored
@@ -105,6 +108,7 @@ class Lowerer:
         return len(self.instrs), len(self._log)
 
     def rollback(self, mark: tuple[int, int]) -> None:
+        self.cost -= sum([op_cost(i.op) for i in self.instrs[mark[0] :]])
         del self.instrs[mark[0] :]
         for table, key in self._log[mark[1] :]:
             del table[key]
@@ -195,6 +199,7 @@ class Lowerer:
         if found is None:
             found = len(self.instrs)
             self.instrs.append(instr)
+            self.cost += op_cost(op)
             self._set(self._index, instr, found)
         return found
 

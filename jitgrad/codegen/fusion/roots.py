@@ -49,6 +49,7 @@ class Root:
         destinations: where it must be stored, whoever else reads it.
         deps: the stored values and inputs it reads.
         group: the kernel it ended up in.
+        views: of a matrix product: where its operands are in memory, once somebody has asked.
     """
 
     value: Value
@@ -58,6 +59,7 @@ class Root:
     deps: tuple[Value, ...]
     destinations: list[Destination] = field(default_factory=list)
     group: Any = None
+    views: Any = None
 
     @property
     def domain(self) -> tuple[int, ...]:

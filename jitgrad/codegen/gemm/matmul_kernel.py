@@ -35,7 +35,11 @@ def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
     Raises:
         Refuse: an operand is no strided view of memory; ``store`` is what must be copied.
     """
-    return [_view(x, stored) for x in product.srcs]
+    root = stored[product]
+    if root.views is None:
+        root.views = [_view(x, stored) for x in product.srcs]
+    views: list[View] = root.views
+    return views
 
 
 def _view(x: Value, stored: Mapping[Value, Any]) -> View:

@@ -75,6 +75,9 @@ class Value:
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's broadcast of shapes that are known to be compatible."""
+    first = shapes[0]
+    if all([shape == first for shape in shapes]):
+        return first
     rank = max(map(len, shapes))
     out = [1] * rank
     for shape in shapes:
@@ -95,13 +98,22 @@ class Builder:
     A Python number takes the dtype of the other operands. Comparisons give bool. ``b.cast`` is the only conversion, so
     lowerings state every promotion themselves. A value of a short dtype is only moved: what computes widens it first
     (Note [Compute dtypes]), and a movement of what was widened widens what it moved.
+
+    Attributes:
+        instr: the number of the recorded instruction that is being lowered.
+        settled: ``id`` of a table of rewrite rules -> the values that none of them applies to, see ``rewrite``.
+        regions, depths, blocks: what ``updates.py`` has found out about chains of updates.
     """
 
-    __slots__ = ("_interned", "instr")
+    __slots__ = ("_interned", "blocks", "depths", "instr", "regions", "settled")
 
     def __init__(self) -> None:
         self._interned: dict[tuple[Any, ...], Value] = {}
         self.instr = -1
+        self.settled: dict[int, set[Value]] = {}
+        self.regions: dict[Value, list[Any]] = {}
+        self.depths: dict[Value, int] = {}
+        self.blocks: dict[Value, tuple[list[tuple[int, int]], Value]] = {}
 
     def make(self, op: str, srcs: tuple[Value, ...], params: Any, shape: tuple[int, ...], dtype: DType) -> Value:
         """Intern one primitive."""
@@ -137,9 +149,9 @@ class Builder:
         tensors = [v for v in typed if v.op != "scalar"] or typed
         dtype = tensors[0].dtype.compute if tensors else float32
         srcs = [self.widened(self._operand(o, dtype)) for o in operands]
-        shape = broadcast_shape(*(s.shape for s in srcs))
+        shape = broadcast_shape(*[s.shape for s in srcs])
         out = bool_ if op in COMPARISONS else dtype
-        return self.make(op, tuple(self.expand(s, shape) for s in srcs), (), shape, out)
+        return self.make(op, tuple([self.expand(s, shape) for s in srcs]), (), shape, out)
 
     def __getattr__(self, name: str) -> Any:
         """``b.exp(x)``, ``b.add(x, 1.0)``, ``b.where(c, x, y)``; ``b.and_``, ``b.or_``, ``b.not_`` for keywords."""

@@ -34,18 +34,20 @@ class Rule(NamedTuple):
 def topological(results: Iterable[Value]) -> list[Value]:
     """Every value that the results need, operands first. Iterative: chains may be 100,000 long."""
     order: list[Value] = []
-    done: set[int] = set()
+    done: set[Value] = set()
     stack = list(reversed(list(results)))
     while stack:
         v = stack[-1]
-        if id(v) in done:
+        if v in done:
             stack.pop()
             continue
-        missing = [s for s in v.srcs if id(s) not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done.add(id(v))
+        is_ready = True
+        for s in reversed(v.srcs):
+            if s not in done:
+                stack.append(s)
+                is_ready = False
+        if is_ready:
+            done.add(v)
             order.append(v)
             stack.pop()
     return order
@@ -61,17 +63,32 @@ def rewrite(
         rules: primitive -> the rules to try on it, in order.
         builder: makes the new values.
         applied: counts how often each rule applied, by its name.
+
+    A value that no rule of the table applied to once is left alone the next time: rules look at nothing else.
     """
     applied = Counter() if applied is None else applied
-    new: dict[int, Value] = {}
+    settled = builder.settled.setdefault(id(rules), set())
+    new: dict[Value, Value] = {}
     for v in topological(results):
-        builder.instr = v.instr
-        new[id(v)] = _settle(builder, _rebuilt(builder, v, new), rules, applied)
-    return [new[id(r)] for r in results]
+        same = _rebuilt(builder, v, new)
+        if same in settled:
+            new[v] = same
+        elif v.op in rules or same is not v:
+            builder.instr = v.instr
+            new[v] = made = _settle(builder, same, rules, applied)
+            settled.add(made)
+        else:
+            new[v] = v
+    return [new[r] for r in results]
 
 
-def _rebuilt(b: Builder, v: Value, new: dict[int, Value]) -> Value:
-    return b.make(v.op, tuple([new[id(s)] for s in v.srcs]), v.params, v.shape, v.dtype)
+def _rebuilt(b: Builder, v: Value, new: dict[Value, Value]) -> Value:
+    """``v`` with new operands."""
+    for s in v.srcs:
+        if new[s] is not s:
+            b.instr = v.instr
+            return b.make(v.op, tuple([new[s] for s in v.srcs]), v.params, v.shape, v.dtype)
+    return v
 
 
 def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: Counter[str]) -> Value:
@@ -93,7 +110,7 @@ _WORDS = {"True": True, "False": False}
 
 def const_of(v: Value) -> bool | int | float | None:
     """The number that every element of ``v`` is, or None."""
-    while v.op in ("expand", "reshape"):
+    while v.op == "expand" or v.op == "reshape":
         v = v.srcs[0]
     if v.op != "const":
         return None
@@ -120,9 +137,12 @@ _FOLD: dict[str, Callable[..., Any]] = {
 
 def _fold(b: Builder, v: Value) -> Value | None:
     """Constants only: one NumPy operation in the dtype, which is what eager mode does."""
-    numbers = [const_of(s) for s in v.srcs]
-    if any(n is None for n in numbers) or any(s.dtype is bool_ for s in v.srcs):
-        return None
+    numbers = []
+    for s in v.srcs:
+        number = None if s.dtype is bool_ else const_of(s)
+        if number is None:
+            return None
+        numbers.append(number)
     with np.errstate(all="ignore"):
         out = _FOLD[v.op](*(s.dtype.np.type(n) for s, n in zip(v.srcs, numbers, strict=True)))
     return b.const(out.item(), v.dtype, v.shape)
@@ -164,12 +184,13 @@ def _identity_mul(b: Builder, v: Value) -> Value | None:
     x, y = v.srcs
     if v.dtype is bool_:
         return None
-    if _is(y, 1):
+    a, c = const_of(x), const_of(y)
+    if c == 1:
         return x
-    if _is(x, 1):
+    if a == 1:
         return y
     if v.dtype.category is FLOATING:  # exact: only the sign bit changes
-        flipped: Value | None = b.neg(x) if _is(y, -1) else b.neg(y) if _is(x, -1) else None
+        flipped: Value | None = b.neg(x) if c == -1 else b.neg(y) if a == -1 else None
         return flipped
     return None
 

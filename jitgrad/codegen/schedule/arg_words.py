@@ -33,7 +33,7 @@ def laid_out(
         static, own = _WORDS.get(op, _no_words)(i, dims, body)
         out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count))
         words += own
-        count += sum(2 if isinstance(w, BufferArg) else 1 for w in own)
+        count += len(own) + sum([isinstance(w, BufferArg) for w in own])
     return tuple(out), words, count
 
 
@@ -62,7 +62,9 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
 
 
 def _is_read(buffer: Any, body: LoopBody) -> bool:
-    return any(i.op in ("load", "gather") and body.buffer_of(i.extra[0]) is buffer for i in body.instrs)
+    if body.read is None:
+        body.read = {id(body.buffer_of(i.extra[0])) for i in body.instrs if i.op in ("load", "gather")}
+    return id(buffer) in body.read
 
 
 def _mask_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:

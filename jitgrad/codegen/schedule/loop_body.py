@@ -8,7 +8,7 @@ In: ``LoopBody``. Out: a list of ``LoopInstr``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class LoopBody:
         buffer_of: a value -> where it is read from.
         chunks: partial results of its reductions.
         sequential: loops that must run in order (of a scatter).
+        read: ids of the buffers that it reads, once somebody has asked.
     """
 
     extents: tuple[int, ...]
@@ -51,6 +52,7 @@ class LoopBody:
     buffer_of: Any
     chunks: int = 1
     sequential: frozenset[int] = frozenset()
+    read: set[int] | None = None
 
 
 def with_stores(body: LoopBody) -> list[LoopInstr]:
@@ -117,7 +119,8 @@ def live(instrs: list[LoopInstr]) -> list[LoopInstr]:
     for n, i in enumerate(instrs):
         if uses[n] or i.op in EFFECTS:
             new[n] = len(out)
-            out.append(i._replace(srcs=tuple([new[s] for s in i.srcs])))
+            srcs = tuple([new[s] for s in i.srcs])
+            out.append(i if srcs == i.srcs else i._replace(srcs=srcs))
     return out
 
 
@@ -144,9 +147,9 @@ def renumbered(i: LoopInstr, groups: list[tuple[int, ...]]) -> LoopInstr:
     if i.op == "mask":
         number = {g[0]: n for n, g in enumerate(groups)}
         return i._replace(extra=tuple(r._replace(dim=number[r.dim]) for r in i.extra))
-    if i.address is None:
+    if i.address is None or len(groups) == len(i.address) - 1:
         return i
-    return i._replace(address=(i.address[0], *(i.address[g[-1] + 1] for g in groups)))
+    return i._replace(address=(i.address[0], *[i.address[g[-1] + 1] for g in groups]))
 
 
 def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], vec: int) -> list[int]:
@@ -156,22 +159,31 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
     depends on no dim once.
     """
     reduces = bool(reduced) or any(i.op.startswith("reduce_") for i in instrs)
-    inner = reduced if reduces else {vec}
     every = math.prod(extents)
+    inner = reduced if reduces else {vec}
     unit = math.prod(n for d, n in enumerate(extents) if d not in inner)
-    deps: list[frozenset[int]] = []
+    kept, inside = ~_bits(reduced), _bits(inner)
+    of_address: dict[Any, int] = {None: 0}
+    deps: list[int] = []  # the dims that an instruction depends on, as bits
     counts = []
     for i in instrs:
-        own = {d for d, c in enumerate((i.address or ())[1:]) if c}
+        own = of_address.get(i.address)
+        if own is None:
+            own = of_address[i.address] = _bits(d for d, c in enumerate((i.address or ())[1:]) if c)
         if i.op == "mask":
-            own = {r.dim for r in i.extra}
+            own = _bits(r.dim for r in i.extra)
         elif i.op == "acc":
-            own = set(range(len(extents)))
-        own.update(d for s in i.srcs for d in deps[s])
+            own = _bits(range(len(extents)))
+        for s in i.srcs:
+            own |= deps[s]
         if i.op.startswith("reduce_"):
-            deps.append(frozenset(own - reduced))
+            deps.append(own & kept)
             counts.append(every)
         else:
-            deps.append(frozenset(own))
-            counts.append(1 if not own else unit if own.isdisjoint(inner) else every)
+            deps.append(own)
+            counts.append(1 if not own else every if own & inside else unit)
     return counts
+
+
+def _bits(dims: Iterable[int]) -> int:
+    return sum({1 << d for d in dims})
