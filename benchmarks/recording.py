@@ -15,7 +15,7 @@ from typing import Any
 
 import jitgrad
 
-__all__ = ["KINDS", "LENGTHS", "first_call_ratio", "main", "microseconds_per_op"]
+__all__ = ["KINDS", "main", "microseconds_per_op"]
 
 Body = Callable[[Any, Any, int], Any]
 
@@ -52,8 +52,6 @@ def _views(x: Any, y: Any, count: int) -> Any:
     return x
 
 
-LENGTHS = (300, 3_000, 30_000, 100_000)  # operations of a step, for ``first_call_ratio``
-
 KINDS: dict[str, Body] = {
     "operators on tensors (x * y + y)": _operators,
     "operators on numbers (x * 1.01 - 0.5)": _scalars,
@@ -86,27 +84,6 @@ def microseconds_per_op(body: Body, seconds: float = 0.5, requires_grad: bool = 
     return 1e6 * (timed(_MANY) - timed(_FEW)) / (_MANY - _FEW)
 
 
-def first_call_ratio(operations: int, size: int = 10_000) -> float:
-    """How much longer the first compiled call of a long step takes than the eager step: Note [Long calls]."""
-
-    def step(x: Any, w: Any) -> Any:
-        y = x * w
-        for _ in range(operations // 2):
-            y = y * 0.999 + x
-        y.sum().backward()
-        return y
-
-    def timed(function: Callable[..., Any]) -> float:
-        x, w = jitgrad.ones(size), jitgrad.ones(size, requires_grad=True)
-        start = time.perf_counter()
-        function(x, w).detach().sum().item()
-        return time.perf_counter() - start
-
-    jitgrad.compile(lambda x: x + 1)(jitgrad.ones(1))  # LLVM is loaded
-    eager = min(timed(step) for _ in range(3))
-    return timed(jitgrad.compile(step)) / eager
-
-
 def main() -> None:
     """Print the table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -118,14 +95,11 @@ def main() -> None:
         for kind, body in KINDS.items()
         for grad in (False, True)
     }
-    ratios = {operations: first_call_ratio(operations) for operations in LENGTHS}
     if arguments.json:
-        print(json.dumps({"microseconds_per_op": found, "limit": LIMIT_US, "first_call_ratio": ratios}, indent=1))
+        print(json.dumps({"microseconds_per_op": found, "limit": LIMIT_US}, indent=1))
         return
     for kind, value in found.items():
         print(f"{value:6.3f} us  {kind}")
-    for operations, ratio in ratios.items():
-        print(f"{ratio:6.2f}     first call of a step of {operations} operations / the eager step")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,14 @@ from jitgrad.tracer.trie import Trie
 
 # Note [New graphs]
 # ~~~~~~~~~~~~~~~~~
-# A step whose graph is new at every call gains nothing from a compiler: its kernels run once. After a few calls in a
-# row that recorded something new (``_DEFER_AFTER``), a segment seen for the first time is run operation by operation,
-# and compiled when it is met again; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
+# A graph that is met once gains nothing from a compiler: its kernels run once. To plan an operation costs ten times
+# what a small operation costs eagerly, so a call compiles what it records only until it has recorded
+# ``config.compile_at_once`` new values. Segments that end later are run operation by operation
+# (``compiled/interpret.py``), and compiled when they are met again, by the next call. Example: of a step of 1,000
+# operations, the first call records and interprets, the second compiles, the third only runs. A graph that was met
+# with other numbers counts as met.
+# A step whose graph is new at every call never repeats. After a few calls in a row that recorded something new
+# (``_DEFER_AFTER``), short segments wait, too; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
 # ``_LOOK_EVERY`` is recorded, to notice when graphs repeat. One call without a miss ends all this.
 # ``stats()["eager_calls"]`` counts.
 # A segment that runs operation by operation may round differently from its kernels, which contract ``x * y + z`` and

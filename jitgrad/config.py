@@ -40,6 +40,8 @@ class Config:
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
         max_trie_nodes: per compiled function; the least recently used paths go first.
         max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].
+        compile_at_once: a call that has recorded more new values than this leaves compiling what follows to the next
+            call, Note [New graphs].
         same_bits: compile every graph at once, however new: equal calls give equal bits, Note [New graphs]
             (``JITGRAD_SAME_BITS=1``).
         max_segment_ops: a recorded segment is run when it reaches this many operations.
@@ -59,6 +61,7 @@ class Config:
     cache_limit_nbytes: int = 256 << 20
     max_trie_nodes: int = 200_000
     max_new_values: int = 2048
+    compile_at_once: int = 128
     same_bits: bool = False
     max_segment_ops: int = 20_000
     check_hits: bool = False

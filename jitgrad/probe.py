@@ -7,7 +7,7 @@ Must not know: what is done with it (``autograd.profiler`` measures times).
 # ~~~~~~~~~~~~~~~~~~~~~~~
 # ``probe.session`` is None nearly always. These places look at it, once per range and before they start, and if
 # somebody is there, they run as ``probe.session.call(category, subject, function, *args)``:
-# - ``compiled.run``: a segment, its native steps ("kernel"), its operations without a kernel ("op");
+# - ``compiled.run``: a segment, its native steps ("kernel"); ``compiled.interpret``: operations without one ("op");
 # - ``compiled.backend``: compiling a segment;
 # - the engine: a node. Its short loop for the CPU looks once per backward and leaves the graph to the full loop.
 # Eager operations do not look, because that would be a look per operation: they are called as ``door.run_one`` and the

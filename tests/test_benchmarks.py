@@ -131,9 +131,12 @@ def test_wrap_defaults_to_nothing() -> None:
     assert Wrap().step(main) is main
 
 
-def test_first_calls_of_long_steps_are_measured() -> None:
-    recording = importlib.import_module("benchmarks.recording")
-    assert 0.5 < recording.first_call_ratio(4000, size=10) < 1000
+def test_first_calls_are_measured() -> None:
+    first_call = importlib.import_module("benchmarks.first_call")
+    for kind in first_call.KINDS.values():
+        eager, calls = first_call.ratios(kind, 40, size=300, repeats=1)
+        assert eager > 0
+        assert all(0 < ratio < 100_000 for ratio in calls)
 
 
 def test_recording_is_measured() -> None:

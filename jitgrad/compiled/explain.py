@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.compiled.backend import backend
 from jitgrad.events import stats
 from jitgrad.structs import struct
 from jitgrad.tracer.graph import Segment, segment_text
@@ -59,6 +60,8 @@ class Explanation:
 def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Call a compiled function once and tell what it ran.
 
+    Segments that would be compiled by a later call (Note [New graphs]) are compiled now.
+
     Args:
         fn: what ``jitgrad.compile`` returned.
 
@@ -73,6 +76,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     reports = []
     for event in fn.last_path():
         if isinstance(event, EndEvent) and event.program is not None:
+            if event.is_deferred:
+                event.program, event.is_deferred = backend.compile_end(event.segment), False
             program = event.program.program
             reports.append(SegmentReport(event.segment, program.kernel_names, program.notes))
     return Explanation(result, reports, counters)

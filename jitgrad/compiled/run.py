@@ -1,6 +1,7 @@
 """Running a compiled segment.
 
-Owns: buffers of one run, eager steps inside programs, and what happens when a kernel reports an error.
+Owns: buffers of one run, and eager steps inside programs.
+Must not know: how operations run one by one (``interpret.py``).
 In: an ``EndEvent`` and the recorder's buffers. Out: survivors with storages.
 """
 
@@ -8,15 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from jitgrad.abi import EagerStep, NativeStep, Program
-from jitgrad.dtypes import from_numpy_dtype
-from jitgrad.errors import JitgradError
 from jitgrad.events import bump
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.lazy import LazyModule
+from jitgrad.ops.aval import Aval, row_major
 from jitgrad.probe import probe
-from jitgrad.runtime.eager.numpy_rule import run_numpy
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import modes_in_use, state
@@ -26,6 +23,8 @@ from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.version_counter import new_version
 
 __all__ = ["LoadedProgram", "run_end"]
+
+_one_by_one: Any = LazyModule("jitgrad.compiled.interpret")  # few segments run operation by operation
 
 
 class LoadedProgram:
@@ -117,7 +116,7 @@ def _mark_inference(alive: list[Any], event: EndEvent) -> None:
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
     if loaded.program.interpreted:
-        _run_without_kernels(loaded, buffers, scalars)
+        _one_by_one.run_without_kernels(loaded.segment, buffers, scalars)
         return
     # what goes from step to step has memory of its own, even if it is another name for what an input's storage holds
     aliases = [(vid, buffers.pop(vid)) for vid in loaded.temporaries if vid in buffers]
@@ -129,7 +128,7 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
             except Exception:
                 buffers.update(aliases)
-                _replay_error(loaded, buffers, scalars)
+                _one_by_one.replay_error(loaded.segment, buffers, scalars)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
     buffers.update(aliases)
@@ -154,7 +153,7 @@ def _run_native(
         addresses.append(storage.addr)
     values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
     if step.run(addresses, (), values):
-        _replay_error(loaded, buffers, scalars)
+        _one_by_one.replay_error(loaded.segment, buffers, scalars)
 
 
 def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> None:
@@ -163,41 +162,8 @@ def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars:
     arrays = [
         _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
     ]
-    for vid, result, aval in zip(instr.outputs, compute(instr, arrays), instr.avals, strict=True):
-        _store(vid, result, aval if aval.is_contiguous and not aval.offset else type_aval(aval), buffers)
-
-
-def _store(vid: int, result: Any, aval: Aval, buffers: dict[int, Any]) -> None:
-    """Into the value's storage, a fresh one if it has none."""
-    storage = buffers.get(vid)
-    if storage is None:
-        storage = buffers[vid] = Storage(max(result.nbytes, 1))
-    np.copyto(storage.array(aval), result)
-
-
-def type_aval(aval: Aval) -> Aval:
-    """The row-major aval of the same shape and dtype."""
-    return make_aval(aval.shape, aval.dtype)
-
-
-def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[Any]:
-    """The NumPy rule, or for a view operation a copy of the window."""
-    op = instr.op
-    if probe.session is not None and not is_watched:
-        result: list[Any] = probe.session.call("op", op.name, compute, instr, arrays, True)
-        return result
-    if op.numpy is not None:
-        return run_numpy(op, arrays, instr.params, instr.avals)
-    source = np.ascontiguousarray(arrays[0])
-    first = instr.input_avals[0]
-    assert first is not None
-    # the window over a row-major source, whatever layout the recorded one had
-    windows = op.aval(make_aval(first.shape, first.dtype), *instr.params)
-    flat = source.reshape(-1)
-    return [
-        np.lib.stride_tricks.as_strided(flat[w.offset :], w.shape, tuple(s * w.dtype.itemsize for s in w.stride)).copy()
-        for w in (windows if isinstance(windows, tuple) else (windows,))
-    ]
+    for vid, result, aval in zip(instr.outputs, _one_by_one.compute(instr, arrays), instr.avals, strict=True):
+        _one_by_one.store(vid, result, row_major(aval), buffers)
 
 
 def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> Any:
@@ -208,55 +174,5 @@ def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any
     stored = segment.inputs.get(x)
     if stored is None:
         assert aval is not None
-        stored = type_aval(aval)
+        stored = row_major(aval)
     return buffers[x].array(stored)
-
-
-def _replay_error(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
-    """A step found bad data (an index out of range): run the segment again, one operation at a time.
-
-    Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
-    user's line, after the writes that came before it have been done.
-    """
-    _interpret(loaded.segment, buffers, scalars)
-    raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
-
-
-def _run_without_kernels(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
-    """A segment that could not be compiled: every operation by its NumPy rule, then the outputs and the writes."""
-    segment = loaded.segment
-    bump("fallbacks", len(segment.instrs))
-    values = _interpret(segment, buffers, scalars)
-    for vid in segment.outputs:
-        result = values[vid]
-        _store(vid, result, make_aval(result.shape, from_numpy_dtype(result.dtype)), buffers)
-    for vid, owner in segment.writes:
-        np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
-
-
-def _interpret(segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> dict[int, Any]:
-    """Every value of the segment, by the operations' NumPy rules. If one raises, what came before it is kept."""
-    values: dict[int, Any] = {vid: buffers[vid].array(aval).copy() for vid, aval in segment.inputs.items()}
-    for instr in segment.instrs:
-        arrays = [x.value if isinstance(x, Const) else values[x] if isinstance(x, int) else scalars[x.slot]
-                  for x in instr.inputs]  # fmt: skip
-        try:
-            results = compute(instr, arrays)
-        except Exception as error:
-            _keep_computed(segment, values, buffers)
-            error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
-            raise
-        values.update(zip(instr.outputs, results, strict=True))
-    return values
-
-
-def _keep_computed(segment: Segment, values: dict[int, Any], buffers: dict[int, Any]) -> None:
-    """What came before the operation that raised has happened: outputs that were computed, writes."""
-    for vid in segment.outputs:
-        if vid in values:
-            _store(vid, values[vid], make_aval(values[vid].shape, from_numpy_dtype(values[vid].dtype)), buffers)
-        else:
-            buffers.pop(vid, None)
-    for vid, owner in segment.write_log:
-        if vid in values:
-            np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])

@@ -6,7 +6,7 @@ from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
 from jitgrad.layouts import Size
 
-__all__ = ["Aval", "contiguous_strides", "devices_in_use", "make_aval"]
+__all__ = ["Aval", "contiguous_strides", "devices_in_use", "make_aval", "row_major"]
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -95,6 +95,11 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         )
     # setdefault: two threads that race here must end with one object
     return _INTERNED.setdefault(key, aval)
+
+
+def row_major(aval: Aval) -> Aval:
+    """The row-major aval of the same shape and dtype, on the CPU."""
+    return aval if aval.is_contiguous and not aval.offset else make_aval(aval.shape, aval.dtype)
 
 
 devices_in_use: set[Device] = set()

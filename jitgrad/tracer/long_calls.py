@@ -5,13 +5,13 @@ Must not know: operations, programs, the engine.
 
 # Note [Long calls]
 # ~~~~~~~~~~~~~~~~~
-# To record an operation for the first time costs ten times what a small operation costs eagerly, and to compile it as
-# much again. A call that has recorded ``Trie.new_limit`` values that were new (``config.max_new_values`` at first)
-# therefore stops: its segment ends and runs operation by operation (it would be compiled for nothing: the next call
-# does not end there), and the rest of the call runs eagerly. Each such call doubles the limit, so the next one takes
-# the path that is there and records as much again and more: a step of n operations is recorded whole after about
-# log2(n / 2048) calls, and compiled once. Example: of 8,000 new operations the first call records 2,048, the second
-# 4,096 more, the third the rest.
+# To record an operation for the first time costs several times what a small operation costs eagerly, and to compile it
+# several times that. A call that has recorded ``Trie.new_limit`` values that were new (at first
+# ``config.max_new_values``) therefore stops: its segment ends and runs operation by operation (it would be compiled
+# for nothing: the next call does not end there), and the rest of the call runs eagerly. Each such call doubles the
+# limit, so the next one takes the path that is there and records as much again and more: a step of n operations is
+# recorded whole after about log2(n / 2048) calls, and compiled once. Example: of 8,000 new operations the first call
+# records 2,048, the second 4,096 more, the third the rest.
 # A call does not stop inside a backward, nor under a level (``jvp``, ``vmap``): these hold on to the recorder.
 """
 

@@ -83,7 +83,7 @@ class SegmentEnd:
     def _grow(self, key: Any, alive: list[Any]) -> TrieNode:
         recorder = self._recorder
         history = self._path.live()
-        defers = recorder.trie.defers or recorder.has_stopped
+        defers = recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
         event = build_end(history, recorder.backend, alive, recorder.slots, recorder.inputs, defers)
         node = self._path.grow(key, event)
         node.op, node.ids = END, tuple(h._vid for h in alive)

@@ -75,7 +75,7 @@ def maml(lib: Any, step: Any) -> Iterator[Any]:
         meta.step()
         return total
 
-    for n in (1, 2, 1, 2):
+    for n in (1, 2, 1, 2, 2):
         tasks = [tuple(source(5, 1) for _ in range(4)) for _ in range(2)]
         yield train(tasks, n), gradients(params), params
 
@@ -122,7 +122,7 @@ def implicit_function(lib: Any, step: Any) -> Iterator[Any]:
         return loss
 
     x, y = source(3, 4), source(3, 1)
-    for _ in range(5):
+    for _ in range(7):
         yield train(x, y), iterations[-2:], gradients(cell.parameters()), list(cell.parameters())
 
 
@@ -271,7 +271,7 @@ def per_sample_gradients(lib: Any, step: Any) -> Iterator[Any]:
         new = {k: p - 0.1 * lib.einsum("b,b...->...", scale, grads[k]) / len(x) for k, p in params.items()}
         return new, losses.mean(), norms
 
-    for n in (5, 5, 3, 5, 3):
+    for n in (5, 5, 3, 5, 3, 3):
         params, loss, norms = train(params, source(n, 4), source.ints(3, n))
         yield params, loss, norms
 

@@ -131,7 +131,7 @@ def pendulum(lib: Any, step: Any) -> Iterator[Any]:
             length.clamp_(min=0.1)
         return loss.item()
 
-    for n in (8, 16, 8, 16):  # a curriculum: the horizon grows
+    for n in (8, 16, 8, 16, 16):  # a curriculum: the horizon grows
         yield train(n), length, damping, length.grad, damping.grad
 
 

@@ -1,0 +1,176 @@
+"""Running a segment operation by operation, by their NumPy rules.
+
+Owns: ``run_without_kernels``, for segments that were not compiled; ``replay_error``; and ``compute``, one operation.
+Must not know: programs, the trie.
+In: a segment, the buffers, the numbers. Out: outputs and writes in their storages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitgrad.dtypes import from_numpy_dtype
+from jitgrad.errors import JitgradError
+from jitgrad.events import bump
+from jitgrad.ops.aval import Aval, make_aval, row_major
+from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.probe import probe
+from jitgrad.runtime.eager.numpy_rule import own, run_numpy
+from jitgrad.runtime.eager.plan import find_plan
+from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.runtime.storage.storage import Storage
+from jitgrad.tracer.graph import Const, Instr, Segment
+
+__all__ = ["compute", "replay_error", "run_without_kernels", "store"]
+
+Buffers = dict[int, Any]
+Numbers = list[int | float]
+
+
+def run_without_kernels(segment: Segment, buffers: Buffers, scalars: Numbers) -> None:
+    """A segment that was not compiled: every operation by its NumPy rule, then the outputs and the writes."""
+    bump("fallbacks", len(segment.instrs))
+    values = _interpret(segment, buffers, scalars)
+    for vid in segment.outputs:
+        _keep(segment, vid, values[vid], buffers)
+    for vid, owner in segment.writes:
+        np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
+
+
+def replay_error(segment: Segment, buffers: Buffers, scalars: Numbers) -> None:
+    """A step found bad data (an index out of range): run the segment again, one operation at a time.
+
+    Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
+    user's line, after the writes that came before it have been done.
+    """
+    _interpret(segment, buffers, scalars)
+    raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
+
+
+def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[Any]:
+    """The operation's results, in memory that nobody else knows: by its NumPy rule; a view is copied."""
+    op = instr.op
+    if probe.session is not None and not is_watched:
+        result: list[Any] = probe.session.call("op", op.name, compute, instr, arrays, True)
+        return result
+    if op.numpy is None:
+        return _copied_views(instr, arrays[0])
+    if len(instr.avals) == 1 and op.num_inputs > 0:
+        known = zip(instr.input_avals, arrays, strict=True)
+        plan = find_plan(op, [x if aval is None else aval for aval, x in known], instr.params)
+        if plan.is_plain:  # as eager execution does it
+            args = [plan.constant(x) if aval is None else x for aval, x in zip(instr.input_avals, arrays, strict=True)]
+            out = run_quietly(plan.function, *args, *plan.params)
+            return [out if plan.is_exact else own(out, plan.aval, args)]
+    results = run_numpy(op, arrays, instr.params, instr.avals)
+    return [own(r, row_major(a), arrays) for r, a in zip(results, instr.avals, strict=True)]
+
+
+def _copied_views(instr: Instr, array: Any) -> list[Any]:
+    """The window over a row-major source, whatever layout the recorded one had."""
+    source = np.ascontiguousarray(array)
+    first = instr.input_avals[0]
+    assert first is not None
+    windows = instr.op.aval(make_aval(first.shape, first.dtype), *instr.params)
+    flat = source.reshape(-1)
+    return [
+        np.lib.stride_tricks.as_strided(flat[w.offset :], w.shape, tuple(s * w.dtype.itemsize for s in w.stride)).copy()
+        for w in (windows if isinstance(windows, tuple) else (windows,))
+    ]
+
+
+def store(vid: int, result: Any, aval: Aval, buffers: Buffers) -> None:
+    """Into the value's storage, a fresh one if it has none."""
+    storage = buffers.get(vid)
+    if storage is None:
+        storage = buffers[vid] = Storage(max(result.nbytes, 1))
+    np.copyto(storage.array(aval), result)
+
+
+def _interpret(segment: Segment, buffers: Buffers, scalars: Numbers) -> dict[int, Any]:
+    """The values that outputs and writes need; the others go as soon as nobody reads them any more.
+
+    If an operation raises, what came before it is kept.
+    """
+    is_written = bool(segment.writes)  # then no value may lie in an input's memory
+    values: dict[int, Any] = {}
+    for vid, aval in segment.inputs.items():
+        array = buffers[vid].array(aval)
+        values[vid] = array.copy() if is_written else array
+    for instr, dead in zip(segment.instrs, _last_uses(segment), strict=True):
+        arrays = [
+            values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
+        ]
+        try:
+            if instr.op is COPY_SLICES and instr.inputs[0] in dead and instr.inputs[0] not in segment.inputs:
+                results = [_written(arrays[0], arrays[1], *instr.params)]
+            else:
+                results = compute(instr, arrays)
+        except Exception as error:
+            _keep_computed(segment, values, buffers)
+            error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
+            raise
+        values.update(zip(instr.outputs, results, strict=True))
+        for vid in dead:
+            values.pop(vid, None)
+    return values
+
+
+def _written(whole: Any, part: Any, base: Aval, view: Aval) -> Any:
+    """``copy_slices`` into a value that nobody reads any more: as a write through a view, it costs what it writes."""
+    if not base.is_contiguous:
+        assert COPY_SLICES.numpy is not None
+        return COPY_SLICES.numpy(whole, part, base, view)
+    size = whole.itemsize
+    strides = tuple([s * size for s in view.stride])
+    np.ndarray(view.shape, whole.dtype, whole, (view.offset - base.offset) * size, strides)[...] = part
+    return whole
+
+
+def _last_uses(segment: Segment) -> list[list[int]]:
+    """Per instruction, the values that nobody needs behind it.
+
+    A value that a later one of the open writes replaces is needed up to that one: if an operation between them raises,
+    the storage holds it.
+    """
+    needed: set[int] = {*segment.outputs, *(vid for vid, _ in segment.writes)}
+    made_by: dict[int, list[int]] = {}  # the value that replaces it -> values
+    latest: dict[int, int] = {}
+    for vid, owner in segment.write_log:
+        if owner in latest and latest[owner] != vid:
+            made_by.setdefault(vid, []).append(latest[owner])
+        latest[owner] = vid
+    needed.update(latest.values())
+    dead: list[list[int]] = []
+    for instr in reversed(segment.instrs):
+        used: list[int] = []
+        for group in (*(made_by.get(vid, ()) for vid in instr.outputs), instr.inputs, instr.outputs):
+            for x in group:
+                if type(x) is int and x not in needed:
+                    needed.add(x)
+                    used.append(x)
+        dead.append(used)
+    dead.reverse()
+    return dead
+
+
+def _keep_computed(segment: Segment, values: dict[int, Any], buffers: Buffers) -> None:
+    """What came before the operation that raised has happened: outputs that were computed, writes."""
+    for vid in segment.outputs:
+        if vid in values:
+            _keep(segment, vid, values[vid], buffers)
+        else:
+            buffers.pop(vid, None)
+    for vid, owner in segment.write_log:
+        if vid in values:
+            np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
+
+
+def _keep(segment: Segment, vid: int, result: Any, buffers: Buffers) -> None:
+    """An output: the array that was computed is its memory, unless some storage waits for it."""
+    if vid in buffers or vid in segment.inputs or not result.flags.c_contiguous or result.base is not None:
+        store(vid, result, make_aval(result.shape, from_numpy_dtype(result.dtype)), buffers)
+    else:
+        buffers[vid] = Storage.from_array(result)
