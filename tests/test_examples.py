@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -55,6 +56,46 @@ def test_digits_for_people_draws_a_plot(tmp_path: Path) -> None:
     out = _run(str(ROOT / "examples/digits.py"), "--epochs", "2", cwd=tmp_path)
     assert "test accuracy" in out
     assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+SHORT = {
+    "cartpole": ("--steps", "6"),
+    "cnn": ("--epochs", "2", "--batch", "256"),
+    "factorization": ("--epochs", "1", "--batch", "1024"),
+    "gpt": ("--steps", "8"),
+    "neural_ode": ("--steps", "8"),
+    "orbit_fit": ("--steps", "6"),
+    "pinn2d": ("--steps", "6"),
+    "vae": ("--epochs", "2", "--batch", "256"),
+}
+"""Examples over ``examples/common.py``, and arguments with which they take seconds."""
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_an_example_trains_the_same_eagerly_and_compiled(name: str, tmp_path: Path) -> None:
+    if name in ("cnn", "vae"):
+        pytest.importorskip("sklearn", reason=_WITHOUT_DIGITS)
+    plot = ["--plot", "plot.png"] if importlib.util.find_spec("matplotlib") else []
+    document = json.loads(_run(str(ROOT / "examples" / f"{name}.py"), "--json", *SHORT[name], *plot, cwd=tmp_path))
+    eager, compiled = document["eager"], document["compiled"]
+    assert len(eager["losses"]) == len(compiled["losses"]) == len(compiled["seconds"]) == int(SHORT[name][1])
+    assert document["max_relative_loss_difference"] <= 1e-4
+    assert eager["figures"].keys() == compiled["figures"].keys() != set()
+    assert document["stats"]["launches"] > 0
+    if plot:
+        assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_every_example_is_in_the_readme_and_is_tried() -> None:
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"common"}
+    readme, tests = (ROOT / "README.md").read_text(), Path(__file__).read_text()
+    assert [name for name in sorted(names) if f"examples/{name}.py" not in readme] == []
+    assert [name for name in sorted(names - SHORT.keys()) if f"examples/{name}.py" not in tests] == []
+
+
+@pytest.mark.parametrize("name", ["pinn", "rosenbrock"])
+def test_a_small_example_runs(name: str, tmp_path: Path) -> None:
+    assert _run(str(ROOT / {"pinn": "examples/pinn.py", "rosenbrock": "examples/rosenbrock.py"}[name]), cwd=tmp_path)
 
 
 def test_orbit_is_found(tmp_path: Path) -> None:
