@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from jitgrad import (
         accelerator,
         amp,
+        array_api,
         backends,
         cuda,
         distributions,
@@ -164,6 +165,7 @@ __all__ = [
     "accelerator",
     "amp",
     "are_deterministic_algorithms_enabled",
+    "array_api",
     "as_torch",
     "autocast",
     "autograd",
@@ -283,6 +285,7 @@ _LATE = {
     "autocast": "jitgrad.amp",
     "backends": "jitgrad.backends",
     "cuda": "jitgrad.cuda",
+    "array_api": "jitgrad.array_api",
     "mps": "jitgrad.mps",
     "safetensors": "jitgrad.safetensors",
     **dict.fromkeys("asarray from_dlpack from_file frombuffer".split(), "jitgrad.functions.exchange"),

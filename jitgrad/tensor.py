@@ -551,6 +551,7 @@ class Tensor(TensorBase):
     __copy__, __deepcopy__, __reduce__ = copying.shallow_copy, copying.deep_copy, copying.reduce
     __array__, __array_wrap__, __buffer__ = copying.as_array, copying.wrap_array, copying.as_buffer
     __dlpack__, __dlpack_device__ = copying.as_dlpack, copying.dlpack_device
+    __array_namespace__, to_device = copying.array_namespace, copying.to_device
 
     # dtypes
     def float(self) -> Tensor:

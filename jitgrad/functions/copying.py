@@ -21,6 +21,7 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
+    "array_namespace",
     "as_array",
     "as_buffer",
     "as_dlpack",
@@ -28,10 +29,11 @@ __all__ = [
     "dlpack_device",
     "reduce",
     "shallow_copy",
+    "to_device",
     "wrap_array",
 ]
 
-_EXCHANGE = LazyModule("jitgrad.functions.exchange")
+_API, _EXCHANGE = LazyModule("jitgrad.array_api"), LazyModule("jitgrad.functions.exchange")
 
 
 def _leaf(cls: type, aval: Aval, storage: Any, requires_grad: bool) -> Any:
@@ -138,6 +140,21 @@ def as_buffer(self: Any, flags: int) -> memoryview:
 def wrap_array(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
     """See ``exchange.wrapped_array``."""
     return _EXCHANGE.wrapped_array(self, array, context, return_scalar)
+
+
+def array_namespace(self: Any, *, api_version: str | None = None) -> Any:
+    """``jitgrad.array_api``, as the array API asks for. ValueError for a version of the standard that it is not."""
+    found = _API.__array_api_version__
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", found):
+        raise ValueError(f"jitgrad.array_api is of version {found} of the standard, not {api_version}")
+    return _API.itself
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The array on another device, as the array API has it. ValueError for a stream: there are none."""
+    if stream is not None:
+        raise ValueError("to_device() takes no stream")
+    return moved(self, device)
 
 
 def as_dlpack(self: Any, **options: Any) -> Any:
