@@ -15,8 +15,8 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import check_convolution, conv2d
-from jitgrad.functions.windows import add_at, each, read_windows, window_positions
+from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
+from jitgrad.functions.windows import add_at, read_windows, window_positions
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 
@@ -43,10 +43,10 @@ def _named_padding(x: Any, weight: Any, padding: str, stride: Any, dilation: Any
         raise RuntimeError(f"Invalid padding string: '{padding}'")
     if padding == "valid":
         return x
-    if any(s != 1 for s in each("stride", stride, dims)):
+    if any(s != 1 for s in per_dimension("stride", stride, dims)):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     widths: list[int] = []
-    for k, d in zip(reversed(weight.shape[-dims:]), reversed(each("dilation", dilation, dims)), strict=True):
+    for k, d in zip(reversed(weight.shape[-dims:]), reversed(per_dimension("dilation", dilation, dims)), strict=True):
         total = d * (k - 1)
         widths += [total // 2, total - total // 2]
     return pad(x, widths)
@@ -70,13 +70,13 @@ def conv1d(
     if autocasts:
         input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv1d", input, 1)
-    check_convolution(input, bias, each("dilation", dilation, 1), padding)
+    check_convolution(input, bias, per_dimension("dilation", dilation, 1), padding)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
     (step,), (around,), (spread,) = (
-        each("stride", stride, 1),
-        each("padding", padding, 1),
-        each("dilation", dilation, 1),
+        per_dimension("stride", stride, 1),
+        per_dimension("padding", padding, 1),
+        per_dimension("dilation", dilation, 1),
     )
     out = conv2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, (1, step), (0, around), (1, spread), groups)
     return out.squeeze(-2)
@@ -93,11 +93,12 @@ def conv3d(
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     if weight.ndim != 5:
         raise RuntimeError(f"expected 5-dimensional weight for 5-dimensional input, but got {list(weight.shape)}")
-    check_convolution(input, bias, each("dilation", dilation, 3), padding)
+    check_convolution(input, bias, per_dimension("dilation", dilation, 3), padding)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 3), 0
     step, around, spread = (
-        each(name, value, 3) for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+        per_dimension(name, value, 3)
+        for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
     )
     if around[0]:
         input = pad(input, (0, 0, 0, 0, around[0], around[0]))
@@ -182,7 +183,7 @@ def conv_transpose2d(
         found = conv_transpose2d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)
         return found.squeeze(0)
     step, around, after, spread = (
-        each(name, value, 2)
+        per_dimension(name, value, 2)
         for name, value in (
             ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
         )
@@ -206,9 +207,12 @@ def conv_transpose1d(
         input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv_transpose1d", input, 1)
     step, around, after, spread = (
-        (first, *each("argument", value, 1))
-        for first, value in ((1, stride), (0, padding), (0, output_padding), (1, dilation))
-    )
+        (first, *per_dimension(name, value, 1))
+        for first, name, value in (
+            (1, "stride", stride), (0, "padding", padding), (0, "output_padding", output_padding),
+            (1, "dilation", dilation),
+        )
+    )  # fmt: skip
     out = conv_transpose2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, step, around, after, groups, spread)
     return out.squeeze(-2)
 
@@ -231,7 +235,7 @@ def conv_transpose3d(
         found = conv_transpose3d(input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation)
         return found.squeeze(0)
     step, around, after, spread = (
-        each(name, value, 3)
+        per_dimension(name, value, 3)
         for name, value in (
             ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
         )

@@ -312,20 +312,35 @@ def conv2d(
         input, weight, bias = lowered(input, weight, bias)
     if input.ndim == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    spread = _pair(dilation)
+    spread, step = per_dimension("dilation", dilation, 2), per_dimension("stride", stride, 2)
     check_convolution(input, bias, spread, padding)
     if isinstance(padding, str):
         if padding == "same":
-            if _pair(stride) != (1, 1):
+            if step != (1, 1):
                 raise RuntimeError("padding='same' is not supported for strided convolutions")
-            (top, bottom), (left, right) = _same_padding(weight, spread)
+            (top, bottom), (left, right) = _same_padding(weight, (spread[0], spread[1]))
             padding = (top, left)
             if top != bottom or left != right:
                 input, padding = pad(input, (left, right, top, bottom)), 0
         else:
             padding = 0
-    out = door.apply(_CONV, input, weight, _pair(stride), _pair(padding), spread, groups)
+    out = door.apply(_CONV, input, weight, step, per_dimension("padding", padding, 2), spread, groups)
     return out if bias is None else out + reshape(bias, (1, -1, 1, 1))
+
+
+def per_dimension(name: str, value: Any, dims: int) -> tuple[int, ...]:
+    """An argument of a convolution: one number, or one for each dimension. RuntimeError for another number of them."""
+    if isinstance(value, int):
+        return (value,) * dims
+    found = tuple(value)
+    if len(found) == dims:
+        return found
+    if len(found) == 1:
+        return found * dims
+    raise RuntimeError(
+        f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, "
+        f"but got {name}={list(found)}"
+    )
 
 
 def check_convolution(input: Any, bias: Any, dilation: Any, padding: Any) -> None:

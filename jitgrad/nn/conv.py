@@ -96,7 +96,8 @@ class ConvNd(Module):
         if self.padding_mode == "zeros":
             return input, self.padding
         widths: list[int] = []
-        for axis in reversed(range(self.dims)):
+        dims = self.dims if isinstance(self.padding, str) else len(self.padding)
+        for axis in reversed(range(dims)):
             if isinstance(self.padding, str):
                 total = self.dilation[axis] * (self.kernel_size[axis] - 1) if self.padding == "same" else 0
                 widths += [total // 2, total - total // 2]

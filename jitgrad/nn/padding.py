@@ -36,8 +36,6 @@ Widths = int | Sequence[int]
 def _widths(padding: Widths, dims: int) -> tuple[int, ...]:
     if isinstance(padding, int):
         return (padding,) * (2 * dims)
-    if len(padding) != 2 * dims:
-        raise ValueError(f"padding must be one number or {2 * dims}, but got {len(padding)}")
     return tuple(padding)
 
 
