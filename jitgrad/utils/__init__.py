@@ -1,4 +1,4 @@
-"""Helpers around training: ``checkpoint``, ``data``, ``swap_tensors``."""
+"""Helpers around training: ``checkpoint``, ``data``, ``swap_tensors``, ``tensorboard``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jitgrad.lazy import late_names
 from jitgrad.utils import checkpoint
 
 if TYPE_CHECKING:
-    from jitgrad.utils import data, dlpack
+    from jitgrad.utils import data, dlpack, tensorboard
 
-__all__ = ["checkpoint", "data", "dlpack", "swap_tensors"]
+__all__ = ["checkpoint", "data", "dlpack", "swap_tensors", "tensorboard"]
 
-_LATE = {"data": "jitgrad.utils.data", "dlpack": "jitgrad.utils.dlpack"}
+_LATE = {"data": "jitgrad.utils.data", "dlpack": "jitgrad.utils.dlpack", "tensorboard": "jitgrad.utils.tensorboard"}
 _find_late = late_names(globals(), _LATE)
 
 
