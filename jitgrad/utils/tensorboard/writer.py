@@ -1,8 +1,7 @@
 """``SummaryWriter``: a log directory for TensorBoard.
 
 Owns: files and steps. What is written is made in ``summaries.py``.
-Must not know: models. (There is no ``add_graph``, ``add_hparams``, ``add_embedding``, ``add_video``, ``add_audio``,
-``add_mesh`` or ``add_pr_curve`` yet.)
+Must not know: models. (Graphs, hyperparameters, embeddings, sound, films and meshes cannot be written yet.)
 """
 
 from __future__ import annotations
