@@ -130,6 +130,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 tensor = functions.tensor  # not the module of that name
+newaxis = None
 float = float32
 double = float64
 half = float16
@@ -226,6 +227,7 @@ __all__ = [
     "memory_format",
     "mps",
     "nan",
+    "newaxis",
     "nn",
     "no_grad",
     "optim",

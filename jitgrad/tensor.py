@@ -274,6 +274,8 @@ class Tensor(TensorBase):
         """Number of dimensions."""
         return len(self._aval.shape)
 
+    ndimension = dim
+
     def numel(self) -> int:
         """Number of elements."""
         return self._aval.numel

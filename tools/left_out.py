@@ -62,7 +62,7 @@ def public_names(torch: ModuleType, namespace: str) -> list[str]:
     place = find(torch, namespace)
     listed = namespace not in ("", "nn.functional", "nn.utils") and getattr(place, "__all__", None)
     names = listed or [name for name in dir(place) if not name.startswith("_")]
-    return sorted({n for n in names if not isinstance(getattr(place, n, None), ModuleType)})
+    return sorted({n for n in names if n[0] != "_" and not isinstance(getattr(place, n, None), ModuleType)})
 
 
 def missing_names(torch: ModuleType) -> list[str]:

@@ -999,15 +999,15 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
                 raise
     return _slow(rms_norm, (input, normalized_shape,), _given(('weight', weight, None), ('eps', eps, None)))
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if _py_type(query) in _tensors:
         try:
-            if _py_type(key) in _tensors and _py_type(value) in _tensors and (attn_mask is None or _py_type(attn_mask) in _tensors) and _py_type(dropout_p) in _numbers and _py_type(is_causal) is _py_bool and (scale is None or _py_type(scale) in _numbers):
-                return _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+            if _py_type(key) in _tensors and _py_type(value) in _tensors and (attn_mask is None or _py_type(attn_mask) in _tensors) and _py_type(dropout_p) in _numbers and _py_type(is_causal) is _py_bool and (scale is None or _py_type(scale) in _numbers) and _py_type(enable_gqa) is _py_bool:
+                return _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         except AttributeError:
             if _py_isinstance(query, _TensorBase):
                 raise
-    return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None)))
+    return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None), ('enable_gqa', enable_gqa, False)))
 
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):

@@ -228,10 +228,12 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Any:
     """softmax(query @ key^T * scale + mask) @ value over the last two dimensions; scale defaults to 1/sqrt(E).
 
-    ``attn_mask`` is added, or, if bool, says where to look. ``is_causal`` masks what lies to the right.
+    ``attn_mask`` is added, or, if bool, says where to look. ``is_causal`` masks what lies to the right. With
+    ``enable_gqa`` each of the fewer heads (dimension -3) of ``key`` and ``value`` serves as many heads of ``query``.
 
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """
@@ -244,6 +246,8 @@ def scaled_dot_product_attention(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
+    if enable_gqa:
+        key, value = _shared_heads(query, key), _shared_heads(query, value)
     own = query.dtype
     if not (own.is_half and own is key.dtype is value.dtype):
         return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
@@ -255,6 +259,16 @@ def scaled_dot_product_attention(
         return _attention(query, key, value, mask, dropout_p, is_causal, scale).to(own)
     finally:
         state.autocast = before
+
+
+def _shared_heads(query: Any, shared: Any) -> Any:
+    """``shared`` with each head as often as it has to serve; RuntimeError if the heads cannot be shared out."""
+    if min(query.ndim, shared.ndim) < 3 or query.shape[-3] % shared.shape[-3]:
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query, but got sizes "
+            f"{list(shared.shape)} and {list(query.shape)}"
+        )
+    return shared.repeat_interleave(query.shape[-3] // shared.shape[-3], -3)
 
 
 def _attention(

@@ -289,7 +289,7 @@ SIGNATURES: dict[str, str] = _rows(
         "avg_pool2d": "Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, "
         "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None",
         "scaled_dot_product_attention": "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-        "float dropout_p=0.0, bool is_causal=False, float? scale=None",
+        "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False",
         "mse_loss l1_loss": "Tensor input, Tensor target, any size_average=None, any reduce=None, "
         "any reduction='mean', Tensor? weight=None",
         "smooth_l1_loss": "Tensor input, Tensor target, any size_average=None, any reduce=None, "

@@ -183,6 +183,10 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         lambda F, t, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
         (r(2, 3, 4, 5), r(2, 3, 4, 5), r(2, 3, 4, 6)),
     ),
+    "attention-shared-heads": (
+        lambda F, t, q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        (r(2, 6, 4, 5), r(2, 3, 4, 5), r(2, 2, 4, 6)),
+    ),
     "attention-mask": (
         lambda F, t, q, k, v: F.scaled_dot_product_attention(q, k, v, q @ k.transpose(-1, -2) > -1, scale=0.3),
         (r(2, 4, 5), r(2, 4, 5), r(2, 4, 6)),
