@@ -362,3 +362,15 @@ def test_bytes_index_as_masks(mode: Mode) -> None:
 def test_states_of_generators_are_bytes() -> None:
     assert jg.get_rng_state().dtype is jg.uint8
     np.testing.assert_array_equal(jg.manual_seed(5).get_state().numpy(), torch.manual_seed(5).get_state().numpy())
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_numbers_that_change_from_call_to_call(name: str) -> None:
+    def step(x: Any, n: Any) -> list[Any]:
+        return [x + n, x * n, x - n, n - x, x < n]
+
+    compiled = jg.compile(step)
+    for n in (1, 2, 3, 77, 90) if name in INTEGERS else (0.1, 0.2, 0.3, 0.77, 1.3):
+        got, want = compiled(make(jg, name, (40,)), n), step(make(torch, name, (40,)), n)
+        for case, g, w in zip("+*-r<", got, want, strict=True):
+            check(g, w, (case, n))

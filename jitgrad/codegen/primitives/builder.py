@@ -135,6 +135,8 @@ class Builder:
         return self.expand(leaf, shape)
 
     def scalar(self, runtime_scalar: Any, dtype: DType) -> Value:
+        if dtype.is_short:
+            return self.cast(self.make("scalar", (), (runtime_scalar,), (), dtype.compute), dtype, True)
         return self.make("scalar", (), (runtime_scalar,), (), dtype)
 
     def iota(self, shape: tuple[int, ...], dim: int, dtype: DType = int64) -> Value:
@@ -166,9 +168,9 @@ class Builder:
             return self.const(x, dtype)
         return self.scalar(x.params[0], dtype) if x.op == "scalar" else x
 
-    def cast(self, x: Any, dtype: DType) -> Value:
-        """``x`` as ``dtype``; a Python number or a run-time scalar becomes one of that dtype."""
-        if not isinstance(x, Value) or x.op == "scalar":
+    def cast(self, x: Any, dtype: DType, is_typed: bool = False) -> Value:
+        """``x`` as ``dtype``; a Python number or a run-time scalar (unless ``is_typed``) becomes one of that dtype."""
+        if not isinstance(x, Value) or (x.op == "scalar" and not is_typed):
             return self._operand(x, dtype)
         return x if x.dtype is dtype else self.make("cast", (x,), (), x.shape, dtype)
 
