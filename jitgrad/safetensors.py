@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from jitgrad.functions.creation import from_array_copy, from_numpy
-from jitgrad.functions.devices import moved
+from jitgrad.functions.devices import cpu, moved
 from jitgrad.lazy import LazyModule
 from jitgrad.tensor_base import TensorBase
 
@@ -67,7 +67,7 @@ def _arrays(tensors: Any) -> dict[str, Any]:
                 f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Pack it before "
                 "saving, by .contiguous()."
             )
-        array = tensor.numpy(force=True)
+        array = cpu(tensor.detach())._ndarray()
         memory = tensor.untyped_storage().data_ptr()
         if array.nbytes and memory in owners:
             raise RuntimeError(

@@ -1,11 +1,12 @@
 """Memory that other libraries share with tensors: DLPack, the buffer protocol, files mapped into memory.
 
 Owns: ``asarray``, ``from_dlpack``, ``frombuffer``, ``from_file``, and a tensor's side of DLPack.
-Must not know: the layout of DLPack's structures: NumPy knows them.
+Must not know: the layout of DLPack's structures, but for the type of elements: NumPy knows them, and not bfloat16.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from enum import IntEnum
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
-from jitgrad.dtypes import DType, from_numpy_dtype, get_default_dtype
+from jitgrad.dtypes import DType, bfloat16, from_numpy_dtype, get_default_dtype, int16
 from jitgrad.functions.creation import from_numpy, tensor
 from jitgrad.functions.devices import clone, to
 from jitgrad.ops.aval import make_aval
@@ -82,9 +83,37 @@ def dlpack_capsule(
         raise AssertionError("stream should be None on cpu.")
     if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
         raise BufferError(f"Can't export to device {dl_device}")
-    array = self.numpy()
+    is_bfloat16 = self._aval.dtype is bfloat16
+    array = (self.view(int16) if is_bfloat16 else self).numpy()
     options = {"max_version": max_version} if max_version is not None and _EXPORTS_VERSIONS else {}
-    return (array.copy() if copy else array).__dlpack__(**options)
+    capsule = (array.copy() if copy else array).__dlpack__(**options)
+    if is_bfloat16:
+        _element_type(capsule).code = _BFLOAT
+    return capsule
+
+
+_INT, _BFLOAT = 0, 4
+"""DLPack's codes of integers and of bfloat16, which NumPy does not know: it is told of integers of that size."""
+
+
+class _ElementType(ctypes.Structure):
+    """``DLDataType``."""
+
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+# where it is: in a DLTensor behind a pointer, a device and the rank; in a versioned capsule, behind four more words
+_PLACES = {b"dltensor": 20, b"dltensor_versioned": 52}
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _element_type(capsule: Any) -> _ElementType:
+    """What a capsule says of its elements; it may be changed there."""
+    name = _name_of(capsule)
+    return _ElementType.from_address(_pointer_of(capsule, name) + _PLACES[name])
 
 
 _EXPORTS_VERSIONS = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)
@@ -93,14 +122,14 @@ _EXPORTS_VERSIONS = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)
 class _Exporter:
     """What a bare capsule came from, as far as its reader needs to know."""
 
-    def __init__(self, capsule: Any) -> None:
-        self._capsule = capsule
+    def __init__(self, capsule: Any, device: tuple[int, int] = (1, 0)) -> None:
+        self._capsule, self._device = capsule, device
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+        return self._device
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -124,12 +153,31 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if isinstance(source, TensorBase) and source._aval.device is not CPU:
         found = source.detach()
     else:
-        found = _over(np.from_dlpack(source))
+        found = _from_capsule(_capsule_of(source), source.__dlpack_device__())
     if device is not None and canonical(device) is not found._aval.device:
         if copy is False:
             raise ValueError(f"can't alias a tensor on {found._aval.device} on {canonical(device)}")
         return to(found, device=device)
     return clone(found) if copy else found
+
+
+def _capsule_of(source: Any) -> Any:
+    """A capsule, of the newest kind that both sides know."""
+    try:
+        return source.__dlpack__(max_version=(1, 0)) if _EXPORTS_VERSIONS else source.__dlpack__()
+    except TypeError:  # the library knows nothing of versions
+        return source.__dlpack__()
+
+
+def _from_capsule(capsule: Any, device: tuple[int, int]) -> Any:
+    is_bfloat16 = False
+    if _name_of(capsule) in _PLACES:
+        element = _element_type(capsule)
+        is_bfloat16 = (element.code, element.bits, element.lanes) == (_BFLOAT, 16, 1)
+        if is_bfloat16:
+            element.code = _INT
+    array = np.from_dlpack(_Exporter(capsule, device))
+    return _over(array.view(bfloat16.np) if is_bfloat16 else array)
 
 
 def _over(array: Any) -> Any:

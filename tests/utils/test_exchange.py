@@ -294,3 +294,15 @@ def test_a_tensor_looks_at_another_storage() -> None:
             t.empty(0).set_(t.zeros(2, dtype=t.int64))
     with pytest.raises(RuntimeError, match="out of bounds"):
         jitgrad.empty(0).set_(jitgrad.ones(2).untyped_storage(), 1, (4,), (1,))
+
+
+def test_bfloat16_is_shared_by_dlpack() -> None:
+    ours = jitgrad.tensor([1.5, -2.25, 3.0], dtype=jitgrad.bfloat16)
+    theirs = torch.from_dlpack(ours)
+    assert theirs.dtype is torch.bfloat16 and theirs.tolist() == ours.tolist()
+    theirs[0] = 7
+    assert ours.tolist() == [7.0, -2.25, 3.0]
+    back = jitgrad.from_dlpack(theirs)
+    back[1] = 8
+    assert back.dtype is jitgrad.bfloat16 and ours.tolist() == [7.0, 8.0, 3.0]
+    assert jitgrad.from_dlpack(ours.__dlpack__()).tolist() == ours.tolist()
