@@ -141,10 +141,12 @@ class DType:
             return bool(value)
         if self.category is INTEGER:
             bits = 8 * self.itemsize
-            whole = int(value) if isinstance(value, int) else int(np.float64(value).astype(np.int64))
+            with np.errstate(all="ignore"):
+                whole = int(value) if isinstance(value, int) else int(np.float64(value).astype(np.int64))
             whole &= (1 << bits) - 1
             return whole - (1 << bits) if self.is_signed and whole >> (bits - 1) else whole
-        return float(np.asarray(_as_float(value)).astype(self.compute.np).astype(self.np))
+        with np.errstate(all="ignore"):
+            return float(np.asarray(_as_float(value)).astype(self.compute.np).astype(self.np))
 
     def __repr__(self) -> str:
         return f"{PACKAGE[0]}.{self.name}"

@@ -29,6 +29,7 @@ from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import check_fits, np_cast
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor
@@ -221,8 +222,8 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
 
 def _converted(array: Any, dtype: DType) -> Any:
     if array.dtype == dtype.np or not dtype.is_short:
-        return array.astype(dtype.np, copy=False)
-    return np_cast(array, dtype)
+        return run_quietly(array.astype, dtype.np, "K", "unsafe", True, False)
+    return run_quietly(np_cast, array, dtype)
 
 
 def _check_numbers(numbers: Any, dtype: DType) -> None:

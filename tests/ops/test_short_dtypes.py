@@ -374,3 +374,17 @@ def test_numbers_that_change_from_call_to_call(name: str) -> None:
         got, want = compiled(make(jg, name, (40,)), n), step(make(torch, name, (40,)), n)
         for case, g, w in zip("+*-r<", got, want, strict=True):
             check(g, w, (case, n))
+
+
+def test_what_overflows_is_infinite_and_nobody_is_warned(mode: Mode) -> None:
+    def step(lib: Any, x: Any, wide: Any) -> list[Any]:
+        made = [lib.full((2,), 1e6, dtype=lib.float16), lib.tensor([1e6, 1.0], dtype=lib.float16)]
+        made += [x * 2, x + 1e6, x.sum(), x.clone().mul_(3), lib.zeros(2, dtype=lib.float16).copy_(wide), wide.half()]
+        return [*made, wide.bfloat16(), lib.where(x > 1, x, 1e9), lib.zeros(2, dtype=lib.float16).fill_(1e9)]
+
+    def given(lib: Any) -> tuple[Any, Any]:
+        return lib.tensor([60000.0, 1e-8], dtype=lib.float16), lib.tensor([1e300, 1e5], dtype=lib.float64)
+
+    got = mode.run(lambda *args: step(jg, *args), lambda: given(jg))
+    for g, w in zip(got, step(torch, *given(torch)), strict=True):
+        check(g, w)

@@ -63,7 +63,7 @@ def _widened(x: Any) -> Any:
 
 def _exactly(result: Any, aval: Aval) -> Any:
     """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
-    array = np.asarray(result, dtype=aval.dtype.np, order="C")
+    array = run_quietly(np.asarray, result, aval.dtype.np, "C")  # rounding to a half may overflow
     return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
 
 
