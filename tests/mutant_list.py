@@ -320,8 +320,6 @@ _RANDOM = [
     ),
     *_in(
         "functions",
-        ("drawing.py", "        return 1 if a > b else -1\n", "        return -1\n",
-         f"{_NUMBERS}::test_filling_layouts"),
         ("random_filling.py", "\"normal\" if self._aval.is_contiguous else \"normal_pairs\"", "\"normal\"",
          f"{_NUMBERS}::test_filling_layouts"),
         ("sampling.py", "    return _constant_in(_normal_around(mean, std, source), mean, std)\n",
@@ -331,4 +329,33 @@ _RANDOM = [
            f"{_STATES}::test_vmap_draws_as_torch_does"),
 ]  # fmt: skip
 
-MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM]
+_FILES, _EXCHANGE = "utils/test_torch_files.py", "utils/test_exchange.py"
+
+_IN_AND_OUT = (
+    *_in(
+        ".",
+        ("layouts.py", "            if stride[a] > stride[b] or shape[a] > shape[b]:\n",
+         "            if stride[a] > stride[b]:\n                break\n            if shape[a] > shape[b]:\n",
+         f"{_NUMBERS}::test_filling_layouts ops/test_layouts.py"),
+        ("functions/devices.py", "        out._base = out._view_version = out._creation_meta = None\n",
+         "        pass\n", "ops/test_layouts.py::test_copies_in_another_layout_are_no_views"),
+        ("functions/copying.py", "    if copy is False:\n", "    if False:\n",
+         f"{_EXCHANGE}::test_arrays_by_numpys_rules"),
+        ("functions/exchange.py", "    if self.requires_grad:\n", "    if False:\n",
+         f"{_EXCHANGE}::test_what_dlpack_refuses"),
+        ("runtime/storage/resize.py", "    _forget_views(storage)\n", "",
+         f"{_EXCHANGE}::test_storages_change_their_size"),
+        ("array_api/dtype_functions.py", "    if len(kinds) < 2:\n", "    if True:\n",
+         "utils/test_array_api.py::test_values_and_dtypes_are_numpys"),
+        ("serialization/reading.py", "(last >= row._aval.numel or", "(last > row._aval.numel or",
+         f"{_FILES}::test_records_that_lie"),
+        ("serialization/reading.py", "if _count(numel) > found._tensor._aval.numel:", "if False:",
+         f"{_FILES}::test_records_that_lie"),
+        ("serialization/archive.py", "        if turns:\n", "        if False:\n",
+         f"{_FILES}::test_the_other_order_of_bytes"),
+        ("serialization/writing.py", "        if known is None:\n", "        if True:\n",
+         f"{_FILES}::test_what_is_written_torch_reads"),
+    ),
+)
+
+MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT]
