@@ -233,9 +233,8 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
     items = _as_items(index)
     rank, used = input.ndim, sum(_consumed(item) for item in items)
     if used > rank:
-        for item in items:
-            if isinstance(item, slice):
-                _slice_parts(item)
+        if isinstance(index, slice):
+            _slice_parts(index)
         if not rank:
             _needs_dimension(input)
         raise IndexError(f"too many indices for tensor of dimension {rank}")
