@@ -97,7 +97,7 @@ _INT, _BFLOAT = 0, 4
 
 
 class _ElementType(ctypes.Structure):
-    """``DLDataType``."""
+    """DLPack's type of an element."""
 
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
