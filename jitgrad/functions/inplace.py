@@ -15,7 +15,7 @@ from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.functions.random_filling import RANDOM_METHODS
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.shapes import broadcast, result_dtype, shape_of, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import broadcast, check_fits, result_dtype, shape_of, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.eager import check_inplace
 from jitgrad.state import state
@@ -258,6 +258,8 @@ def fill_(self: Any, value: Any) -> Any:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions.")
     if isinstance(value, TensorBase) and value._vc is self._vc:
         value = door.apply(_CLONE, value)
+    if self._aval.dtype.is_half:
+        check_fits(value, self._aval.dtype)
     _write(_COPY, _once(self), value)
     return self
 

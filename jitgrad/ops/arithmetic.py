@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, DType, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, INTEGER, DType, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import (
@@ -309,15 +309,17 @@ def _clamp_hi_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
     return call("where", call("logical_or", call("gt", x, hi), call("lt", hi, lo)), g, 0.0)
 
 
-def _fitting(rule: Any) -> Any:
+def _fitting(rule: Any, checks_halves: bool = True) -> Any:
     """A shape rule that refuses numbers that the result's dtype does not hold."""
 
     def checked(*inputs: Any) -> Aval:
         out: Aval = rule(*inputs)
-        for x in inputs:
-            check_fits(x, out.dtype)
+        if out.dtype.category is INTEGER or checks_halves:
+            for x in inputs:
+                check_fits(x, out.dtype)
         return out
 
+    checked.checks_numbers = checks_halves  # type: ignore[attr-defined]
     return checked
 
 
@@ -390,7 +392,7 @@ _lower_where.takes_short = True  # type: ignore[attr-defined]
 
 define(
     "where",
-    aval=_fitting(_where_aval),
+    aval=_fitting(_where_aval, checks_halves=False),
     numpy=_np_where,
     lower=_lower_where,
     vjps=[

@@ -161,7 +161,8 @@ define(
 def _copy_aval(x: Aval, src: Any) -> Aval:
     """The shape of ``x.copy_(src)``: the source must expand to the target."""
     have = getattr(src, "shape", ())
-    check_fits(src, x.dtype)
+    if x.dtype.category is INTEGER:
+        check_fits(src, x.dtype)
     padded = (1,) * (len(x.shape) - len(have)) + tuple(have)
     if len(have) > len(x.shape) or any(s not in (1, n) for s, n in zip(padded, x.shape, strict=True)):
         both = broadcast("copy_", x.shape, tuple(have))

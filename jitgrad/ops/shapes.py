@@ -9,6 +9,7 @@ three have ``shape`` and ``dtype``, and these rules need no more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from jitgrad.dtypes import (
     INTEGER,
     DType,
     bool_,
+    finfo,
     from_numpy_dtype,
     get_default_dtype,
     int64,
@@ -124,8 +126,15 @@ def np_exact_operand(x: Any, dtype: DType) -> Any:
 
 
 def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
-    """RuntimeError for a number that an integer dtype does not hold; negative ones may wrap unless ``is_strict``."""
-    if dtype.category is not INTEGER or hasattr(value, "shape"):
+    """RuntimeError for a number that an integer or half dtype does not hold.
+
+    Negative ones may wrap in uint8, unless ``is_strict``.
+    """
+    if hasattr(value, "shape"):
+        return
+    if dtype.is_half and finfo(dtype).max < abs(value) < math.inf:
+        raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
+    if dtype.category is not INTEGER:
         return
     bits = 8 * dtype.itemsize
     if dtype.is_signed:

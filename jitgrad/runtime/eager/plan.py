@@ -110,7 +110,10 @@ class EagerPlan:
     def is_settled(self) -> bool:
         """Whether the plan holds until another default dtype is set: integers to the power of a number may not."""
         has_number_by_type = None in self.context_avals and hasattr(self.op.numpy, "direct")
-        return not has_number_by_type or all(a.dtype.is_floating_point for a in self._values())
+        if not has_number_by_type:
+            return True
+        checks = hasattr(self.op.aval, "checks_numbers")  # a half dtype may not hold another number of the type
+        return all(a.dtype.is_floating_point and not (checks and a.dtype.is_half) for a in self._values())
 
     def constant(self, number: Any) -> Any:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
