@@ -355,8 +355,11 @@ def _ordered(row_major: Any, order: tuple[int, ...]) -> Any:
 
 
 def made_like(make: Callable[[Any], Any], input: Any, memory_format: Any) -> Any:
-    """``make(input)``, of the same shape, in the layout of ``input`` or in a memory format."""
-    if memory_format is None and input._aval.is_contiguous:
+    """``make(input)``, of the same shape, in the layout of ``input`` or in a memory format.
+
+    In a compiled step it is row-major unless a format is given: gradients are seeded with it, which are no views.
+    """
+    if memory_format is None and (input._aval.is_contiguous or state.handler is not None):
         return make(input)
     order = _kept_order(input, memory_format)
     if order is None:

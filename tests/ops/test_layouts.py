@@ -34,6 +34,7 @@ FORMS = {
 }
 OF_ELEMENTWISE = {"zeros_like"}
 """The result of arithmetic on these: jitgrad's is row-major."""
+ROW_MAJOR_IN_STEPS = {"full_like"}
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -52,7 +53,7 @@ def test_layouts_are_torchs(name: str, mode: Mode) -> None:
     xt = torch.tensor(values, requires_grad=True)
     expected = FORMS[name](torch, xt)
     np.testing.assert_array_equal(y.detach().numpy(), expected.detach().numpy())
-    if name not in OF_ELEMENTWISE:
+    if name not in OF_ELEMENTWISE and not (mode.is_compiled and name in ROW_MAJOR_IN_STEPS):
         assert y.stride() == expected.stride()
         for this, that in ((jitgrad, torch), (jitgrad, torch)):
             assert y.is_contiguous() == expected.is_contiguous()
