@@ -556,13 +556,13 @@ class Tensor(TensorBase):
     __array_namespace__, to_device = copying.array_namespace, copying.to_device
 
     # dtypes
-    def float(self) -> Tensor:
+    def float(self, *, memory_format: Any = None) -> Tensor:
         """As float32."""
-        return to(self, float32)
+        return to(self, float32, memory_format=memory_format)
 
-    def double(self) -> Tensor:
+    def double(self, *, memory_format: Any = None) -> Tensor:
         """As float64."""
-        return to(self, float64)
+        return to(self, float64, memory_format=memory_format)
 
 
 def is_tensor(obj: Any) -> bool:

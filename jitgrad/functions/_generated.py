@@ -210,15 +210,15 @@ def elu(input, alpha=1.0, inplace=False):
                 raise
     return _slow(elu, (input,), _given(('alpha', alpha, 1.0), ('inplace', inplace, False)))
 
-def gelu(input, approximate='none'):
-    if not _overrides or _py_type(input) in _tensors:
+def gelu(input, approximate='none', *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(approximate) is _py_str:
                 return _door.apply(_op_gelu, input, approximate)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(gelu, (input,), _given(('approximate', approximate, 'none')))
+    return _slow(gelu, (input,), _given(('approximate', approximate, 'none'), ('out', out, None)))
 
 def glu(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -278,14 +278,14 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, out=None):
                 raise
     return _slow(leaky_relu, (input,), _given(('negative_slope', negative_slope, 0.01), ('inplace', inplace, False), ('out', out, None)))
 
-def logsigmoid(input):
-    if not _overrides or _py_type(input) in _tensors:
+def logsigmoid(input, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             return _door.apply(_op_log_sigmoid, input)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(logsigmoid, (input,), {})
+    return _slow(logsigmoid, (input,), _given(('out', out, None)))
 
 def mish(input, inplace=False):
     if not _overrides or _py_type(input) in _tensors:
@@ -343,25 +343,25 @@ def softmin(input, dim, dtype=None, *, axis=_M):
                 raise
     return _slow(softmin, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
-def softplus(input, beta=1.0, threshold=20.0):
-    if not _overrides or _py_type(input) in _tensors:
+def softplus(input, beta=1.0, threshold=20.0, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(beta) in _numbers and _py_type(threshold) in _numbers:
                 return _softplus(input, beta, threshold)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(softplus, (input,), _given(('beta', beta, 1.0), ('threshold', threshold, 20.0)))
+    return _slow(softplus, (input,), _given(('beta', beta, 1.0), ('threshold', threshold, 20.0), ('out', out, None)))
 
-def softshrink(input, lambd=0.5):
-    if not _overrides or _py_type(input) in _tensors:
+def softshrink(input, lambd=0.5, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(lambd) in _numbers:
                 return _door.apply(_op_softshrink, input, lambd)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(softshrink, (input,), _given(('lambd', lambd, 0.5)))
+    return _slow(softshrink, (input,), _given(('lambd', lambd, 0.5), ('out', out, None)))
 
 def softsign(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -903,15 +903,15 @@ def vsplit(*args, **options):
         return _vsplit(*args)
     return _slow(vsplit, args, options, _known_vsplit)
 
-def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    if not _overrides or _py_type(input) in _tensors:
+def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *, out=None):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
                 return _avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('ceil_mode', ceil_mode, False), ('count_include_pad', count_include_pad, True), ('divisor_override', divisor_override, None)))
+    return _slow(avg_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('ceil_mode', ceil_mode, False), ('count_include_pad', count_include_pad, True), ('divisor_override', divisor_override, None), ('out', out, None)))
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
     if _py_type(input) in _tensors:
@@ -967,15 +967,15 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
                 raise
     return _slow(max_pool2d, (input, kernel_size,), _given(('stride', stride, None), ('padding', padding, 0), ('dilation', dilation, 1), ('ceil_mode', ceil_mode, False), ('return_indices', return_indices, False)))
 
-def normalize(input, p=2.0, dim=_M, eps=1e-12, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def normalize(input, p=2.0, dim=_M, eps=1e-12, *, out=None, axis=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and _py_type(eps) in _numbers and axis is _M:
                 return input / input.norm(p, 1 if dim is _M else dim, True).clamp_min(eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(normalize, (input,), _given(('p', p, 2.0), ('dim', dim, _M), ('eps', eps, 1e-12), ('axis', axis, _M)))
+    return _slow(normalize, (input,), _given(('p', p, 2.0), ('dim', dim, _M), ('eps', eps, 1e-12), ('out', out, None), ('axis', axis, _M)))
 
 def one_hot(tensor, num_classes=-1):
     if not _overrides or _py_type(tensor) in _tensors:
@@ -1172,15 +1172,15 @@ def inverse(input, *, out=None):
                 raise
     return _slow(inverse, (input,), _given(('out', out, None)))
 
-def linear(input, weight, bias=None):
-    if _py_type(input) in _tensors:
+def linear(input, weight, bias=None, *, out=None):
+    if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors):
                 return _linear(input, weight, bias)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(linear, (input, weight,), _given(('bias', bias, None)))
+    return _slow(linear, (input, weight,), _given(('bias', bias, None), ('out', out, None)))
 
 def logdet(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -2816,15 +2816,15 @@ def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims
                 raise
     return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def norm(input, p='fro', dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def norm(input, p='fro', dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def prod(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -2886,15 +2886,15 @@ def var(*args, **options):
         return _var(*args)
     return _slow(var, args, options, _known_var)
 
-def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, axis=_M, keepdims=_M):
-    if not _overrides or _py_type(x) in _tensors:
+def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
+    if out is None and (not _overrides or _py_type(x) in _tensors):
         try:
-            if (dim is _M or (dim is None or True)) and (keepdim is _M or True) and axis is _M and keepdims is _M:
-                return _vector_norm(x, ord, None if dim is _M else dim, False if keepdim is _M else keepdim)
+            if (dim is _M or (dim is None or True)) and (keepdim is _M or True) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _vector_norm(x, ord, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(x, _TensorBase):
                 raise
-    return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(vector_norm, (x,), _given(('ord', ord, 2), ('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def bernoulli(input, p=_M, *, generator=None, out=None):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -2918,18 +2918,18 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
                 raise
     return _slow(multinomial, (input, num_samples,), _given(('replacement', replacement, False), ('generator', generator, None), ('out', out, None)))
 
-def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M, out=None):
+def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M, layout=_M, pin_memory=_M, out=None):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
-    if out is None and _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
-    if out is None and _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
-    if out is None and _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M:
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
-    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool):
-        return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad)
-    return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M), ('out', out, None)))
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool) and (layout is _M or (layout is None or True)) and (pin_memory is _M or _py_type(pin_memory) is _py_bool):
+        return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad, layout=None if layout is _M else layout, pin_memory=False if pin_memory is _M else pin_memory)
+    return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M), ('layout', layout, _M), ('pin_memory', pin_memory, _M), ('out', out, None)))
 
 def poisson(input, generator=None):
     if not _overrides or _py_type(input) in _tensors:
@@ -3236,6 +3236,8 @@ def movedim(input, source, destination):
 def narrow(input, dim, start, length, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _py_type(dim) is _py_int and _py_type(start) in _tensors and _py_type(length) is _py_int and axis is _M:
+                return _narrow(input, dim, start, length)
             if _py_type(dim) is _py_int and _py_type(start) is _py_int and _py_type(length) is _py_int and axis is _M:
                 return _narrow(input, dim, start, length)
         except AttributeError:
@@ -3654,77 +3656,85 @@ def resize_(input, *sizes, **options):
         return _resize_(input, *sizes)
     return _slow(resize_, (input, *sizes,), options)
 
-def bfloat16(input):
+def bfloat16(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _bfloat16(input)
+            if (memory_format is None or True):
+                return _bfloat16(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(bfloat16, (input,), {})
+    return _slow(bfloat16, (input,), _given(('memory_format', memory_format, None)))
 
-def bool(input):
+def bool(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _bool(input)
+            if (memory_format is None or True):
+                return _bool(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(bool, (input,), {})
+    return _slow(bool, (input,), _given(('memory_format', memory_format, None)))
 
-def byte(input):
+def byte(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _byte(input)
+            if (memory_format is None or True):
+                return _byte(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(byte, (input,), {})
+    return _slow(byte, (input,), _given(('memory_format', memory_format, None)))
 
-def char(input):
+def char(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _char(input)
+            if (memory_format is None or True):
+                return _char(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(char, (input,), {})
+    return _slow(char, (input,), _given(('memory_format', memory_format, None)))
 
-def half(input):
+def half(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _half(input)
+            if (memory_format is None or True):
+                return _half(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(half, (input,), {})
+    return _slow(half, (input,), _given(('memory_format', memory_format, None)))
 
-def int(input):
+def int(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _int(input)
+            if (memory_format is None or True):
+                return _int(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(int, (input,), {})
+    return _slow(int, (input,), _given(('memory_format', memory_format, None)))
 
-def long(input):
+def long(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _long(input)
+            if (memory_format is None or True):
+                return _long(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(long, (input,), {})
+    return _slow(long, (input,), _given(('memory_format', memory_format, None)))
 
-def short(input):
+def short(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            return _short(input)
+            if (memory_format is None or True):
+                return _short(input, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(short, (input,), {})
+    return _slow(short, (input,), _given(('memory_format', memory_format, None)))
 
 def cuda(input, device=None, non_blocking=False, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:

@@ -341,7 +341,7 @@ def _with_out(function: Any, row: str, args: tuple[Any, ...], kwargs: dict[str, 
     is_factory = row in MAKES_FROM_NOTHING
     if is_factory and kwargs.get("dtype") is None:
         kwargs["dtype"] = out.dtype
-    return _OUTPUTS.write_out(slow(function, args, kwargs), out, is_factory)
+    return _OUTPUTS.write_out(slow(function, args, kwargs), out, is_factory, function.__name__)
 
 
 def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: set[Any] | None = None) -> Any:

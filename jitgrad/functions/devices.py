@@ -227,44 +227,44 @@ def cuda(input: Any, device: Any = None, non_blocking: bool = False, memory_form
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
-def to_bool(input: Any) -> Any:
+def to_bool(input: Any, *, memory_format: Any = None) -> Any:
     """Whether each element is nonzero (``x.bool()``)."""
-    return to(input, bool_)
+    return to(input, bool_, memory_format=memory_format)
 
 
-def to_long(input: Any) -> Any:
+def to_long(input: Any, *, memory_format: Any = None) -> Any:
     """As int64."""
-    return to(input, int64)
+    return to(input, int64, memory_format=memory_format)
 
 
-def to_int(input: Any) -> Any:
+def to_int(input: Any, *, memory_format: Any = None) -> Any:
     """As int32."""
-    return to(input, int32)
+    return to(input, int32, memory_format=memory_format)
 
 
-def to_short(input: Any) -> Any:
+def to_short(input: Any, *, memory_format: Any = None) -> Any:
     """As int16."""
-    return to(input, int16)
+    return to(input, int16, memory_format=memory_format)
 
 
-def to_char(input: Any) -> Any:
+def to_char(input: Any, *, memory_format: Any = None) -> Any:
     """As int8."""
-    return to(input, int8)
+    return to(input, int8, memory_format=memory_format)
 
 
-def to_byte(input: Any) -> Any:
+def to_byte(input: Any, *, memory_format: Any = None) -> Any:
     """As uint8."""
-    return to(input, uint8)
+    return to(input, uint8, memory_format=memory_format)
 
 
-def to_half(input: Any) -> Any:
+def to_half(input: Any, *, memory_format: Any = None) -> Any:
     """As float16."""
-    return to(input, float16)
+    return to(input, float16, memory_format=memory_format)
 
 
-def to_bfloat16(input: Any) -> Any:
+def to_bfloat16(input: Any, *, memory_format: Any = None) -> Any:
     """As bfloat16."""
-    return to(input, bfloat16)
+    return to(input, bfloat16, memory_format=memory_format)
 
 
 def type_as(input: Any, other: Any) -> Any:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, int64
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager.overlap import check_apart, check_no_overlap
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
@@ -34,6 +35,10 @@ def check_out(name: str, out: Any, inputs: Any) -> None:
         TypeError: ``out`` is no tensor, nor a tuple of them.
         RuntimeError: something requires grad: there would be no derivative.
     """
+    if name in _ITS_OWN_MEMORY:
+        for one in _tensors(out):
+            if isinstance(one, TensorBase):
+                _check_memory(one, tuple(_among(inputs)))
     for one in _tensors(out):
         if not isinstance(one, TensorBase):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(one).__name__}")
@@ -42,6 +47,17 @@ def check_out(name: str, out: Any, inputs: Any) -> None:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             f"arguments requires grad."
         )
+
+
+_ITS_OWN_MEMORY = frozenset("cat concat concatenate gather index_select kthvalue masked_select take".split())
+"""Functions that read elsewhere than they write: their result must share no memory with an operand."""
+
+_ITS_OWN_DTYPE = frozenset("aminmax gather".split())
+
+
+def _check_memory(out: Any, inputs: tuple[Any, ...]) -> None:
+    check_no_overlap(out, inputs)
+    check_apart(out, *inputs)
 
 
 def _among(value: Any) -> Any:
@@ -54,11 +70,12 @@ def _among(value: Any) -> Any:
         yield from _among(list(value.values()))
 
 
-def write_out(result: Any, out: Any, is_factory: bool = False) -> Any:
+def write_out(result: Any, out: Any, is_factory: bool = False, name: str = "") -> Any:
     """Write ``result`` into ``out``, which takes its shape; returns ``out``, in the result's structure.
 
     Args:
         is_factory: the function makes a tensor from nothing, in whatever dtype ``out`` has.
+        name: of the function.
 
     Raises:
         TypeError: another number of tensors.
@@ -68,6 +85,12 @@ def write_out(result: Any, out: Any, is_factory: bool = False) -> Any:
     if len(targets) != len(values):
         raise TypeError(f"expected tuple of {len(values)} elements in argument 'out', but got {len(targets)}")
     for target, value in zip(targets, values, strict=True):
+        if name in _ITS_OWN_DTYPE and value._aval.dtype is not target._aval.dtype:
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {value._aval.dtype.name}, but got {target._aval.dtype.name} instead"
+            )
+        if name == "multinomial" and target._aval.dtype is not int64:
+            raise RuntimeError(f"multinomial expects Long tensor out, got: {torch_dtype_name(target._aval.dtype)}")
         if not is_factory:
             _check_cast(value._aval.dtype, target._aval.dtype)
         _resize(target, value._aval.shape)
@@ -107,6 +130,6 @@ def takes_out(function: Callable[..., Any]) -> Callable[..., Any]:
         if out is None:
             return function(*args, **kwargs)
         check_out(function.__name__, out, (args, kwargs))
-        return write_out(function(*args, **kwargs), out)
+        return write_out(function(*args, **kwargs), out, name=function.__name__)
 
     return wrapped

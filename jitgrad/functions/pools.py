@@ -16,6 +16,7 @@ import numpy as np
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import max_pool2d
+from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
 
@@ -251,6 +252,7 @@ def avg_pool1d(
     return avg_pool_over("avg_pool1d", input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
+@takes_out
 def avg_pool3d(
     input: Any,
     kernel_size: Any,

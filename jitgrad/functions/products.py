@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, FLOATING, DType
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.creation import empty, tensor
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul
 from jitgrad.functions.outputs import takes_out, write_out
@@ -28,9 +28,9 @@ from jitgrad.ops.shapes import wrap_dim
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
-    "addbmm_", "addmv_", "addr_", "as_strided_", "baddbmm_", "can_cast", "constant_pad_nd", "fill", "frobenius_norm",
-    "index_reduce", "index_reduce_", "native_layer_norm", "nonzero_static", "norm_except_dim", "nuclear_norm", "numel",
-    "renorm", "renorm_", "resize_as_", "result_type", "tensordot",
+    "addbmm_", "addmv_", "addr_", "as_strided_", "baddbmm_", "can_cast", "constant_pad_nd", "empty_permuted", "fill",
+    "frobenius_norm", "index_reduce", "index_reduce_", "native_layer_norm", "nonzero_static", "norm_except_dim",
+    "nuclear_norm", "numel", "renorm", "renorm_", "resize_as_", "result_type", "tensordot",
 ]  # fmt: skip
 
 
@@ -250,6 +250,27 @@ def fill(input: Any, value: Any) -> Any:
 def constant_pad_nd(input: Any, pad_: Any = None, value: Any = 0, **given: Any) -> Any:
     """As ``nn.functional.pad`` with a constant."""
     return pad(input, given.get("pad", pad_), "constant", value)
+
+
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Any:
+    """A tensor of any contents whose dimensions lie in memory in the order of ``physical_layout``, the slowest first.
+
+    Raises:
+        RuntimeError: that is no order of all dimensions.
+    """
+    shape, order = tuple(size), tuple(physical_layout)
+    if len(order) != len(shape):
+        raise RuntimeError(
+            f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(shape)} is not equal to len(physical_layout) = {len(order)}"
+        )
+    for d in order:
+        if not 0 <= d < len(shape):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {d})")
+    if len(set(order)) < len(order):
+        raise RuntimeError(f"Duplicate dim not allowed: {list(order)}")
+    options = {key: value for key, value in options.items() if key not in ("layout", "pin_memory")}
+    return empty(tuple(shape[d] for d in order), **options).permute(tuple(order.index(d) for d in range(len(shape))))
 
 
 def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Any:

@@ -186,4 +186,4 @@ def powers(x: Any, count: int) -> Any:
     if count < 1:
         return base.new_zeros((*x.shape, 0))
     wide = base.unsqueeze(-1)
-    return cat([wide.new_ones(wide.shape), wide.expand((*x.shape, count - 1))], -1).cumprod(-1)
+    return cat([wide.new_ones(wide.shape), wide.expand((*x.shape, count - 1)).cumprod(-1)], -1)

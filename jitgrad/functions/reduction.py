@@ -274,8 +274,9 @@ def _order(p: Any) -> float:
     return float(p)
 
 
-def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
+def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The ``ord``-norm of the elements, as ``torch.linalg.vector_norm``."""
+    x = x if dtype is None else x.to(dtype)
     return door.apply(_NORM, x, float(ord), _dims(dim), keepdim)
 
 

@@ -213,6 +213,8 @@ def normal(
     dtype: DType | None = None,
     device: Any = None,
     requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     """Normal numbers: ``mean`` and ``std`` are numbers, with ``size``, or one or both of them tensors.
 

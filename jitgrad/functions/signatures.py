@@ -40,7 +40,7 @@ TAKES_OUT = MAKES_FROM_NOTHING | frozenset(
         "reciprocal remainder round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign "
         "signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum svd take "
         "take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var "
-        "vdot vstack where xlogy"
+        "vdot vstack where xlogy avg_pool2d gelu linear logsigmoid norm normalize softplus softshrink vector_norm"
     ).split()
 )
 """Functions with ``out=``."""
@@ -55,8 +55,9 @@ SIGNATURES: dict[str, str] = _rows(
         "isinf isnan log log10 log1p log2 logical_not neg negative reciprocal relu rsqrt sigmoid sign sin sinh sqrt "
         "square tan tanh trunc abs_ acos_ asin_ atan_ bitwise_not_ ceil_ cos_ cosh_ erf_ exp_ exp2_ expm1_ floor_ "
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
-        "tan_ tanh_ trunc_ argwhere bfloat16 bool byte char cpu detach detach_ get_device half int long ravel short "
+        "tan_ tanh_ trunc_ argwhere cpu detach detach_ get_device ravel "
         "storage t t_ trace untyped_storage zero_": "Tensor input",
+        "bfloat16 bool byte char half int long short": "Tensor input, *, any memory_format=None",
         "digamma erfinv lgamma digamma_ erfinv_ lgamma_ acosh asinh atanh arccosh arcsinh arctanh erfc sinc rad2deg "
         "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
         "arctanh_ erfc_ sinc_ rad2deg_ deg2rad_ frac_ fix_ sgn_ i0_ absolute_ negative_ arccos_ arcsin_ "
@@ -155,7 +156,7 @@ SIGNATURES: dict[str, str] = _rows(
         "unsqueeze unsqueeze_": "Tensor input, int dim",
         "unbind": "Tensor input, int dim=0",
         "select": "Tensor input, int dim, int index",
-        "narrow": "Tensor input, int dim, int start, int length",
+        "narrow": "Tensor input, int dim, Tensor start, int length | Tensor input, int dim, int start, int length",
         "chunk unsafe_chunk": "Tensor input, int chunks, int dim=0",
         "unsafe_split": "Tensor input, int split_size, int dim=0",
         "tensor_split": "Tensor input, Tensor tensor_indices_or_sections, int dim=0 | Tensor input, int sections, "
@@ -306,7 +307,7 @@ SIGNATURES: dict[str, str] = _rows(
         "cross_entropy": "Tensor input, Tensor target, Tensor? weight=None, any size_average=None, "
         "int ignore_index=-100, any reduce=None, any reduction='mean', float label_smoothing=0.0",
         "nonzero": "Tensor input, *, bool as_tuple=False",
-        "vector_norm": "Tensor x, any ord=2, any dim=None, any keepdim=False",
+        "vector_norm": "Tensor x, any ord=2, any dim=None, any keepdim=False, *, dtype? dtype=None",
         "split": "Tensor input, any split_size, int dim=0",
         "record_stream": "Tensor input, any stream",
         "vcpu": "Tensor input, any device=None",
@@ -318,7 +319,8 @@ SIGNATURES: dict[str, str] = _rows(
         "randint_like": f"Tensor input, int high, *, {_DRAWING} | Tensor input, int low, int high, *, {_DRAWING}",
         "randperm": f"int n, *, {_DRAWING}",
         "normal": "Tensor mean, Tensor std, *, any generator=None | Tensor mean, float std=1.0, *, any generator=None "
-        "| float mean, Tensor std, *, any generator=None | float mean, float std, int[] size, *, " + _DRAWING,
+        "| float mean, Tensor std, *, any generator=None | float mean, float std, int[] size, *, "
+        f"{_DRAWING}, any layout=None, bool pin_memory=False",
         "bernoulli": "Tensor input, *, any generator=None | Tensor input, float p, *, any generator=None",
         "multinomial": "Tensor input, int num_samples, bool replacement=False, *, any generator=None",
         "poisson": "Tensor input, any generator=None",

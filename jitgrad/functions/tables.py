@@ -201,7 +201,7 @@ _LATE_BY_PLACE = {
     "permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy "
     "unbind_copy unfold_copy unsqueeze_copy view_copy",
     "functions.pools": "avg_pool1d max_pool1d max_pool1d_with_indices max_pool3d",
-    "functions.products": "addmv_ as_strided_ can_cast constant_pad_nd fill frobenius_norm index_reduce "
+    "functions.products": "addmv_ as_strided_ can_cast constant_pad_nd empty_permuted fill frobenius_norm index_reduce "
     "native_layer_norm nonzero_static norm_except_dim nuclear_norm numel renorm resize_as_ result_type tensordot",
     "functions.ranges": "logspace range scalar_tensor tril_indices triu_indices unravel_index vander",
     "functions.real_parts": "angle conj conj_physical conj_physical_ frexp imag is_conj is_neg real resolve_conj "

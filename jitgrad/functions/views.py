@@ -255,6 +255,10 @@ def slice_(input: Any, dim: int, start: int | None, stop: int | None, step: int 
 
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """``length`` indices of one dimension, from ``start``."""
+    if isinstance(start, TensorBase):
+        if start.ndim or start.dtype.category is not INTEGER:
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
+        start = int(start)
     if not input.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import vector_norm
+from jitgrad.functions.outputs import takes_out
 from jitgrad.linalg.decompositions import (
     cholesky,
     cholesky_ex,
@@ -84,3 +85,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+_WITHOUT_OUT = {"LinAlgError", "diagonal", "vector_norm", "householder_product", "vander"}
+globals().update({name: takes_out(globals()[name]) for name in __all__ if name not in _WITHOUT_OUT})

@@ -191,7 +191,8 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 
-def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Any, ...]:
+@takes_out
+def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """(LU, pivots) of ``linalg.lu_factor``, and with ``get_infos`` where a pivot is zero."""
     found = lu_factor_ex(A, pivot=pivot)
     return (found.LU, found.pivots, found.info) if get_infos else (found.LU, found.pivots)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import int32, int64
+from jitgrad.dtypes import finfo, int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, where
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["inv", "inv_ex", "lstsq", "pinv", "solve", "solve_ex", "solve_triangular", "tensorinv", "tensorsolve"]
 
@@ -165,7 +166,25 @@ def pinv(
             f"linalg.pinv({A.dtype.type_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
         )
-    return call("linalg_pinv", A, atol, rtol if rcond is None else rcond, hermitian)
+    rtol = rtol if rcond is None else rcond
+    if isinstance(atol, TensorBase) or isinstance(rtol, TensorBase):
+        return _pinv_by_matrix(A, atol, rtol, hermitian)
+    return call("linalg_pinv", A, atol, rtol, hermitian)
+
+
+def _pinv_by_matrix(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    """With tolerances [*] that are tensors, one for each matrix."""
+    U, S, Vh = call("_linalg_svd", A, False)
+    largest = S.detach().amax(-1, keepdim=True) if S._aval.numel else S.detach()
+    if rtol is None:
+        rtol = 0.0 if atol is not None else finfo(A.dtype).eps * max(A.shape[-2:])
+    rtol, atol = (x.unsqueeze(-1) if isinstance(x, TensorBase) and x.ndim else x for x in (rtol, atol))
+    limit = largest * rtol
+    if atol is not None:
+        limit = where(limit > atol, limit, atol)
+    kept = S.gt(limit)
+    inverse = where(kept, where(kept, S, 1.0).reciprocal(), 0.0)
+    return Vh.mT @ (inverse.unsqueeze(-1) * U.mT)
 
 
 class LeastSquares(NamedTuple):

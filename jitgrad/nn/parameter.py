@@ -144,11 +144,11 @@ class UninitializedTensorMixin:
         """On the CPU."""
         return self.to("cpu")
 
-    def float(self) -> Any:
+    def float(self, *, memory_format: Any = None) -> Any:
         """As float32."""
         return self.to(float32)
 
-    def double(self) -> Any:
+    def double(self, *, memory_format: Any = None) -> Any:
         """As float64."""
         return self.to(float64)
 

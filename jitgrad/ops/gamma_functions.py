@@ -130,14 +130,15 @@ def _polygamma_rule(c: RuleContext, g: Any, x: Any) -> Any:
     return g * call("polygamma", x, c.params[0] + 1)
 
 
-def _erfinv_rule(c: RuleContext, g: Any, out: Any) -> Any:
+def _erfinv_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    out = call("erfinv", x)
     return g * (call("exp", out * out) * (math.sqrt(math.pi) / 2))
 
 
 define("lgamma", aval=float_aval, numpy=in_double(_lgamma), vjps=[Vjp(_lgamma_rule, (0,))])
 define("digamma", aval=float_aval, numpy=in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
 define("polygamma", aval=_polygamma_aval, numpy=in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
-define("erfinv", aval=float_aval, numpy=in_double(_erfinv), vjps=[Vjp(_erfinv_rule, ("out",))])
+define("erfinv", aval=float_aval, numpy=in_double(_erfinv), vjps=[Vjp(_erfinv_rule, (0,))])
 
 # --- erfc, and the modified Bessel functions I0 and I1 ---
 

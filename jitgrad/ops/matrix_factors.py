@@ -132,11 +132,11 @@ def _np_qr(a: Any, mode: str) -> Any:
     return tuple(np.linalg.qr(a, mode))  # type: ignore[call-overload]
 
 
-def _qr_rule(c: RuleContext, g: Any, a: Any, q: Any, r: Any) -> Any:
+def _qr_rule(c: RuleContext, g: Any, q: Any, r: Any) -> Any:
     """M. Seeger et al., "Auto-differentiating linear algebra" (2017), for matrices that are not wide; of a wide one,
     the columns after the first m are ``q`` times theirs of ``r``."""
     (mode,) = c.params
-    m, n = a.shape[-2:]
+    m, n = c.avals[0].shape[-2:]  # type: ignore[union-attr]
     if mode == "r":
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
@@ -149,7 +149,7 @@ def _qr_rule(c: RuleContext, g: Any, a: Any, q: Any, r: Any) -> Any:
     if m >= n:
         return _tall_qr(q, r, gq, gr)
     rest = gr.narrow(-1, m, n - m)
-    gq = gq + a.narrow(-1, m, n - m) @ transposed(rest)
+    gq = gq + q @ r.narrow(-1, m, n - m) @ transposed(rest)
     return call("cat", [_tall_qr(q, r.narrow(-1, 0, m), gq, gr.narrow(-1, 0, m)), q @ rest], -1)
 
 
@@ -160,7 +160,7 @@ def _tall_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
     return transposed(call("linalg_solve_triangular", r, right, True, False))
 
 
-define("linalg_qr", aval=_qr_aval, numpy=_np_qr, vjps=[Vjp(_qr_rule, (0, "out", "out1"))])
+define("linalg_qr", aval=_qr_aval, numpy=_np_qr, vjps=[Vjp(_qr_rule, ("out", "out1"))])
 
 
 # --- linalg_lu_factor_ex(a | pivot): both factors in one matrix, row exchanges, where a pivot is zero ---

@@ -76,7 +76,7 @@ def _extreme_aval(x: Aval, dim: int) -> tuple[Aval, Aval]:
     return make_aval(x.shape, x.dtype), make_aval(x.shape, int64)
 
 
-def _back_to_places(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
+def _back_to_places(c: RuleContext, g: tuple[Any, Any], x: Any, indices: Any) -> Any:
     aval = c.avals[0]
     assert aval is not None
     return call("scatter_add", filled(0.0, aval), indices, g[0], c.params[0]) if aval.ndim else g[0]
@@ -93,7 +93,7 @@ def _define_extreme(name: str, running: Any) -> None:
         is_taken = (x == values) | np.isnan(x)  # of equal ones the last; a NaN ends the comparisons
         return values, np.maximum.accumulate(np.where(is_taken, positions, 0), axis=dim)
 
-    define(name, aval=_extreme_aval, numpy=numpy, vjps=[Vjp(_back_to_places, ("out1",))])
+    define(name, aval=_extreme_aval, numpy=numpy, vjps=[Vjp(_back_to_places, (0, "out1"))])
 
 
 _define_extreme("cummax", np.maximum.accumulate)

@@ -47,7 +47,16 @@ _PLACED: dict[str, Callable[..., Any]] = {
 
 def _part_of(view: str, x: Any, params: tuple[Any, ...]) -> Aval:
     """What the view operation sees of a row-major tensor like ``x``."""
-    part: Aval = OPS[view].aval(make_aval(tuple(x.shape), as_dtype(x.dtype)), *params)
+    whole = make_aval(tuple(x.shape), as_dtype(x.dtype))
+    part: Aval = OPS[view].aval(whole, *params)
+    last = part.offset + sum((n - 1) * s for n, s in zip(part.shape, part.stride, strict=True))
+    if part.numel and last >= whole.numel:
+        size, room = (last + 1) * whole.dtype.itemsize, whole.numel * whole.dtype.itemsize
+        raise RuntimeError(
+            f"setStorage: sizes {list(part.shape)}, strides {list(part.stride)}, storage offset {part.offset}, and "
+            f"itemsize {whole.dtype.itemsize} requiring a storage size of {size} are out of bounds for storage of size "
+            f"{room}"
+        )
     return part
 
 

@@ -180,7 +180,7 @@ GROUPS = (
         nn.functional.native_channel_shuffle nn.functional.conv_tbc nn.functional.assert_int_or_pair
         nn.functional.GRID_SAMPLE_* nn.functional.*_notes nn.functional.Callable nn.functional.Optional
         nn.functional.DType nn.functional.Tensor nn.functional.handle_torch_function
-        nn.functional.has_torch_function* detach_ empty_permuted unsafe_split_with_sizes
+        nn.functional.has_torch_function* detach_ unsafe_split_with_sizes
         Tensor.unsafe_split_with_sizes nn.factory_kwargs linalg.matmul distributions.ExponentialFamily
        
         """,

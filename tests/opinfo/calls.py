@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Call", "first", "results", "saved_raises", "second", "tangents", "tensors_of"]
+__all__ = ["Call", "after_writes", "first", "results", "second", "tangents", "tensors_of"]
 
 
 class Call(NamedTuple):
@@ -31,7 +31,13 @@ class Call(NamedTuple):
     process: Callable[[Any], Any] = lambda y: y
 
     def run(self) -> Any:
-        return self.function(self.input, *self.args, **self.kwargs)
+        """The result, drawn from the same seed every time."""
+        before = self.t.get_rng_state()
+        self.t.manual_seed(42)
+        try:
+            return self.function(self.input, *self.args, **self.kwargs)
+        finally:
+            self.t.set_rng_state(before)
 
     def leaves(self) -> list[Any]:
         """The arguments that require grad, each once."""
@@ -122,32 +128,51 @@ def tangents(call: Call) -> list[Any]:
         return [forward_ad.unpack_dual(y).tangent for y in outs]
 
 
-def saved_raises(call: Call) -> dict[str, bool]:
-    """For each tensor that the call takes or returns, whether a write to it breaks the backward."""
-    found: dict[str, bool] = {}
+def after_writes(call: Call) -> dict[str, str]:
+    """For each tensor that the call takes or returns, what the backward does after a write to it.
+
+    ``raises``; ``right`` or ``wrong``, by what it computes without the write.
+    """
+    found: dict[str, str] = {}
     t = call.t
     own = call.tensors()
     count = len(own) + len(list(tensors_of(t, call.run())))
-    for victim in range(count):
+    for victim in range(-1, count):
         fresh = {id(x): x.detach().requires_grad_() if x.requires_grad else x.clone() for x in own}
         leaves = [x for x in fresh.values() if x.requires_grad]
         inner = {key: x.clone() if x.requires_grad else x for key, x in fresh.items()}
         used = call.replaced(inner)
         raw = used.run()
         outs = list(tensors_of(t, raw))
-        written = [*inner.values(), *outs][victim]
         try:
-            with t.no_grad():
-                written.copy_(written.detach().clone())
+            if victim >= 0:
+                with t.no_grad():
+                    _overwrite([*inner.values(), *outs][victim])
         except RuntimeError:
             continue
         targets = [y for y in outs if y.requires_grad]
         name = f"operand {victim}" if victim < len(own) else f"result {victim - len(own)}"
         try:
-            _slopes(t, targets, leaves, 3, False)
-            found[name] = False
+            slopes = _slopes(t, targets, leaves, 3, False)
         except RuntimeError as error:
             if "modified by an inplace operation" not in str(error):
                 raise
-            found[name] = True
+            found[name] = "raises"
+            continue
+        if victim < 0:
+            usual = slopes
+        else:
+            found[name] = "right" if _all_equal(slopes, usual) else "wrong"
     return found
+
+
+def _overwrite(x: Any) -> None:
+    if x.dtype.is_floating_point:
+        x.mul_(2).add_(1)
+    else:
+        x.zero_()
+
+
+def _all_equal(a: list[Any], b: list[Any]) -> bool:
+    pairs = zip(a, b, strict=True)
+    return all(x is y or np.allclose(x.numpy(force=True), y.numpy(force=True), 1e-9, equal_nan=True) for x, y in pairs)

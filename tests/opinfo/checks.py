@@ -17,7 +17,7 @@ import torch
 from opinfo import calls
 from opinfo.calls import Call
 from opinfo.compare import difference
-from opinfo.translate import TranslationError, translated
+from opinfo.translate import TranslationError, together, translated
 from torch.testing._internal.common_methods_invocations import op_db
 
 import jitgrad
@@ -92,6 +92,8 @@ def _in_form(op: Any, form: str, same: Callable[[Any], Any]) -> Callable[..., An
 def _into(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What ``out=`` holds afterwards, and whether it was returned."""
     plain = function(*args, **kwargs)
+    if not all(hasattr(y, "clone") for y in (plain if isinstance(plain, list | tuple) else [plain])):
+        raise NotImplementedError("no tensors to write to")
     if isinstance(plain, list | tuple):
         room = tuple(y.clone().zero_() for y in plain)
         found = function(*args, **kwargs, out=room)
@@ -107,7 +109,7 @@ def _pair(op: Any, index: int, sample: Any, form: str) -> Pair:
         return Call(torch, _in_form(op, form, lambda x: x), sample.input, sample.args, sample.kwargs, process)
 
     def ours() -> Call:
-        arguments = translated((sample.input, sample.args, sample.kwargs))
+        arguments = together((sample.input, sample.args, sample.kwargs))
         return Call(jitgrad, _in_form(op, form, translated), *arguments, process=translated(process))
 
     return Pair(index, theirs, ours)
@@ -169,7 +171,7 @@ CHECKS: dict[str, tuple[str, Callable[[Pair], str | None]]] = {
     "first": ("graph", _against(calls.first)),
     "second": ("graph", _against(calls.second)),
     "forward": ("graph", _against(calls.tangents)),
-    "saved": ("graph", _against(calls.saved_raises)),
+    "saved": ("graph", _against(calls.after_writes)),
     "compiled": ("graph", _compiled(_both)),
     "compiled values": ("", _compiled(calls.results)),
 }

@@ -64,7 +64,8 @@ def difference(got: Any, expected: Any, values: bool = True) -> str | None:
         found = (difference(a, b, values) for a, b in zip(got, expected, strict=True))
         return next((text for text in found if text), None)
     if isinstance(expected, dict):
-        return difference(list(got.values()), list(expected.values()), values)
+        found = {key: difference(got.get(key), value, values) for key, value in expected.items()}
+        return "; ".join(f"{key}: {text}" for key, text in found.items() if text) or None
     if expected is None or got is None:
         return _of_nothing(got, expected)
     if isinstance(expected, float) and expected != expected:

@@ -19,7 +19,7 @@ import torch
 
 import jitgrad
 
-__all__ = ["TranslationError", "translated"]
+__all__ = ["TranslationError", "together", "translated"]
 
 _NAMESPACES = (
     "", "Tensor", "nn.functional", "linalg", "special", "signal.windows", "_refs", "nn.init",
@@ -129,15 +129,39 @@ def _tensor(x: torch.Tensor) -> Any:
     dtype = translated(x.dtype)
     if x.device.type == "meta":
         return jitgrad.empty(tuple(x.shape), dtype=dtype, device="meta")
-    plain = x.detach()
-    count = x.untyped_storage().nbytes() // x.element_size()
-    flat = plain.as_strided((count,), (1,), 0)
-    if x.dtype in (torch.bfloat16,):
-        whole = jitgrad.from_numpy(flat.float().numpy().copy()).to(dtype)
-    else:
-        whole = jitgrad.from_numpy(flat.numpy(force=True).copy())
+    key = (x.untyped_storage().data_ptr(), x.dtype)
+    whole = _storages.get(key)
+    if whole is None:
+        whole = _whole(x, dtype)
+        if key[0]:
+            _storages[key] = whole
     found = whole.as_strided(tuple(x.shape), x.stride(), x.storage_offset()).detach()
     return found.requires_grad_() if x.requires_grad else found
+
+
+def _whole(x: torch.Tensor, dtype: Any) -> Any:
+    """All elements of a tensor's storage."""
+    count = x.untyped_storage().nbytes() // x.element_size()
+    flat = x.detach().as_strided((count,), (1,), 0)
+    if x.dtype is torch.bfloat16:
+        return jitgrad.from_numpy(flat.float().numpy().copy()).to(dtype)
+    return jitgrad.from_numpy(flat.numpy(force=True).copy())
+
+
+_storages: dict[Any, Any] = {}
+_tensors: dict[int, Any] | None = None
+
+
+def together(value: Any) -> Any:
+    """A structure whose tensors share memory as the old ones do; one that occurs twice is one again."""
+    global _tensors
+    _storages.clear()
+    _tensors = {}
+    try:
+        return translated(value)
+    finally:
+        _storages.clear()
+        _tensors = None
 
 
 def _attribute(value: Any) -> Any:
@@ -152,11 +176,18 @@ def translated(value: Any) -> Any:
     """The same for jitgrad: a value, a structure of values, or a function."""
     if isinstance(value, torch.Tensor):
         try:
-            return _tensor(value)
+            if _tensors is None:
+                _storages.clear()
+                return _tensor(value)
+            if id(value) not in _tensors:
+                _tensors[id(value)] = _tensor(value)
+            return _tensors[id(value)]
         except RuntimeError as error:  # its storage is smaller than it says
             raise TranslationError(str(error)) from error
     if isinstance(value, torch.dtype | torch.memory_format | torch.layout):
         return _attribute(value)
+    if isinstance(value, complex):
+        raise TranslationError("a complex number")
     if isinstance(value, torch.device):
         return str(value)
     if isinstance(value, torch.Size):
