@@ -61,7 +61,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
         depth += 1
-    warnings.warn(message, category, stacklevel=depth - 1)
+    warnings.warn(message, category, stacklevel=depth)
 
 
 _given: set[str] = set()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import pytest
 from modes import Mode
 
@@ -34,3 +37,12 @@ def test_the_comparison_sees_differences() -> None:
     assert raising.error == "IndexError"
     assert difference(observe(lambda: jitgrad.ones(2)), raising)
     assert not difference(observe(lambda: jitgrad.ones(2)[5]), raising)
+
+
+@pytest.mark.parametrize("warn", [lambda x: x.std(), lambda x: (x * 2).grad, lambda x: x.new_tensor(x)])
+def test_a_warning_names_the_users_line(warn: Any, mode: Mode) -> None:
+    step = mode.wrap(lambda: warn(jitgrad.ones(1, requires_grad=True)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step()
+    assert {w.filename for w in caught} == {__file__}
