@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,29 @@ from jitgrad.tensor import Tensor
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -271,3 +283,31 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         order = draw_array((rows,), int64, None, "permutation")
         values[order[: math.ceil(sparsity * rows)], column] = 0.0
     return _fill(tensor, values)
+
+
+def _old_name(fill: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The name without the underscore, which PyTorch had first; it warns."""
+    new = fill.__name__
+    old = new.removesuffix("_")
+
+    def deprecated(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
+        )
+        return fill(*args, **kwargs)
+
+    deprecated.__name__, deprecated.__doc__ = old, f"Deprecated name of ``{new}``."
+    return deprecated
+
+
+uniform = _old_name(uniform_)
+normal = _old_name(normal_)
+constant = _old_name(constant_)
+eye = _old_name(eye_)
+dirac = _old_name(dirac_)
+xavier_uniform = _old_name(xavier_uniform_)
+xavier_normal = _old_name(xavier_normal_)
+kaiming_uniform = _old_name(kaiming_uniform_)
+kaiming_normal = _old_name(kaiming_normal_)
+orthogonal = _old_name(orthogonal_)
+sparse = _old_name(sparse_)

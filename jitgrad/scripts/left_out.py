@@ -191,9 +191,7 @@ GROUPS = (
         "use the name that PyTorch's documentation gives",
         """
         eig lstsq matrix_rank solve symeig Tensor.eig Tensor.lstsq Tensor.solve Tensor.symeig Tensor.reinforce
-        Tensor.name Tensor.resize Tensor.resize_as nn.Container nn.init.uniform nn.init.normal
-        nn.init.constant nn.init.eye nn.init.dirac nn.init.xavier_uniform nn.init.xavier_normal
-        nn.init.kaiming_uniform nn.init.kaiming_normal nn.init.orthogonal nn.init.sparse
+        Tensor.name Tensor.resize Tensor.resize_as nn.Container
         """,
     ),
     _group(

@@ -74,6 +74,16 @@ def test_fillers_take_a_generator(draw: Any) -> None:
     assert found[1] == found[3], "the default generator was drawn from"
 
 
+def test_old_names_warn() -> None:
+    for name in ("uniform", "xavier_normal", "kaiming_uniform", "eye"):
+        found = []
+        for library in (jitgrad, torch):
+            library.manual_seed(1)
+            with pytest.warns(FutureWarning, match=f"`nn.init.{name}` is now deprecated"):
+                found.append(getattr(library.nn.init, name)(library.zeros(4, 4)).numpy())
+        np.testing.assert_array_equal(found[0], found[1])
+
+
 def test_calculate_gain() -> None:
     for name in ("linear", "conv3d", "conv_transpose2d", "sigmoid", "tanh", "relu", "selu", "leaky_relu"):
         assert jitgrad.nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
@@ -98,6 +108,16 @@ MODULES: dict[str, Callable[[Any], Any]] = {
     "GRUCell": lambda nn: nn.GRUCell(5, 7),
     "MultiheadAttention": lambda nn: nn.MultiheadAttention(12, 3),
     "MultiheadAttention-no-bias": lambda nn: nn.MultiheadAttention(12, 3, bias=False),
+    "LSTM-bidirectional": lambda nn: nn.LSTM(5, 7, 2, bidirectional=True),
+    "LSTM-projections": lambda nn: nn.LSTM(5, 7, 2, proj_size=3),
+    "RNN-bidirectional": lambda nn: nn.RNN(5, 7, bias=False, bidirectional=True),
+    "MultiheadAttention-widths": lambda nn: nn.MultiheadAttention(12, 3, kdim=5, vdim=7, add_bias_kv=True),
+    "TransformerEncoderLayer": lambda nn: nn.TransformerEncoderLayer(8, 2, 16),
+    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 10], 2.0, True),
+    "EmbeddingBag": lambda nn: nn.EmbeddingBag(11, 5, padding_idx=3),
+    "Bilinear": lambda nn: nn.Bilinear(3, 4, 5),
+    "ConvTranspose1d": lambda nn: nn.ConvTranspose1d(4, 6, 3, groups=2),
+    "weight_norm": lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(7, 5)),
     "BatchNorm2d": lambda nn: nn.BatchNorm2d(4),
     "Sequential": lambda nn: nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 3), nn.LayerNorm(3)),
 }
