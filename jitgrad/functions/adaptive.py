@@ -45,7 +45,9 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     if len(given) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims} numbers, but got {list(given)}")
     if x.ndim not in (dims + 1, dims + 2):
-        error = ValueError if x.ndim < dims + 1 and dims > 1 else RuntimeError
+        # PyTorch looks at a list of extents first, and at one number later
+        is_list = isinstance(output_size, list | tuple)
+        error = ValueError if is_list and dims > 1 and len(given) >= x.ndim else RuntimeError
         raise error(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(x.shape)}")
     if not all(x.shape[-dims:]):
         raise RuntimeError(
