@@ -358,4 +358,23 @@ _IN_AND_OUT = (
     ),
 )
 
-MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT]
+_SHORT = "ops/test_short_dtypes.py"
+_SHORT_DTYPES = [
+    Mutant("jitgrad/codegen/vmath/short.py", "(bits.lshr(16) & 1) + 0x7FFF", "(bits.lshr(16) & 1) + 0x8000",
+           "codegen/test_vmath.py::test_halves"),
+    Mutant("jitgrad/codegen/vmath/short.py", "(size - (112 << 23) + 0xFFF + ", "(size - (112 << 23) + 0x1000 + ",
+           "codegen/test_vmath.py::test_halves"),
+    Mutant("jitgrad/codegen/build.py", "        return b.widened(found) if widens else found\n",
+           "        return found\n", f"{_SHORT}::test_halves_are_computed_in_float32"),
+    Mutant("jitgrad/codegen/primitives/builder.py",
+           "        if dtype.is_short:\n            return self.cast(self.make",
+           "        if False:\n            return self.cast(self.make",
+           f"{_SHORT}::test_numbers_that_change_from_call_to_call"),
+    Mutant("jitgrad/tracer/entry.py", "            if any(other._aval.dtype is not dtype for other in slot.live()):\n",
+           "            if False:\n", f"{_SHORT}::test_memory_in_two_dtypes_in_a_step"),
+    Mutant("jitgrad/amp/autocast_mode.py", "            state.autocast = self.fast_dtype if self._enabled else None\n",
+           "            state.autocast = self.fast_dtype\n", "ops/test_autocast.py::test_what_computes_in_which_dtype"),
+]
+
+MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT,
+           *_SHORT_DTYPES]
