@@ -88,3 +88,5 @@ __all__ = [
 
 _WITHOUT_OUT = {"LinAlgError", "diagonal", "vector_norm", "householder_product", "vander"}
 globals().update({name: takes_out(globals()[name]) for name in __all__ if name not in _WITHOUT_OUT})
+for _name in set(__all__) - _WITHOUT_OUT:
+    globals()[_name].__module__ = __name__  # where pickle finds the function with out=
