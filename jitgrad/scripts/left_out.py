@@ -245,7 +245,7 @@ LATER = tuple(
     """
     Tensor.apply_ Tensor.dim_order Tensor.imag Tensor.index Tensor.is_pinned Tensor.is_set_to Tensor.is_shared
     Tensor.map2_ Tensor.map_ Tensor.module_load Tensor.pin_memory Tensor.real Tensor.share_memory_ binomial
-    func.replace_all_batch_norm_modules_ gcd_ get_deterministic_debug_mode get_device is_inference lcm_ ldexp_
+    func.replace_all_batch_norm_modules_ get_deterministic_debug_mode get_device is_inference
     linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg nn.LinearCrossEntropyLoss
     nn.LinearCrossEntropyOptions nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward
     optim.swap_in_optimizer_params_and_state set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal
