@@ -22,8 +22,7 @@ OTHER_ARGUMENTS = {
     "only weights are loaded, unless something else is asked for": "load",
     "classes that are made by the library, not by users": "Size TypedStorage",
     "arguments that are to come": """
-        Tensor.gather gather Tensor.to_dense nn.functional.log_softmax
-        nn.functional.softmax nn.functional.softmin
+        Tensor.gather gather Tensor.to_dense
         """,
     "householder_product has one name for the factors, whatever name it is called by": "orgqr ormqr",
 }

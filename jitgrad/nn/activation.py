@@ -302,21 +302,11 @@ class GLU(Module):
 
 
 class _AlongDim(Module):
-    """A function along one dimension; without one, along the first of 0, 1 or 3 dimensions, else the second."""
+    """A function along one dimension; without one, ``nn.functional`` chooses, and warns."""
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
-
-    def _dim_of(self, input: Tensor) -> int:
-        if self.dim is not None:
-            return self.dim
-        warnings.warn(
-            f"Implicit dimension choice for {type(self).__name__.lower()} has been deprecated. Change the call to "
-            "include dim=X as an argument.",
-            stacklevel=3,
-        )
-        return 0 if input.ndim in (0, 1, 3) else 1
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
@@ -328,7 +318,7 @@ class Softmax(_AlongDim):
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.softmax(input, self._dim_of(input))
+        return F.softmax(input, self.dim)
 
 
 class LogSoftmax(_AlongDim):
@@ -336,7 +326,7 @@ class LogSoftmax(_AlongDim):
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.log_softmax(input, self._dim_of(input))
+        return F.log_softmax(input, self.dim)
 
 
 class Softmin(_AlongDim):
@@ -344,4 +334,4 @@ class Softmin(_AlongDim):
 
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
-        return F.softmin(input, self._dim_of(input))
+        return F.softmin(input, self.dim)

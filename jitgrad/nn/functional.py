@@ -1,10 +1,11 @@
 """The functions of networks under PyTorch's names: activations, layers, losses.
 
-Owns: the list. What each computes is in ``jitgrad.functions``.
+Owns: the list, and which dimension softmax and its kin choose. What each computes is in ``jitgrad.functions``.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from jitgrad import functions
 from jitgrad.functions import (
     INPLACE_METHODS,
     LAYERS,
@@ -36,7 +37,6 @@ from jitgrad.functions import (
     layer_norm,
     leaky_relu,
     linear,
-    log_softmax,
     logsigmoid,
     max_pool2d,
     mish,
@@ -54,8 +54,6 @@ from jitgrad.functions import (
     sigmoid,
     silu,
     smooth_l1_loss,
-    softmax,
-    softmin,
     softplus,
     softshrink,
     softsign,
@@ -64,6 +62,7 @@ from jitgrad.functions import (
     threshold,
 )
 from jitgrad.lazy import late_names
+from jitgrad.user_line import warn_user
 
 if TYPE_CHECKING:
     from jitgrad.functions.adaptive import (
@@ -278,3 +277,26 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
+
+
+def _implicit_dim(name: str, input: Any) -> int:
+    """The first of 0, 1 or 3 dimensions, else the second."""
+    warn_user(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument."
+    )
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """exp(x), normalised along ``dim``; same shape. Without ``dim`` it warns, and chooses."""
+    return functions.softmax(input, _implicit_dim("softmax", input) if dim is None else dim, dtype)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """softmax(-x) along ``dim``; same shape. Without ``dim`` it warns, and chooses."""
+    return functions.softmax(-input, _implicit_dim("softmin", input) if dim is None else dim, dtype)
+
+
+def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """log(softmax(x)) along ``dim``; same shape. Without ``dim`` it warns, and chooses."""
+    return functions.log_softmax(input, _implicit_dim("log_softmax", input) if dim is None else dim, dtype)
