@@ -269,7 +269,7 @@ __all__ = [
     "from_file",
     "frombuffer",
     "safetensors",
-    *functions.LATE,
+    *(name for name in functions.LATE if not name.endswith("_")),  # those are there, but `import *` leaves them out
     *functions.PUBLIC,
     "is_warn_always_enabled",
     "set_warn_always",

@@ -136,6 +136,7 @@ LIKES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning")
 @pytest.mark.parametrize("name", LIKES)
 @pytest.mark.parametrize("device", ["vcpu:0", "vcpu:1"])
 def test_what_is_made_from_a_tensor_is_beside_it(mode: Mode, name: str, device: str) -> None:

@@ -389,7 +389,7 @@ FICKLE = {
     "others": (
         lambda: _Fickle(lambda x: x.exp(), lambda x: x.float().exp()),
         "Recomputed values for the following tensors have different metadata than during the forward pass.\n"
-        "tensor at position 0:\nsaved metadata: {'shape': (1,), 'dtype': jitgrad.float64",
+        "tensor at position 0:\nsaved metadata: {'shape': torch.Size([1]), 'dtype': jitgrad.float64",
     ),
 }
 
