@@ -13,6 +13,7 @@ import pytest
 import jitgrad as jg
 from jitgrad.compiled.interpret import run_without_kernels
 from jitgrad.config import config
+from jitgrad.cpython.liveness import counts_references
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.storage.storage import Storage
@@ -202,7 +203,10 @@ def read(x: Any, length: int) -> Any:
 
 @pytest.mark.parametrize("step", [chain, written, changed, outside, differentiated, collected, read])
 def test_time_grows_with_the_length(step: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """First calls, and calls that hit: of a step four times as long, less than eight times as long."""
+    """First calls, and calls that hit: of a step four times as long, less than eight times as long.
+
+    Where nothing counts references, views that nobody holds are followed to the end, and writes through them ask all.
+    """
     monkeypatch.setattr(config, "max_new_values", 1 << 30)
     monkeypatch.setattr(config, "verify", False)
     x = jg.ones(4)
@@ -223,5 +227,6 @@ def test_time_grows_with_the_length(step: Callable[..., Any], monkeypatch: pytes
         return time.thread_time() - start
 
     times(10)
+    follows_all = step in (written, changed, outside) and not counts_references
     for short, long in zip(times(80), times(320), strict=True):
-        assert long < 8 * short
+        assert long < (32 if follows_all else 8) * short
