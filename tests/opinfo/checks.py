@@ -22,6 +22,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import jitgrad
 
+# importing its samples forbids everybody in this process to set flags of `torch.backends`
+torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True
+
 __all__ = ["CHECKS", "DTYPES", "Failure", "applies", "failures", "operations", "pairs", "title"]
 
 UNDEFINED = frozenset(
