@@ -8,7 +8,7 @@ Must not know: which layers there are, traces, optimizers.
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A compiled step runs every ``forward`` again on every call, so ``self.weight`` must cost one plain attribute. Values
 # therefore live in the instance's ``__dict__``. ``_parameters``, ``_buffers`` and ``_modules`` are dictionaries of the
-# same values, as in PyTorch, for whoever goes through them; a write to one of them is a write to the attribute, too
+# same values, as in PyTorch, for users that go through them; a write to one of them is a write to the attribute, too
 # (``registry.py``). (PyTorch keeps the values in such dictionaries alone and finds them through ``__getattr__``.)
 """
 

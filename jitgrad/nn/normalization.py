@@ -196,7 +196,7 @@ class BatchNorm(NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
-        if self.training and not self.track_running_stats:  # whoever has switched it off keeps the statistics there are
+        if self.training and not self.track_running_stats:  # switched off later: the statistics stay as they are
             mean = variance = None
         return F.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
 
