@@ -13,6 +13,7 @@ from jitgrad.devices import Device
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
+from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state
@@ -45,6 +46,7 @@ class Operations:
         recorder = self._recorder
         count = op.num_inputs
         inputs, params = (args[:count], args[count:]) if count >= 0 else (tuple(args[0]), args[1:])
+        params = plain(params)
         try:
             found, numeric = recorder.entry.ids(inputs)
         except ElsewhereError:
