@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jitgrad import autograd, functions, nn, optim, overrides, vcpu
 from jitgrad import generator as random
-from jitgrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from jitgrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from jitgrad.compile import CompiledFunction, compile, eager
 from jitgrad.config import config
 from jitgrad.devices import Device as device
@@ -116,16 +116,20 @@ if TYPE_CHECKING:
         are_deterministic_algorithms_enabled,
         get_autocast_dtype,
         get_default_device,
+        get_deterministic_debug_mode,
         get_float32_matmul_precision,
         get_num_interop_threads,
         is_autocast_enabled,
         is_deterministic_algorithms_warn_only_enabled,
         set_default_device,
+        set_deterministic_debug_mode,
         set_float32_matmul_precision,
+        set_flush_denormal,
         set_num_interop_threads,
         use_deterministic_algorithms,
     )
     from jitgrad.user_line import is_warn_always_enabled, set_warn_always
+    from jitgrad.utils.dlpack import to_dlpack
 
 __version__ = "0.1.0"
 
@@ -198,6 +202,7 @@ __all__ = [
     "get_autocast_dtype",
     "get_default_device",
     "get_default_dtype",
+    "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
@@ -243,7 +248,10 @@ __all__ = [
     "signal",
     "special",
     "set_default_device",
+    "set_anomaly_enabled",
     "set_default_dtype",
+    "set_deterministic_debug_mode",
+    "set_flush_denormal",
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "set_num_interop_threads",
@@ -254,6 +262,7 @@ __all__ = [
     "sparse_coo",
     "sparse_coo_tensor",
     "stats",
+    "to_dlpack",
     "to_dot",
     "uint8",
     "use_deterministic_algorithms",
@@ -299,9 +308,10 @@ _LATE = {
     "version": "jitgrad.version",
     "xpu": "jitgrad.xpu",
     **dict.fromkeys(
-        "are_deterministic_algorithms_enabled get_default_device "
+        "are_deterministic_algorithms_enabled get_default_device get_deterministic_debug_mode "
         "get_autocast_dtype get_float32_matmul_precision get_num_interop_threads is_autocast_enabled "
-        "is_deterministic_algorithms_warn_only_enabled set_default_device set_float32_matmul_precision "
+        "is_deterministic_algorithms_warn_only_enabled set_default_device "
+        "set_deterministic_debug_mode set_flush_denormal set_float32_matmul_precision "
         "set_num_interop_threads use_deterministic_algorithms".split(),
         "jitgrad.settings",
     ),
@@ -314,6 +324,7 @@ _LATE = {
     "serialization": "jitgrad.serialization",
     "signal": "jitgrad.signal",
     "special": "jitgrad.special",
+    "to_dlpack": "jitgrad.utils.dlpack",
     "to_dot": "jitgrad.autograd.dot",
     "utils": "jitgrad.utils",
     "vmap": "jitgrad.func",

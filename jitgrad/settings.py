@@ -19,10 +19,19 @@ from jitgrad.state import state
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
-    "get_autocast_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads",
+    "get_autocast_dtype",
+    "get_default_device",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
     "is_autocast_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
-    "set_float32_matmul_precision", "set_num_interop_threads", "use_deterministic_algorithms",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "set_default_device",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "use_deterministic_algorithms",
 ]  # fmt: skip
 
 
@@ -60,6 +69,44 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What ``use_deterministic_algorithms`` set as ``warn_only``."""
     return bool(_kept["warns_only"])
+
+
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """``use_deterministic_algorithms`` by a word or its number: "default" (0), "warn" (1), "error" (2).
+
+    Raises:
+        TypeError: it is neither a word nor a number.
+        RuntimeError: another word or number.
+    """
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if not isinstance(debug_mode, int):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if debug_mode not in range(3):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0: algorithms need not be deterministic; 1: one that is not should warn; 2: it should raise."""
+    if not _kept["is_deterministic"]:
+        return 0
+    return 1 if _kept["warns_only"] else 2
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: numbers below the smallest normal one are computed, never taken for zero.
+
+    The processor's switch belongs to one thread, so results would depend on the number of threads.
+    """
+    return False
 
 
 def set_num_interop_threads(count: int) -> None:

@@ -322,7 +322,7 @@ _RANDOM = [
         "functions",
         ("random_filling.py", "\"normal\" if self._aval.is_contiguous else \"normal_pairs\"", "\"normal\"",
          f"{_NUMBERS}::test_filling_layouts"),
-        ("sampling.py", "    return _constant_in(_normal_around(mean, std, source), mean, std)\n",
+        ("sampling.py", "    return constant_in(_normal_around(mean, std, source), mean, std)\n",
          "    return _normal_around(mean, std, source)\n", f"{_NUMBERS}::test_gradients_are_zeros"),
     ),
     Mutant("jitgrad/transforms/batch.py", "draw((*sizes, self.size))", "draw((self.size, *sizes))",

@@ -1,6 +1,7 @@
 """Switching anomaly mode on and off.
 
-Owns: ``detect_anomaly``, ``set_detect_anomaly``, ``is_anomaly_enabled``, ``is_anomaly_check_nan_enabled``.
+Owns: ``detect_anomaly``, ``set_detect_anomaly``, ``set_anomaly_enabled``, ``is_anomaly_enabled``,
+``is_anomaly_check_nan_enabled``.
 Must not know: what the mode does (``runtime.engine.anomaly``, see Note [Anomaly mode]).
 """
 
@@ -10,7 +11,9 @@ import warnings
 
 from jitgrad.state import anomaly
 
-__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled", "set_detect_anomaly",
+]  # fmt: skip
 
 
 class detect_anomaly:
@@ -38,6 +41,11 @@ class detect_anomaly:
 
     def __exit__(self, *exc_info: object) -> None:
         anomaly.enabled, anomaly.check_nan = self.prev, self.prev_check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """``set_detect_anomaly`` as a plain function, for good."""
+    anomaly.enabled, anomaly.check_nan = bool(mode), bool(check_nan)
 
 
 class set_detect_anomaly:

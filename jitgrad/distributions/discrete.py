@@ -34,11 +34,11 @@ from jitgrad.functions import (
     multinomial,
     one_hot,
     poisson,
-    rand,
     where,
     zeros,
     zeros_like,
 )
+from jitgrad.functions.counts import binomial
 from jitgrad.grad_mode import no_grad
 
 __all__ = [
@@ -235,11 +235,7 @@ class Binomial(_Trials):
     def sample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            successes = zeros(shape, dtype=self.probs.dtype, device=self.probs.device)
-            for trial in range(int(self.total_count.max()) if successes.numel() else 0):
-                drawn = rand(shape, dtype=self.probs.dtype, device=self.probs.device)
-                successes += ((drawn < self.probs) & (trial < self.total_count)).type_as(successes)
-            return successes
+            return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)

@@ -4,7 +4,7 @@ Owns: the public names.
 """
 
 from jitgrad.func.forward import hessian, jacfwd, jvp, linearize
-from jitgrad.func.modules import functional_call, stack_module_state
+from jitgrad.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from jitgrad.func.reverse import grad, grad_and_value, jacrev, vjp
 from jitgrad.transforms.vmap import vmap
 
@@ -17,6 +17,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -1,6 +1,7 @@
 """Modules as functions of their parameters.
 
-Owns: ``functional_call`` (done by ``nn.utils.stateless``), ``stack_module_state``; as ``torch.func``.
+Owns: ``functional_call`` (done by ``nn.utils.stateless``), ``stack_module_state``, ``replace_all_batch_norm_modules_``;
+as ``torch.func``.
 Must not know: which layers there are.
 """
 
@@ -10,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.nn.module import Module
+from jitgrad.nn.normalization import BatchNorm
 from jitgrad.nn.utils.stateless import call_with
 from jitgrad.ops.dispatch_hook import call
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
 
 
 def functional_call(
@@ -40,6 +42,15 @@ def functional_call(
         ValueError: one name in two dictionaries; with ``tie_weights``, two values for one parameter.
     """
     return call_with(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Let every batch norm in ``root`` forget its running statistics, and keep none: ``vmap`` cannot write to them."""
+    for module in root.modules():
+        if isinstance(module, BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

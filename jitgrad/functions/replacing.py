@@ -6,6 +6,7 @@ Must not know: how operations run. A trace is told: memory changes hands outside
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -23,7 +24,7 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.version_counter import count_write, plain_version
 
-__all__ = ["REPLACING_METHODS", "check_new_grad", "swap_tensors"]
+__all__ = ["REPLACING_METHODS", "check_new_grad", "move_memory", "swap_tensors"]
 
 _DETACH = OPS["detach"]
 _SLOTS = tuple(name for name in TensorBase.__slots__ if name != "__weakref__")
@@ -153,7 +154,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
     if (old.offset + numel(shape)) * old.dtype.itemsize > self._storage.nbytes:
         aval = make_aval(shape, old.dtype).on(old.device)
         larger = _grown(self, aval)
-        _release_memory(self)
+        _release_memory(self, "resize_: memory that other tensors look at cannot grow; clone() the tensor first")
         self._storage = larger
     recorder = state.handler
     if recorder is not None:
@@ -163,7 +164,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
     return self
 
 
-def _release_memory(self: Any) -> None:
+def _release_memory(self: Any, refusal: str) -> None:
     """Let go of the storage; RuntimeError, and nothing has changed, if others look at its memory, NumPy included."""
     owner: Any = self._storage.owner
     if self._base is None and not isinstance(owner, Storage):
@@ -173,7 +174,21 @@ def _release_memory(self: Any) -> None:
         if storage is None and owner is None:
             return
         self._storage = Storage.from_array(owner) if storage is None else storage
-    raise RuntimeError("resize_: memory that other tensors look at cannot grow; clone() the tensor first")
+    raise RuntimeError(refusal)
+
+
+def move_memory(self: Any, storage: Storage) -> None:
+    """Copy the memory into another storage and look at that one from now on.
+
+    Raises:
+        RuntimeError: others look at the memory too, NumPy included; nothing has changed then.
+    """
+    kept = bytes((ctypes.c_char * self._storage.nbytes).from_address(self._storage.addr))
+    _release_memory(self, "the memory cannot be moved while other tensors look at it; clone() the tensor first")
+    ctypes.memmove(storage.addr, kept, len(kept))
+    if state.handler is not None:
+        state.handler.forget(self)
+    self._storage, self._array = storage, None
 
 
 def _finder(obj: Any) -> Callable[[], Any]:

@@ -43,6 +43,7 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "bernoulli",
+    "constant_in",
     "multinomial",
     "normal",
     "poisson",
@@ -54,6 +55,7 @@ __all__ = [
     "randn_like",
     "randperm",
     "successes",
+    "values_of",
 ]
 
 _ZERO = OPS["zero"]
@@ -186,7 +188,7 @@ def _check_count(n: int, dtype: DType) -> None:
 # --- numbers that depend on tensors ---
 
 
-def _values(x: Any) -> Any:
+def values_of(x: Any) -> Any:
     """The elements, as the host sees them."""
     return cpu(x.detach())._ndarray()
 
@@ -196,7 +198,7 @@ def _is_mapped(x: Any) -> bool:
     return getattr(x, "_level", None) is not None
 
 
-def _constant_in(out: Any, *inputs: Any) -> Any:
+def constant_in(out: Any, *inputs: Any) -> Any:
     """``out``, part of the graph of inputs, whose gradients are zero."""
     for x in inputs:
         if isinstance(x, TensorBase) and x.requires_grad and state.grad_enabled:
@@ -226,7 +228,7 @@ def normal(
         check_std(std)
         chosen = floating("normal_kernel_cpu", dtype or get_default_dtype())
         return make(ints((size,)), chosen, device, requires_grad, source, "normal", float(mean), float(std))
-    return _constant_in(_normal_around(mean, std, source), mean, std)
+    return constant_in(_normal_around(mean, std, source), mean, std)
 
 
 def _normal_around(mean: Any, std: Any, source: Generator) -> Any:
@@ -238,7 +240,7 @@ def _normal_around(mean: Any, std: Any, source: Generator) -> Any:
     if _is_mapped(mean) or _is_mapped(std):
         drawn = make(tuple((mean + std).shape), dtype, first.device, False, source, "normal", 0.0, 1.0)
         return drawn * getattr(std, "detach", lambda: std)() + getattr(mean, "detach", lambda: mean)()
-    means, stds = (_values(x) if isinstance(x, TensorBase) else dtype.np.type(x) for x in (mean, std))
+    means, stds = (values_of(x) if isinstance(x, TensorBase) else dtype.np.type(x) for x in (mean, std))
     if isinstance(std, TensorBase):
         if not (stds >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
@@ -260,7 +262,7 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> A
         source = generator_or_default("bernoulli", generator)
         return make(tuple(input.shape), input.dtype, input.device, False, source, "bernoulli", float(p))
     layout = make_aval(tuple(input.shape), input.dtype).on(input._aval.device)
-    return _constant_in(successes(layout, input, input.dtype, generator), input)
+    return constant_in(successes(layout, input, input.dtype, generator), input)
 
 
 def successes(layout: Aval, p: Any, dtype: DType, generator: Any) -> Any:
@@ -268,7 +270,7 @@ def successes(layout: Aval, p: Any, dtype: DType, generator: Any) -> Any:
     floating("bernoulli_tensor_cpu_p_", p.dtype, layout.numel)
     p = p.detach()
     if not _is_mapped(p):
-        values = _values(p)
+        values = values_of(p)
         if not ((values >= 0) & (values <= 1)).all():
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     source = generator_or_default("bernoulli", generator)
@@ -291,7 +293,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
     """
     _check_multinomial(input, num_samples, replacement)
     source = generator_or_default("multinomial", generator)
-    weights = _values(input)
+    weights = values_of(input)
     _check_weights(weights)
     rows = weights.reshape(-1, weights.shape[-1])
     if replacement and num_samples > 1:
@@ -352,8 +354,8 @@ def poisson(input: Any, generator: Any = None) -> Any:
     """
     source = generator_or_default("poisson", generator)
     floating("poisson_cpu", input.dtype)
-    rates = _values(input)
+    rates = values_of(input)
     if not (rates >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     out = fresh_now(make_aval(input.shape, input.dtype), source, "poisson", (rates.astype(float64.np).ravel(),))
-    return _constant_in(placed(out, input.device), input)
+    return constant_in(placed(out, input.device), input)

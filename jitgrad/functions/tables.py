@@ -179,6 +179,8 @@ _HIDDEN = frozenset(
         "ValuesIndices",
         "MinMax",
         "successes",
+        "values_of",
+        "constant_in",
     ]
 )
 
@@ -193,10 +195,12 @@ PUBLIC: dict[str, Callable[..., Any]] = {**_PUBLIC, "clone": devices.clone, "con
 _LATE_BY_PLACE = {
     "functions.adaptive": "adaptive_avg_pool1d adaptive_max_pool1d",
     "functions.convolutions": "conv1d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+    "functions.counts": "binomial",
     "functions.cosine_windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "functions.distances": "bilinear cdist cosine_similarity pairwise_distance pdist",
     "functions.gamma_products": "igamma igammac mvlgamma",
     "functions.normalizations": "group_norm instance_norm",
+    "functions.memory_places": "get_device is_inference",
     "functions.plain_copies": "alias_copy as_strided_copy detach_copy diagonal_copy expand_copy narrow_copy "
     "permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy "
     "unbind_copy unfold_copy unsqueeze_copy view_copy",
@@ -208,6 +212,7 @@ _LATE_BY_PLACE = {
     "resolve_neg",
     "functions.sliding": "channel_shuffle pixel_shuffle pixel_unshuffle",
     "functions.statistics": "corrcoef cov gradient histogramdd std_mean var_mean",
+    "linalg.lobpcg": "lobpcg",
     "linalg.reflections": "geqrf lu orgqr ormqr pca_lowrank svd_lowrank",
 }
 LATE: dict[str, str] = {
@@ -228,7 +233,9 @@ def _late_method(name: str, place: str) -> Callable[..., Any]:
 
 
 _LATE_METHODS = {
+    "functions.element_maps": "apply_ map2_ map_",
     "functions.gamma_products": "igamma igamma_ igammac igammac_ mvlgamma mvlgamma_",
+    "functions.memory_places": "dim_order is_pinned is_set_to is_shared module_load pin_memory share_memory_",
     "functions.products": "addbmm_ addmv_ addr_ as_strided_ baddbmm_ index_reduce index_reduce_ nonzero_static renorm "
     "renorm_ resize_as_",
     "functions.plain_copies": "narrow_copy",

@@ -22,6 +22,7 @@ from jitgrad.linalg.decompositions import (
     svd,
     svdvals,
 )
+from jitgrad.linalg.indefinite import ldl_factor, ldl_factor_ex, ldl_solve
 from jitgrad.linalg.matrices import (
     cross,
     det,
@@ -60,6 +61,9 @@ __all__ = [
     "householder_product",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",

@@ -114,6 +114,13 @@ class Convertible:
         """Move to the CPU."""
         return self.to("cpu")
 
+    def share_memory(self: Self) -> Self:
+        """Move parameters and buffers to memory that later children share, see ``Tensor.share_memory_``."""
+        module: Any = self
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.share_memory_()
+        return self
+
     def vcpu(self: Self, device: Any = None) -> Self:
         """Move to a virtual device, by number or name (None = the current one)."""
         return self.to(virtual(device))

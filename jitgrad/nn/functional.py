@@ -118,6 +118,8 @@ if TYPE_CHECKING:
     from jitgrad.functions.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
     from jitgrad.functions.sequence_losses import ctc_loss
     from jitgrad.functions.sliding import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
+    from jitgrad.nn.attention_forward import multi_head_attention_forward
+    from jitgrad.nn.linear_cross_entropy import linear_cross_entropy
 
 relu = LAYERS["relu"]
 relu_ = INPLACE_METHODS["relu_"]
@@ -145,6 +147,8 @@ _LATE_BY_PLACE = {
     "sliding": "channel_shuffle fold pixel_shuffle pixel_unshuffle unfold",
 }
 _LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
+_LATE["linear_cross_entropy"] = "jitgrad.nn.linear_cross_entropy"
+_LATE["multi_head_attention_forward"] = "jitgrad.nn.attention_forward"
 _find_late = late_names(globals(), _LATE)
 
 __all__ = [
@@ -210,6 +214,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -228,6 +233,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

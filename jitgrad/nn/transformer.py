@@ -15,7 +15,8 @@ from jitgrad.dtypes import DType
 from jitgrad.functions import full
 from jitgrad.nn import functional as F
 from jitgrad.nn import init
-from jitgrad.nn.attention import MultiheadAttention, additive_mask
+from jitgrad.nn.attention import MultiheadAttention
+from jitgrad.nn.attention_forward import additive_mask
 from jitgrad.nn.containers import ModuleList
 from jitgrad.nn.linear import Linear
 from jitgrad.nn.misc import Dropout

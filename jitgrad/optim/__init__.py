@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jitgrad.optim.rmsprop import RMSprop
     from jitgrad.optim.rprop import Rprop
     from jitgrad.optim.sparse_adam import SparseAdam
+    from jitgrad.optim.stateless import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD",
@@ -41,6 +42,7 @@ __all__ = [
     "SparseAdam",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]
 
 _LATE = {
@@ -58,6 +60,7 @@ _LATE = {
     "SparseAdam": "jitgrad.optim.sparse_adam",
     "lr_scheduler": "jitgrad.optim.lr_scheduler",
     "swa_utils": "jitgrad.optim.swa_utils",
+    "swap_in_optimizer_params_and_state": "jitgrad.optim.stateless",
 }
 _find_late = late_names(globals(), _LATE)
 

@@ -224,6 +224,14 @@ GROUPS = (
         """,
     ),
     _group(
+        "Dimensions as objects",
+        "Operations take numbers of dimensions.",
+        "use einsum, or func.vmap over a dimension",
+        """
+        Tensor.index
+        """,
+    ),
+    _group(
         "Rarer distributions and transforms",
         "The twenty-odd that programs use most are there.",
         "write a subclass of Distribution",
@@ -243,13 +251,7 @@ GROUPS = (
 
 LATER = tuple(
     """
-    Tensor.apply_ Tensor.dim_order Tensor.imag Tensor.index Tensor.is_pinned Tensor.is_set_to Tensor.is_shared
-    Tensor.map2_ Tensor.map_ Tensor.module_load Tensor.pin_memory Tensor.real Tensor.share_memory_ binomial
-    func.replace_all_batch_norm_modules_ get_deterministic_debug_mode get_device is_inference
-    linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve lobpcg nn.LinearCrossEntropyLoss
-    nn.LinearCrossEntropyOptions nn.functional.linear_cross_entropy nn.functional.multi_head_attention_forward
-    optim.swap_in_optimizer_params_and_state set_anomaly_enabled set_deterministic_debug_mode set_flush_denormal
-    to_dlpack
+    Tensor.imag Tensor.real
     """.split()
 )
 """Names that are missing for no reason but time; ``python -m tools.left_out --prune`` drops those that have come."""

@@ -27,6 +27,7 @@ from jitgrad.abi import (
     RANDOM_UNIFORM32,
     RANDOM_UNIFORM64,
 )
+from jitgrad.runtime.random.binomial import successes
 from jitgrad.runtime.random.twister import Twister
 
 __all__ = ["RandomStream"]
@@ -163,6 +164,15 @@ class RandomStream(Twister):
         self.set_state(before)
         self._doubles(draws.used)
         self.keep(draws.kept)
+        _put(address, np.array(found, np.float64), dtype)
+
+    def binomial(self, address: int, count: int, dtype: Any, counts: Any, probs: Any) -> None:
+        """A number of successes for each of ``count`` numbers of trials and probabilities, float64, in order."""
+        before = self.state()
+        draws = _Draws(self)
+        found = [successes(n, p, draws.next) for n, p in zip(counts.tolist(), probs.tolist(), strict=True)]
+        self.set_state(before)
+        self._doubles(draws.used)
         _put(address, np.array(found, np.float64), dtype)
 
     def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:

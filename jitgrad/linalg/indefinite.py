@@ -1,0 +1,230 @@
+"""Symmetric matrices that need not be positive definite.
+
+Owns: ldl_factor, ldl_factor_ex, ldl_solve. The host computes them, at once.
+
+Source: J. R. Bunch and L. Kaufman (1977), "Some stable methods for calculating inertia and solving symmetric linear
+systems", with LAPACK's choice of pivots and its layout (sytf2, lower triangle).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from jitgrad.autograd.function import Function
+from jitgrad.dtypes import int32
+from jitgrad.errors import LinAlgError
+from jitgrad.functions import tensor
+from jitgrad.ops.linear_systems import check_square
+
+__all__ = ["ldl_factor", "ldl_factor_ex", "ldl_solve"]
+
+_ALPHA = (1 + math.sqrt(17)) / 8
+
+
+class LDLFactor(NamedTuple):
+    """L below the diagonal and D's blocks on it, [*, n, n]; the rows exchanged, [*, n], from 1 on, int32."""
+
+    LD: Any
+    pivots: Any
+
+
+class LDLFactorEx(NamedTuple):
+    """As ``LDLFactor``; per matrix 0, or the first block of D that is zero, from 1 on."""
+
+    LD: Any
+    pivots: Any
+    info: Any
+
+
+class _Factor(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Any) -> tuple[Any, Any, Any]:
+        array = a.detach().cpu().numpy()
+        shape, n = array.shape[:-2], array.shape[-1]
+        found = [_factored(np.array(one, order="F")) for one in array.reshape(math.prod(shape), n, n)]
+        factors = np.array([one[0] for one in found], array.dtype).reshape(array.shape)
+        pivots = np.array([one[1] for one in found], np.int32).reshape(*shape, n)
+        info = np.array([one[2] for one in found], np.int32).reshape(shape)
+        out = tuple(tensor(one, device=a.device) for one in (factors, pivots, info))
+        ctx.mark_non_differentiable(*out[1:])
+        return out[0], out[1], out[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> NoReturn:
+        raise RuntimeError("derivative for linalg_ldl_factor_ex is not implemented; use linalg.solve")
+
+
+class _Solve(Function):
+    @staticmethod
+    def forward(ctx: Any, factors: Any, pivots: Any, b: Any) -> Any:
+        ctx.save_for_backward(factors, pivots)
+        a, order, right = (x.detach().cpu().numpy() for x in (factors, pivots, b))
+        batch = np.broadcast_shapes(a.shape[:-2], right.shape[:-2])
+        n, k = right.shape[-2:]
+        a = np.broadcast_to(a, (*batch, n, n)).reshape(math.prod(batch), n, n)
+        order = np.broadcast_to(order, (*batch, n)).reshape(len(a), n)
+        out = np.array(np.broadcast_to(right, (*batch, n, k)))
+        for one, exchanged, x in zip(a, order, out.reshape(len(a), n, k), strict=True):
+            _solve_in_place(one, exchanged.tolist(), x)
+        return tensor(out, device=b.device)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        """The matrix is its own transpose."""
+        if ctx.needs_input_grad[0]:
+            raise RuntimeError("derivative for linalg_ldl_solve by the factors is not implemented; use linalg.solve")
+        return None, None, _Solve.apply(*ctx.saved_tensors, grad)
+
+
+def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorEx:
+    """(LD, pivots, info): ``A = P L D L^T P^T`` of symmetric matrices [*, n, n], whose lower triangle is looked at.
+
+    D has blocks of one or two rows; a block of two has the same negative pivot twice. There are no derivatives.
+
+    Args:
+        hermitian: no effect: matrices are real.
+        check_errors: raise if a block of D is zero.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating.
+        LinAlgError: see ``check_errors``.
+    """
+    check_square("torch.linalg.ldl_factor_ex", A._aval)
+    found = LDLFactorEx(*_Factor.apply(A))
+    if check_errors and bool(found.info.any()):
+        raise LinAlgError(f"linalg.ldl_factor: block {int(found.info.max())} of D is zero, the matrix is singular.")
+    return found
+
+
+def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactor:
+    """(LD, pivots): see ``ldl_factor_ex``. LinAlgError for a singular matrix."""
+    return LDLFactor(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
+    """The X with ``A X = B``, of the factors of A that ``ldl_factor`` found; differentiable by B.
+
+    Args:
+        LD, pivots: [*, n, n] and [*, n].
+        B: [*, n, k]; batches broadcast.
+
+    Raises:
+        RuntimeError: shapes or dtypes do not fit.
+    """
+    check_square("torch.linalg.ldl_solve", LD._aval)
+    if B.ndim < 2:
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected B to have at least 2 dimensions, but it has {B.ndim}")
+    if LD.shape[:-1] != pivots.shape:
+        raise RuntimeError(
+            f"torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with "
+            f"shape {list(pivots.shape)} instead"
+        )
+    if pivots.dtype.is_floating_point or not pivots.dtype.is_signed:
+        raise RuntimeError(
+            f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {pivots.dtype.type_name}"
+        )
+    if LD.dtype is not B.dtype:
+        raise RuntimeError(
+            f"torch.linalg.ldl_solve: LD dtype {LD.dtype.type_name} does not match b dtype {B.dtype.type_name}"
+        )
+    if LD.shape[-1] != B.shape[-2]:
+        raise RuntimeError(f"torch.linalg.ldl_solve: {list(LD.shape)} and {list(B.shape)} do not go together")
+    return _Solve.apply(LD, pivots.to(int32), B)
+
+
+def _factored(a: Any) -> tuple[Any, list[int], int]:
+    """Factors, pivots and info of one matrix, whose lower triangle is overwritten."""
+    n, k, info = len(a), 0, 0
+    pivots = [0] * n
+    with np.errstate(all="ignore"):
+        while k < n:
+            row, step = _pivot(a, k)
+            if row < 0:
+                info, row = info or k + 1, k
+            else:
+                _exchange(a, k, k + step - 1, row, step)
+                (_eliminate if step == 1 else _eliminate_pair)(a, k)
+            pivots[k : k + step] = [row + 1] if step == 1 else [-row - 1] * 2
+            k += step
+    return np.tril(a), pivots, info
+
+
+def _pivot(a: Any, k: int) -> tuple[int, int]:
+    """Which row is to come next, -1 if there is nothing but zeros, and how many rows the block has."""
+    n, own = len(a), abs(a[k, k])
+    below = np.abs(a[k + 1 :, k])
+    largest = below.max() if below.size else 0.0
+    if not max(own, largest) > 0 or own != own:
+        return -1, 1
+    if own >= _ALPHA * largest:
+        return k, 1
+    row = k + 1 + int(below.argmax())
+    rest = [np.abs(a[row, k:row]).max()]
+    if row < n - 1:
+        rest.append(np.abs(a[row + 1 :, row]).max())
+    widest = max(rest)
+    if own >= _ALPHA * largest * (largest / widest):
+        return k, 1
+    return row, 1 if abs(a[row, row]) >= _ALPHA * widest else 2
+
+
+def _exchange(a: Any, k: int, into: int, row: int, step: int) -> None:
+    """Rows and columns ``into`` and ``row`` of a symmetric matrix of which there is the lower triangle."""
+    if into == row:
+        return
+    a[row + 1 :, [into, row]] = a[row + 1 :, [row, into]]
+    between = a[into + 1 : row, into].copy()
+    a[into + 1 : row, into] = a[row, into + 1 : row]
+    a[row, into + 1 : row] = between
+    a[into, into], a[row, row] = a[row, row], a[into, into]
+    if step == 2:
+        a[k + 1, k], a[row, k] = a[row, k], a[k + 1, k]
+
+
+def _eliminate(a: Any, k: int) -> None:
+    column = a[k + 1 :, k].copy()
+    inverse = 1 / a[k, k]
+    a[k + 1 :, k + 1 :] -= np.outer(inverse * column, column)
+    a[k + 1 :, k] = column * inverse
+
+
+def _eliminate_pair(a: Any, k: int) -> None:
+    if k + 2 >= len(a):
+        return
+    off = a[k + 1, k]
+    d11, d22 = a[k + 1, k + 1] / off, a[k, k] / off
+    off = 1 / (d11 * d22 - 1) / off
+    columns = a[k + 2 :, k : k + 2].copy()
+    first, second = columns.T
+    scaled = np.stack([off * (d11 * first - second), off * (d22 * second - first)], 1)
+    a[k + 2 :, k + 2 :] -= columns @ scaled.T
+    a[k + 2 :, k : k + 2] = scaled
+
+
+def _solve_in_place(a: Any, pivots: list[int], x: Any) -> None:
+    """LAPACK's sytrs: by L, by D, by L transposed, with the exchanges on the way."""
+    n, k = len(a), 0
+    while k < n:
+        row = abs(pivots[k]) - 1
+        step = 1 if pivots[k] > 0 else 2
+        last = k + step - 1
+        x[[last, row]] = x[[row, last]] if last != row else x[[last, row]]
+        x[last + 1 :] -= a[last + 1 :, k : last + 1] @ x[k : last + 1]
+        if step == 1:
+            x[k] /= a[k, k]
+        else:
+            off = a[k + 1, k]
+            d11, d22 = a[k, k] / off, a[k + 1, k + 1] / off
+            first, second = x[k] / off, x[k + 1] / off
+            x[k], x[k + 1] = (d22 * first - second) / (d11 * d22 - 1), (d11 * second - first) / (d11 * d22 - 1)
+        k += step
+    k = n - 1
+    while k >= 0:
+        step = 1 if pivots[k] > 0 else 2
+        first_row, row = k - step + 1, abs(pivots[k]) - 1
+        x[first_row : k + 1] -= a[k + 1 :, first_row : k + 1].T @ x[k + 1 :]
+        x[[k, row]] = x[[row, k]] if k != row else x[[k, row]]
+        k -= step
