@@ -19,6 +19,8 @@ from jitgrad.devices import Device as device
 from jitgrad.dtypes import (
     DType,
     bfloat16,
+    complex64,
+    complex128,
     finfo,
     float16,
     float32,
@@ -141,6 +143,8 @@ half = float16
 int = int32
 long = int64
 short = int16
+cfloat = complex64
+cdouble = complex128
 
 globals().update(functions.WRITING)
 
@@ -186,6 +190,10 @@ __all__ = [
     "default_generator",
     "device",
     "distributions",
+    "cdouble",
+    "cfloat",
+    "complex64",
+    "complex128",
     "double",
     "dtype",
     "e",

@@ -29,6 +29,7 @@ from jitgrad.state import state
 
 __all__ = [
     "BOOLEAN",
+    "COMPLEX",
     "FLOATING",
     "INTEGER",
     "PACKAGE",
@@ -36,6 +37,8 @@ __all__ = [
     "DType",
     "bfloat16",
     "bool_",
+    "complex64",
+    "complex128",
     "dtype_of_scalar",
     "finfo",
     "float16",
@@ -61,9 +64,10 @@ class Category(IntEnum):
     BOOLEAN = 0
     INTEGER = 1
     FLOATING = 2
+    COMPLEX = 3
 
 
-BOOLEAN, INTEGER, FLOATING = Category
+BOOLEAN, INTEGER, FLOATING, COMPLEX = Category
 
 PACKAGE = ["jitgrad"]
 """What dtypes and types of tensors are printed with, as the only item.
@@ -78,14 +82,15 @@ class DType:
         name: PyTorch's name, without the module.
         np: the NumPy dtype of the same layout. ImportError for bfloat16 where ml_dtypes is not installed.
         itemsize: bytes per element.
-        category: bool, integer or floating; one of the names above, compare with ``is``.
+        category: bool, integer, floating or complex; one of the names above, compare with ``is``.
         compute: what operations compute in, see Note [Compute dtypes].
         is_half: float16 or bfloat16.
+        is_inexact: floating or complex: its tensors have gradients.
         type_name: in PyTorch's messages: ``Float``, ``Long``, ``Byte``.
         c_name: in other messages: ``float``, ``long``, ``unsigned char``.
     """
 
-    __slots__ = ("c_name", "category", "compute", "is_half", "itemsize", "name", "np", "type_name")
+    __slots__ = ("c_name", "category", "compute", "is_half", "is_inexact", "itemsize", "name", "np", "type_name")
 
     np: Any
     compute: DType
@@ -95,6 +100,7 @@ class DType:
         self.type_name, self.c_name = type_name, c_name
         self.compute = self
         self.is_half = category is FLOATING and itemsize == 2
+        self.is_inexact = category >= FLOATING
         if name != "bfloat16":
             self.np = np.dtype(name)
 
@@ -112,7 +118,7 @@ class DType:
 
     @property
     def is_complex(self) -> bool:
-        return False
+        return self.category is COMPLEX
 
     @property
     def is_signed(self) -> bool:
@@ -125,12 +131,17 @@ class DType:
         return self.compute is not self
 
     def to_complex(self) -> DType:
-        """Raises: there are no complex dtypes."""
-        raise TypeError(f"jitgrad has no complex dtypes: {self!r} has no complex twin")
+        """The complex dtype whose parts hold numbers of this one; itself if it is complex.
+
+        RuntimeError: for integers and bools. Halves have no complex twin of their own: theirs is complex64.
+        """
+        if self.category < FLOATING:
+            raise RuntimeError(f"Unknown Complex ScalarType for {self.type_name}")
+        return complex128 if self in (float64, complex128) else complex64
 
     def to_real(self) -> DType:
-        """Itself: every dtype is real."""
-        return self
+        """The dtype of the parts of a complex dtype; itself if it is real."""
+        return self if self.category is not COMPLEX else float64 if self is complex128 else float32
 
     def number(self, value: Any) -> Any:
         """The Python number that an element holds after ``value``, a number, was assigned to it.
@@ -145,6 +156,8 @@ class DType:
                 whole = int(value) if isinstance(value, int) else int(np.float64(value).astype(np.int64))
             whole &= (1 << bits) - 1
             return whole - (1 << bits) if self.is_signed and whole >> (bits - 1) else whole
+        if self.category is COMPLEX:
+            return complex(self.np.type(value))
         with np.errstate(all="ignore"):
             return float(np.asarray(_as_float(value)).astype(self.compute.np).astype(self.np))
 
@@ -184,11 +197,13 @@ float16 = DType("float16", 2, FLOATING, "Half", "c10::Half")
 bfloat16 = DType("bfloat16", 2, FLOATING, "BFloat16", "c10::BFloat16")
 float32 = DType("float32", 4, FLOATING, "Float", "float")
 float64 = DType("float64", 8, FLOATING, "Double", "double")
+complex64 = DType("complex64", 8, COMPLEX, "ComplexFloat", "c10::complex<float>")
+complex128 = DType("complex128", 16, COMPLEX, "ComplexDouble", "c10::complex<double>")
 
 uint8.compute = int8.compute = int16.compute = int32
 float16.compute = bfloat16.compute = float32
 
-_ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+_ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)
 _BY_NAME = {d.name: d for d in _ALL}
 _BY_NUMPY = {d.np: d for d in _ALL if d is not bfloat16}
 _RANK = {d: i for i, d in enumerate(_ALL)}
@@ -200,6 +215,8 @@ def _promoted(a: DType, b: DType) -> DType:
         return int16
     if {a, b} == {float16, bfloat16}:
         return float32
+    if {a, b} == {float64, complex64}:
+        return complex128
     return a if _RANK[a] >= _RANK[b] else b
 
 
@@ -255,10 +272,12 @@ def promote_types(type1: DType, type2: DType) -> DType:
     return _PROMOTED[type1, type2]
 
 
-def dtype_of_scalar(value: bool | int | float) -> DType:
+def dtype_of_scalar(value: bool | int | float | complex) -> DType:
     """The dtype a Python number has on its own."""
     if isinstance(value, bool):
         return bool_
+    if isinstance(value, complex):
+        return DEFAULT_DTYPE[0].to_complex()
     return int64 if isinstance(value, int) else DEFAULT_DTYPE[0]
 
 
@@ -272,7 +291,7 @@ _FORMATS = {
 
 
 class finfo:
-    """Limits of a floating dtype (the default one unless given), as Python floats.
+    """Limits of a floating dtype (the default one unless given), as Python floats; of a complex one's parts.
 
     Attributes:
         dtype: its name.
@@ -287,7 +306,7 @@ class finfo:
     """
 
     def __init__(self, dtype: DType | None = None) -> None:
-        dtype = dtype or DEFAULT_DTYPE[0]
+        dtype = (dtype or DEFAULT_DTYPE[0]).to_real()
         if not dtype.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype!r}'"

@@ -8,8 +8,11 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.dtypes import PACKAGE, bool_, get_default_dtype, int64
+from jitgrad.lazy import LazyModule
 
 __all__ = ["format_tensor", "set_printoptions", "type_name"]
+
+_COMPLEX_TEXT = LazyModule("jitgrad.complex_text")
 
 _PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80},
@@ -62,10 +65,13 @@ def format_tensor(tensor: Any, array: Any) -> str:
         shape = shape if array.size == 0 and array.ndim != 1 else None
         if tensor.dtype.is_half:
             array = array.astype(np.float32)
-        body = np.array2string(array, separator=", ", prefix="tensor(", **_options)
+        if tensor.dtype.is_complex:
+            body = _COMPLEX_TEXT.complex_body(array, _options, len("tensor("))
+        else:
+            body = np.array2string(array, separator=", ", prefix="tensor(", **_options)
     if shape is not None:
         suffix += f", size={shape}"
-    if tensor.dtype not in (get_default_dtype(), int64, bool_):
+    if tensor.dtype not in (get_default_dtype(), get_default_dtype().to_complex(), int64, bool_):
         suffix += f", dtype={tensor.dtype!r}"
     try:
         grad_fn = tensor.grad_fn

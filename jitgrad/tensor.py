@@ -41,7 +41,7 @@ __all__ = ["Tensor", "is_tensor"]
 _ADD, _SUB, _MUL, _DIV, _POW = (OPS[n] for n in ("add", "sub", "mul", "div", "pow"))
 _EQ, _NE, _LT, _LE, _GT, _GE = (OPS[n] for n in ("eq", "ne", "lt", "le", "gt", "ge"))
 _NEG, _DETACH, _SLICE, _RSUB = OPS["neg"], OPS["detach"], OPS["slice"], OPS["rsub"]
-_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+_NUMBERS = (int, float, complex, np.integer, np.inexact, np.bool_)
 
 
 def _operand(other: Any) -> Any:
@@ -224,7 +224,7 @@ class Tensor(TensorBase):
         return iter(functions.unbind(self, 0))
 
     def __contains__(self, element: Any) -> bool:
-        if not isinstance(element, TensorBase | int | float):
+        if not isinstance(element, TensorBase | int | float | complex):
             kind = type(element)
             raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {kind}.")
         return bool((self == element).any())
@@ -318,7 +318,7 @@ class Tensor(TensorBase):
         if requires_grad.__class__ is not bool:
             found = type(requires_grad).__name__
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {found}")
-        if requires_grad and not self._aval.dtype.is_floating_point:
+        if requires_grad and not self._aval.dtype.is_inexact:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if requires_grad and inference_tensors and not state.inference_mode and self.is_inference():
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
@@ -540,7 +540,7 @@ class Tensor(TensorBase):
         return int(self._only_element())
 
     def __index__(self) -> int:
-        if self._aval.dtype.is_floating_point or self._aval.numel != 1:
+        if self._aval.dtype.is_inexact or self._aval.numel != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self.item())
 

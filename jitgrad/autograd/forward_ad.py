@@ -99,9 +99,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
-    if not tensor.is_floating_point():
+    if not tensor.dtype.is_inexact:
         raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype}")
-    if not tangent.is_floating_point():
+    if not tangent.dtype.is_inexact:
         raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype}")
     if tensor._aval.shape != tangent._aval.shape:
         raise RuntimeError(

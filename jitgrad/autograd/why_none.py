@@ -32,7 +32,7 @@ def why_none(tensor: Any, loss: Any = None) -> str:
 
 def _about_tensor(tensor: Any) -> str:
     """What the tensor alone tells; nothing, for a leaf that could have a gradient."""
-    if not tensor._aval.dtype.is_floating_point:
+    if not tensor._aval.dtype.is_inexact:
         return f"Its dtype is {tensor.dtype}: only tensors of floating point dtype have gradients."
     if is_inference(tensor):
         return "It was made in inference_mode: such tensors take no part in autograd. Use no_grad, or clone it outside."

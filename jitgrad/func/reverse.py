@@ -133,7 +133,7 @@ def _vjp(func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux:
         outputs, out_spec = flatten(result)
         check_tensors(outputs, "vjp(f, *primals)")
         for y in outputs:
-            if not y.is_floating_point():
+            if not y.dtype.is_inexact:
                 raise RuntimeError(
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                     f"{y.dtype}"

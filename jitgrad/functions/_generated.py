@@ -152,14 +152,14 @@ _storage = _bare.METHODS['storage']; _untyped_storage = _bare.METHODS['untyped_s
 _record_stream = _bare.METHODS['record_stream']; _type_as = _bare.METHODS['type_as']; _vcpu = _bare.METHODS['vcpu']
 _detach_ = _bare.METHODS['detach_']; _set_ = _bare.METHODS['set_']; _resize_ = _bare.METHODS['resize_']
 _bfloat16 = _bare.METHODS['bfloat16']; _bool = _bare.METHODS['bool']; _byte = _bare.METHODS['byte']
-_char = _bare.METHODS['char']; _half = _bare.METHODS['half']; _int = _bare.METHODS['int']
-_long = _bare.METHODS['long']; _short = _bare.METHODS['short']; _cuda = _bare.METHODS['cuda']
-_new_tensor = _bare.METHODS['new_tensor']; _polygamma_method = _bare.METHODS['polygamma']
-_copysign_ = _bare.INPLACE_METHODS['copysign_']; _hypot_ = _bare.INPLACE_METHODS['hypot_']
-_heaviside_ = _bare.INPLACE_METHODS['heaviside_']; _nextafter_ = _bare.INPLACE_METHODS['nextafter_']
-_ldexp_ = _bare.INPLACE_METHODS['ldexp_']; _xlogy_ = _bare.INPLACE_METHODS['xlogy_']
-_bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']; _bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']
-_bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
+_cdouble = _bare.METHODS['cdouble']; _cfloat = _bare.METHODS['cfloat']; _char = _bare.METHODS['char']
+_half = _bare.METHODS['half']; _int = _bare.METHODS['int']; _long = _bare.METHODS['long']
+_short = _bare.METHODS['short']; _cuda = _bare.METHODS['cuda']; _new_tensor = _bare.METHODS['new_tensor']
+_polygamma_method = _bare.METHODS['polygamma']; _copysign_ = _bare.INPLACE_METHODS['copysign_']
+_hypot_ = _bare.INPLACE_METHODS['hypot_']; _heaviside_ = _bare.INPLACE_METHODS['heaviside_']
+_nextafter_ = _bare.INPLACE_METHODS['nextafter_']; _ldexp_ = _bare.INPLACE_METHODS['ldexp_']
+_xlogy_ = _bare.INPLACE_METHODS['xlogy_']; _bitwise_and_ = _bare.INPLACE_METHODS['bitwise_and_']
+_bitwise_or_ = _bare.INPLACE_METHODS['bitwise_or_']; _bitwise_xor_ = _bare.INPLACE_METHODS['bitwise_xor_']
 _bitwise_left_shift_ = _bare.INPLACE_METHODS['bitwise_left_shift_']
 _bitwise_right_shift_ = _bare.INPLACE_METHODS['bitwise_right_shift_']; _gcd_ = _bare.INPLACE_METHODS['gcd_']
 _lcm_ = _bare.INPLACE_METHODS['lcm_']; _cumsum_ = _bare.INPLACE_METHODS['cumsum_']
@@ -3686,6 +3686,26 @@ def byte(input, *, memory_format=None):
                 raise
     return _slow(byte, (input,), _given(('memory_format', memory_format, None)))
 
+def cdouble(input, *, memory_format=None):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (memory_format is None or True):
+                return _cdouble(input, memory_format=memory_format)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(cdouble, (input,), _given(('memory_format', memory_format, None)))
+
+def cfloat(input, *, memory_format=None):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (memory_format is None or True):
+                return _cfloat(input, memory_format=memory_format)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(cfloat, (input,), _given(('memory_format', memory_format, None)))
+
 def char(input, *, memory_format=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
@@ -5156,8 +5176,9 @@ METHODS = {
     'clone': clone, 'contiguous': contiguous, 'cpu': cpu, 'get_device': get_device, 'is_contiguous': is_contiguous,
     'storage': storage, 'untyped_storage': untyped_storage, 'record_stream': record_stream, 'to': _bare.METHODS['to'],
     'type_as': type_as, 'vcpu': vcpu, 'detach_': detach_, 'set_': set_, 'resize_': resize_, 'bfloat16': bfloat16,
-    'bool': bool, 'byte': byte, 'char': char, 'half': half, 'int': int, 'long': long, 'short': short, 'cuda': cuda,
-    'new_tensor': new_tensor, 'polygamma': polygamma_method, 'where': where_method,
+    'bool': bool, 'byte': byte, 'cdouble': cdouble, 'cfloat': cfloat, 'char': char, 'half': half, 'int': int,
+    'long': long, 'short': short, 'cuda': cuda, 'new_tensor': new_tensor, 'polygamma': polygamma_method,
+    'where': where_method,
 }
 
 INPLACE_METHODS = {
@@ -5335,9 +5356,10 @@ MADE = (
     (untyped_storage, _bare.METHODS['untyped_storage']), (record_stream, _bare.METHODS['record_stream']),
     (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
     (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bfloat16, _bare.METHODS['bfloat16']),
-    (bool, _bare.METHODS['bool']), (byte, _bare.METHODS['byte']), (char, _bare.METHODS['char']),
-    (half, _bare.METHODS['half']), (int, _bare.METHODS['int']), (long, _bare.METHODS['long']),
-    (short, _bare.METHODS['short']), (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
+    (bool, _bare.METHODS['bool']), (byte, _bare.METHODS['byte']), (cdouble, _bare.METHODS['cdouble']),
+    (cfloat, _bare.METHODS['cfloat']), (char, _bare.METHODS['char']), (half, _bare.METHODS['half']),
+    (int, _bare.METHODS['int']), (long, _bare.METHODS['long']), (short, _bare.METHODS['short']),
+    (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
     (polygamma_method, _bare.METHODS['polygamma']), (where_method, _bare.METHODS['where']),
     (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
     (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),

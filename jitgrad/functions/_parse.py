@@ -146,6 +146,18 @@ def _as_scalar(x: Any) -> Any:
     return x.item() if _is_scalar_tensor(x) else _MISMATCH
 
 
+def _as_number(x: Any) -> Any:
+    """A number that may be complex."""
+    if isinstance(x, complex) and not isinstance(x, np.generic):
+        return x
+    return _as_scalar(x)
+
+
+def _as_real(x: Any) -> Any:
+    found = _as_scalar(x)
+    return _MISMATCH if isinstance(found, complex) else found
+
+
 def _as_bool(x: Any) -> Any:
     if isinstance(x, bool):
         return x
@@ -178,15 +190,15 @@ def _as_dtype(x: Any) -> Any:
 
 def _as_number_or_tensor(x: Any) -> Any:
     found = _as_tensor(x)
-    return _as_scalar(x) if found is _MISMATCH else found
+    return _as_number(x) if found is _MISMATCH else found
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "Tensor": _as_tensor,
     "Tensor|Scalar": _as_number_or_tensor,
     "Tensor[]": _as_tensors,
-    "Scalar": _as_scalar,
-    "float": _as_scalar,
+    "Scalar": _as_number,
+    "float": _as_real,
     "int": _as_int,
     "int[]": _as_ints,
     "int[1]": _as_one_or_more_ints,

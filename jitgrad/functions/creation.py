@@ -15,11 +15,13 @@ from jitgrad.door import door
 from jitgrad.dtypes import (
     INTEGER,
     DType,
+    bfloat16,
     bool_,
     dtype_of_scalar,
     from_numpy_dtype,
     get_default_dtype,
     int64,
+    known_dtypes,
     promote_types,
 )
 from jitgrad.functions._bind import ints
@@ -148,10 +150,12 @@ def _dtype_like(dtype: Any) -> DType:
 
 
 def _python_dtype(dtype: Any) -> DType:
+    if dtype.kind == "c":
+        return get_default_dtype().to_complex()
     return get_default_dtype() if dtype.kind == "f" else bool_ if dtype.kind == "b" else int64
 
 
-_KNOWN = frozenset(np.dtype(name) for name in "bool uint8 int8 int16 int32 int64 float16 float32 float64".split())
+_KNOWN = frozenset(d.np for d in known_dtypes() if d is not bfloat16)
 
 
 def _has_tensor(data: Any) -> bool:
@@ -169,7 +173,7 @@ def _only_element(tensor: Any) -> Any:
     """A tensor among numbers is one of them, whatever its dimensions, as in PyTorch."""
     if tensor.numel() == 1:
         return tensor.item()
-    if tensor.is_floating_point():
+    if tensor.dtype.is_inexact:
         raise ValueError("only one element tensors can be converted to Python scalars")
     raise TypeError("only integer tensors of a single element can be converted to an index")
 
@@ -185,7 +189,7 @@ def _as_array(data: Any) -> Any:
         array = np.array(plain)
     except ValueError:
         _NESTED.refuse_nested(plain)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biufc":
         _NESTED.refuse_nested(plain)
     return array
 
@@ -227,7 +231,12 @@ def _converted(array: Any, dtype: DType) -> Any:
 
 
 def _check_numbers(numbers: Any, dtype: DType) -> None:
-    """RuntimeError for Python numbers that an integer dtype does not hold; negative ones may wrap."""
+    """RuntimeError for Python numbers that an integer dtype does not hold; negative ones may wrap.
+
+    TypeError for complex numbers that a real dtype does not hold.
+    """
+    if numbers.dtype.kind == "c" and not dtype.is_complex:
+        raise TypeError("must be real number, not complex")
     if dtype.category is INTEGER and numbers.size and numbers.dtype.kind in "iuf":
         for extreme in (numbers.min(), numbers.max()):
             try:

@@ -13,7 +13,21 @@ from typing import Any
 
 from jitgrad.devices import CPU, META
 from jitgrad.door import door
-from jitgrad.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from jitgrad.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from jitgrad.functions._parse import given
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
 from jitgrad.layouts import contiguous_format, dense_order, format_order, is_laid_out, preserve_format
@@ -265,6 +279,16 @@ def to_half(input: Any, *, memory_format: Any = None) -> Any:
 def to_bfloat16(input: Any, *, memory_format: Any = None) -> Any:
     """As bfloat16."""
     return to(input, bfloat16, memory_format=memory_format)
+
+
+def to_cfloat(input: Any, *, memory_format: Any = None) -> Any:
+    """As complex64."""
+    return to(input, complex64, memory_format=memory_format)
+
+
+def to_cdouble(input: Any, *, memory_format: Any = None) -> Any:
+    """As complex128."""
+    return to(input, complex128, memory_format=memory_format)
 
 
 def type_as(input: Any, other: Any) -> Any:

@@ -120,16 +120,27 @@ def _without_leading_ones(value: Any, rank: int) -> Any:
     return reshape(value, value.shape[extra:]) if extra > 0 and all(n == 1 for n in value.shape[:extra]) else value
 
 
-def _checked_number(input: Any, value: Any) -> bool | int | float:
+def _checked_number(input: Any, value: Any) -> bool | int | float | complex:
     """The number to be assigned, as the tensor's dtype can hold it. TypeError for anything else."""
     if isinstance(value, np.number | np.bool_):
         value = value.item()
+    if isinstance(value, complex):
+        return _as_real(input, value)
     if not isinstance(value, bool | int | float):
         module, name = type(value).__module__, type(value).__name__
         shown = name if module == "builtins" else f"{module}.{name}"
         raise TypeError(f"can't assign a {shown} to a {type_name(input._aval)}")
     category = input.dtype.category
-    return value if category is FLOATING else int(value) if category is INTEGER else bool(value)
+    return value if category >= FLOATING else int(value) if category is INTEGER else bool(value)
+
+
+def _as_real(input: Any, value: complex) -> Any:
+    """A complex number to be assigned. RuntimeError where the tensor is real and the number is not."""
+    if input.dtype.is_complex:
+        return value
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {input.dtype.c_name} without overflow")
+    return _checked_number(input, value.real)
 
 
 def _is_one_mask(index: Any) -> bool:

@@ -1,6 +1,7 @@
-"""Questions about complex numbers, of tensors that are real; mantissas and exponents.
+"""Parts and conjugates of complex tensors, and what they are of real ones; mantissas and exponents.
 
-Owns: angle, conj, conj_physical, frexp, imag, is_conj, is_neg, real, resolve_conj, resolve_neg.
+Owns: angle, complex, conj, conj_physical, frexp, imag, is_conj, is_neg, polar, real, resolve_conj, resolve_neg,
+view_as_complex, view_as_real.
 Must not know: how the operations are computed. Imported late.
 """
 
@@ -8,12 +9,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jitgrad.door import door
 from jitgrad.functions.outputs import takes_out
+from jitgrad.functions.views import select
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.table import OPS
 
 __all__ = [
-    "angle", "conj", "conj_physical", "conj_physical_", "frexp", "imag", "is_conj", "is_neg", "real", "resolve_conj",
-    "resolve_neg",
+    "angle", "complex", "conj", "conj_physical", "conj_physical_", "frexp", "imag", "is_conj", "is_neg",
+    "polar", "real", "resolve_conj", "resolve_neg", "set_imag", "set_real", "view_as_complex",
+    "view_as_real",
 ]  # fmt: skip
 
 
@@ -26,7 +31,7 @@ class MantissaExponent(NamedTuple):
 
 @takes_out
 def angle(input: Any) -> Any:
-    """pi of negative numbers, else 0; its derivative is 0."""
+    """The angle in radians, of the dtype of the parts; of real numbers pi below 0, else 0, with derivative 0."""
     return call("angle", input)
 
 
@@ -40,38 +45,97 @@ def frexp(input: Any) -> MantissaExponent:
     return MantissaExponent(*call("frexp", input))
 
 
-def _itself(name: str, text: str) -> Any:
-    def function(input: Any) -> Any:
-        return input
+@takes_out
+def complex(real: Any, imag: Any) -> Any:
+    """The complex tensor of two real ones of one floating dtype, broadcast: float64 makes complex128, others complex64.
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
+    Raises:
+        RuntimeError: the dtypes differ, or are not floating.
+    """
+    return call("complex", real, imag)
 
 
-conj = _itself("conj", "The tensor itself: all tensors are real.")
-real = _itself("real", "The tensor itself: all tensors are real.")
-resolve_conj = _itself("resolve_conj", "The tensor itself: none is the conjugate of another.")
-resolve_neg = _itself("resolve_neg", "The tensor itself: none is the negative of another.")
-conj_physical_ = _itself("conj_physical_", "The tensor itself: all tensors are real.")
+@takes_out
+def polar(abs: Any, angle: Any) -> Any:
+    """``abs * exp(i * angle)`` of two real tensors of one floating dtype; see ``complex``."""
+    return call("polar", abs, angle)
+
+
+def view_as_real(input: Any) -> Any:
+    """The memory of a complex tensor as pairs (real part, imaginary part), [*, 2]: a view. RuntimeError for others."""
+    return call("view_as_real", input)
+
+
+def view_as_complex(input: Any) -> Any:
+    """The memory of pairs, [*, 2], as complex numbers: a view.
+
+    Raises:
+        RuntimeError: the dtype is neither float32 nor float64, or the parts of a pair are not neighbours in memory.
+    """
+    return call("view_as_complex", input)
+
+
+def _is_complex(x: Any) -> bool:
+    return bool(x._aval.dtype.is_complex)
+
+
+def conj(input: Any) -> Any:
+    """The conjugate; a real tensor itself. It is computed: no tensor is lazily the conjugate of another."""
+    return call("_conj", input) if _is_complex(input) else input
 
 
 @takes_out
 def conj_physical(input: Any) -> Any:
-    """The tensor itself: all tensors are real."""
+    """The conjugate; a real tensor itself."""
+    return call("conj_physical", input) if _is_complex(input) else input
+
+
+def conj_physical_(input: Any) -> Any:
+    """Conjugate in place; a real tensor stays as it is."""
+    if _is_complex(input):
+        door.apply_inplace(OPS["conj_physical"], (input,), input)
     return input
 
 
+def resolve_conj(input: Any) -> Any:
+    """The tensor itself: none is lazily the conjugate of another."""
+    return input
+
+
+def resolve_neg(input: Any) -> Any:
+    """The tensor itself: none is lazily the negative of another."""
+    return input
+
+
+def real(input: Any) -> Any:
+    """The real parts, a view that may be written; a real tensor itself."""
+    return select(call("view_as_real", input), -1, 0) if _is_complex(input) else input
+
+
 def imag(input: Any) -> Any:
-    """RuntimeError: all tensors are real."""
-    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    """The imaginary parts, a view that may be written. RuntimeError for a real tensor."""
+    if not _is_complex(input):
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return select(call("view_as_real", input), -1, 1)
 
 
 def is_conj(input: Any) -> bool:
-    """False: all tensors are real."""
+    """False: no tensor is lazily the conjugate of another."""
     return False
 
 
 def is_neg(input: Any) -> bool:
-    """False: no tensor is the negative of another."""
+    """False: no tensor is lazily the negative of another."""
     return False
+
+
+# --- the properties ``real`` and ``imag`` of tensors ---
+
+def set_real(input: Any, value: Any) -> None:
+    """``input.real = value``."""
+    real(input).copy_(value)
+
+
+def set_imag(input: Any, value: Any) -> None:
+    """``input.imag = value``."""
+    imag(input).copy_(value)

@@ -63,7 +63,7 @@ def _get_data(self: Any) -> Any:
 def _set_data(self: Any, value: Any) -> None:
     if not isinstance(value, TensorBase):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-    if self._requires_grad and not value._aval.dtype.is_floating_point:
+    if self._requires_grad and not value._aval.dtype.is_inexact:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     if value._aval.dtype is not self._aval.dtype or value._aval.device is not self._aval.device:
         self._accumulator = None  # what is accumulated from here on is of another kind

@@ -57,7 +57,7 @@ SIGNATURES: dict[str, str] = _rows(
         "log_ log10_ log1p_ log2_ logical_not_ neg_ reciprocal_ relu_ rsqrt_ sigmoid_ sign_ sin_ sinh_ sqrt_ square_ "
         "tan_ tanh_ trunc_ argwhere cpu detach detach_ get_device ravel "
         "storage t t_ trace untyped_storage zero_": "Tensor input",
-        "bfloat16 bool byte char half int long short": "Tensor input, *, any memory_format=None",
+        "bfloat16 bool byte cdouble cfloat char half int long short": "Tensor input, *, any memory_format=None",
         "digamma erfinv lgamma digamma_ erfinv_ lgamma_ acosh asinh atanh arccosh arcsinh arctanh erfc sinc rad2deg "
         "deg2rad frac fix positive sgn signbit isposinf isneginf isreal i0 acosh_ asinh_ atanh_ arccosh_ arcsinh_ "
         "arctanh_ erfc_ sinc_ rad2deg_ deg2rad_ frac_ fix_ sgn_ i0_ absolute_ negative_ arccos_ arcsin_ "

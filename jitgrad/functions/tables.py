@@ -104,7 +104,7 @@ _METHOD_NAMES = {
     devices: "clone contiguous cpu get_device is_contiguous storage untyped_storage record_stream to type_as vcpu",
 }
 
-_CONVERSIONS = ("bfloat16", "bool", "byte", "char", "half", "int", "long", "short")
+_CONVERSIONS = ("bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "half", "int", "long", "short")
 
 METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(module, name) for module, names in _METHOD_NAMES.items() for name in names.split()},
@@ -115,6 +115,21 @@ METHODS: dict[str, Callable[..., Any]] = {
     "polygamma": pointwise.polygamma_method,
     "where": pointwise.where_method,
 }
+
+_PARTS = LazyModule("jitgrad.functions.real_parts")
+
+
+def _part(name: str) -> property:
+    """The property ``real`` or ``imag``."""
+
+    def get(self: Any) -> Any:
+        return getattr(_PARTS, name)(self)
+
+    def write(self: Any, value: Any) -> None:
+        getattr(_PARTS, f"set_{name}")(self, value)
+
+    return property(get, write, doc=f"As ``{name}()``; what is assigned is copied into the view.")
+
 
 def _inplace_operator(name: str) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
@@ -139,9 +154,11 @@ PROPERTIES: dict[str, property] = {
     **{name: property(getattr(devices, name)) for name in ("is_cpu", "is_meta", "is_vcpu")},
     **{name: property(devices.is_elsewhere) for name in devices.NOWHERE},
     **{name: value for name, value in REPLACING_METHODS.items() if isinstance(value, property)},
+    "real": _part("real"),
+    "imag": _part("imag"),
     "T": property(views.reverse_dims, doc="All dimensions in reverse order."),
-    "H": property(views.conjugate_transpose, doc="A matrix with its dimensions swapped."),
-    "mH": property(views.matrix_transpose, doc="The last two dimensions swapped."),
+    "H": property(views.conjugate_transpose, doc="A matrix with its dimensions swapped, conjugated."),
+    "mH": property(views.conjugate_matrix_transpose, doc="The last two dimensions swapped, conjugated."),
     "mT": property(views.matrix_transpose, doc="The last two dimensions swapped."),
 }
 
@@ -175,6 +192,7 @@ _HIDDEN = frozenset(
         "from_array_copy",
         "reverse_dims",
         "matrix_transpose",
+        "conjugate_matrix_transpose",
         "conjugate_transpose",
         "ValuesIndices",
         "MinMax",
@@ -208,8 +226,8 @@ _LATE_BY_PLACE = {
     "functions.products": "addmv_ as_strided_ can_cast constant_pad_nd empty_permuted fill frobenius_norm index_reduce "
     "native_layer_norm nonzero_static norm_except_dim nuclear_norm numel renorm resize_as_ result_type tensordot",
     "functions.ranges": "logspace range scalar_tensor tril_indices triu_indices unravel_index vander",
-    "functions.real_parts": "angle conj conj_physical conj_physical_ frexp imag is_conj is_neg real resolve_conj "
-    "resolve_neg",
+    "functions.real_parts": "angle complex conj conj_physical conj_physical_ frexp imag is_conj is_neg polar real "
+    "resolve_conj resolve_neg view_as_complex view_as_real",
     "functions.sliding": "channel_shuffle pixel_shuffle pixel_unshuffle",
     "functions.statistics": "corrcoef cov gradient histogramdd std_mean var_mean",
     "linalg.lobpcg": "lobpcg",

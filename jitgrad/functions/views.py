@@ -26,6 +26,7 @@ __all__ = [
     "as_strided",
     "broadcast_to",
     "chunk",
+    "conjugate_matrix_transpose",
     "conjugate_transpose",
     "detach",
     "diagonal",
@@ -172,18 +173,27 @@ def matrix_transpose(input: Any) -> Any:
 
 
 def conjugate_transpose(input: Any) -> Any:
-    """A matrix with its dimensions swapped (``x.H``). RuntimeError for tensors of other ranks, but for 0."""
+    """A matrix with its dimensions swapped, conjugated (``x.H``). RuntimeError for other ranks, but for 0."""
     if input.ndim not in (0, 2):
         hint = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{hint}")
-    return matrix_transpose(input)
+    return _conjugated(matrix_transpose(input))
 
 
 def adjoint(input: Any) -> Any:
-    """Matrices with their dimensions swapped. RuntimeError for vectors."""
+    """Matrices with their dimensions swapped, conjugated. RuntimeError for vectors."""
     if input.ndim == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    return matrix_transpose(input)
+    return _conjugated(matrix_transpose(input))
+
+
+def conjugate_matrix_transpose(input: Any) -> Any:
+    """The last two dimensions swapped, conjugated (``x.mH``). RuntimeError for vectors."""
+    return _conjugated(matrix_transpose(input))
+
+
+def _conjugated(x: Any) -> Any:
+    return door.apply(OPS["conj_physical"], x) if x._aval.dtype.is_complex else x
 
 
 def reverse_dims(input: Any) -> Any:

@@ -75,6 +75,7 @@ _LATE = {
     ),
     "special_functions": "igamma igammac special_entr special_erfcx special_i0e special_i1e special_log_ndtr "
     "special_ndtri special_xlog1py special_zeta angle frexp",
+    "complex_numbers": "_conj complex conj_physical polar view_as_complex view_as_real",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "ctc": "_ctc_loss _ctc_loss_backward",

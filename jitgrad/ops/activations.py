@@ -33,7 +33,7 @@ GELU_SCALE, GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 def _float_only(name: str) -> Any:
     def rule(x: Aval, *params: Any) -> Aval:
-        if x.dtype.category is not FLOATING:
+        if x.dtype.category < FLOATING:
             raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
         return make_aval(x.shape, x.dtype)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, INTEGER, DType, int64
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, INTEGER, DType, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import (
@@ -168,7 +168,9 @@ _define_binary(
 def _alpha_aval(name: str) -> Any:
     def rule(x: Any, y: Any, alpha: Any) -> Aval:
         dtype = result_dtype(x, y)
-        if dtype.category is not FLOATING and dtype_of(alpha).category is FLOATING:
+        if dtype.category < COMPLEX and dtype_of(alpha).category is COMPLEX:
+            raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+        if dtype.category < FLOATING and dtype_of(alpha).category is FLOATING:
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
         return make_aval(broadcast(name, shape_of(x), shape_of(y)), dtype)
 
@@ -412,7 +414,7 @@ def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
             own, found = (dtype_of(v).c_name for v in (x, other))
             raise RuntimeError(f"expected dtype {own} for `{what}` but got dtype {found}")
     shape = broadcast("lerp", *map(shape_of, (x, end, weight)))
-    if dtype_of(x).category is not FLOATING:
+    if dtype_of(x).category < FLOATING:
         kernel = "lerp_kernel_tensor" if hasattr(weight, "shape") else "lerp_kernel_scalar"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{torch_dtype_name(dtype_of(x))}'")
     return make_aval(shape, dtype_of(x))
@@ -444,7 +446,7 @@ define(
 
 
 def _addcdiv_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
-    if dtype_of(t1).category is not FLOATING and dtype_of(t2).category is not FLOATING:
+    if dtype_of(t1).category < FLOATING and dtype_of(t2).category < FLOATING:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported; use (input + value * trunc(tensor1 / tensor2)) or "
             "(input + value * tensor1 / tensor2.float()) instead."
@@ -500,7 +502,7 @@ _define_binary(
 
 def _logaddexp_aval(x: Any, y: Any) -> Aval:
     out = make_aval(broadcast("logaddexp", shape_of(x), shape_of(y)), result_dtype(x, y))
-    if out.dtype.category is not FLOATING:
+    if out.dtype.category < FLOATING:
         raise NotImplementedError(f"\"logaddexp_cpu\" not implemented for '{torch_dtype_name(out.dtype)}'")
     return out
 

@@ -43,7 +43,7 @@ def _is_floating(category: Any) -> bool:
 
 
 def _is_integer(category: Any) -> bool:
-    return category is not FLOATING and category is not BOOLEAN
+    return category < FLOATING and category is not BOOLEAN
 
 
 # --- signs and magnitudes ---
@@ -93,7 +93,7 @@ def _define_extreme(name: str, np_function: Any, primitive: str, wins: str) -> N
 
     def lower(b: Any, x: Any, y: Any) -> Any:
         out = b.pointwise(primitive, x, y)
-        if x.dtype.category is not FLOATING:
+        if x.dtype.category < FLOATING:
             return out
         return b.where(b.isnan(x), y, b.where(b.isnan(y), x, out))
 

@@ -73,7 +73,7 @@ def _range_of(x: Any, low: float, high: float) -> tuple[float, float]:
 def _histc_aval(x: Aval, bins: int, low: float, high: float) -> Aval:
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return make_aval((bins,), x.dtype)
 

@@ -41,7 +41,7 @@ class _Paths(NamedTuple):
 
 
 def _check(log_probs: Aval, targets: Aval, input_lengths: Aval, target_lengths: Aval, blank: int, zero: bool) -> None:
-    if log_probs.ndim != 3 or log_probs.dtype.category is not FLOATING:
+    if log_probs.ndim != 3 or log_probs.dtype.category < FLOATING:
         raise RuntimeError("ctc_loss: expected log_probs to be a floating tensor of 3 dimensions")
     if targets.dtype.category is not INTEGER:
         raise RuntimeError("ctc_loss: targets must be of integral type")

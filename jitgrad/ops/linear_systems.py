@@ -20,7 +20,7 @@ __all__ = ["check_matrix", "check_square", "cholesky_rule", "transposed"]
 
 def check_matrix(name: str, a: Aval) -> None:
     """RuntimeError unless it is [*, m, n], of floats; ``name`` is for messages."""
-    if not a.dtype.is_floating_point:
+    if not a.dtype.is_inexact:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype.type_name}")
     if a.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")

@@ -48,7 +48,7 @@ def _reduced_aval(name: str) -> Any:
         check_reduction(reduction)
         shape = broadcast(name, x.shape, y.shape)
         dtype = result_dtype(x, y)
-        if dtype.category is not FLOATING:
+        if dtype.category < FLOATING:
             raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(dtype)}'")
         return make_aval(shape if reduction == "none" else (), dtype)
 

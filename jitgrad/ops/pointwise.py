@@ -229,7 +229,7 @@ def _define_same_dtype(name: str, np_function: Callable[[Any], Any], rule: Any, 
         return x.copy() if (rounds and x.dtype.kind in "bi") else np_function(x)
 
     def lower(b: Any, x: Any) -> Any:
-        return x if rounds and x.dtype.category is not FLOATING else getattr(b, name)(x)
+        return x if rounds and x.dtype.category < FLOATING else getattr(b, name)(x)
 
     define(name, aval=_no_bools_aval(name), numpy=numpy, lower=lower, vjps=[Vjp(rule, save)])
 
@@ -242,7 +242,7 @@ _define_same_dtype("round", np.rint, zero_grad)
 
 
 def _decimals_aval(x: Aval, decimals: int) -> Aval:
-    if x.dtype.category is not FLOATING and (decimals or x.dtype.category is BOOLEAN):
+    if x.dtype.category < FLOATING and (decimals or x.dtype.category is BOOLEAN):
         raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return x
 
@@ -255,7 +255,7 @@ def _np_round_decimals(x: Any, decimals: int) -> Any:
 
 
 def _lower_round_decimals(b: Any, x: Any, decimals: int) -> Any:
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         return x
     scale = b.const(10.0 ** abs(decimals), x.dtype)
     return b.div(b.round(b.mul(x, scale)), scale) if decimals > 0 else b.mul(b.round(b.div(x, scale)), scale)
@@ -288,7 +288,7 @@ for _name in ("sign", "sgn"):  # they differ for complex numbers
 
 
 def _frac_aval(x: Aval) -> Aval:
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         raise NotImplementedError(f"\"frac_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return same_aval(x)
 
@@ -321,7 +321,7 @@ def _np_nan_to_num(x: Any, *replacements: float | None) -> Any:
 
 
 def _lower_nan_to_num(b: Any, x: Any, *replacements: float | None) -> Any:
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         return x
     nan, posinf, neginf = (b.const(value, x.dtype) for value in _replacements(x, *replacements))
     infinity = b.const(math.inf, x.dtype)

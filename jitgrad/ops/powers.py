@@ -24,7 +24,7 @@ def _reject(x: Any, exponent: Any) -> None:
     """Powers that PyTorch does not define."""
     if not is_number(exponent) and result_dtype(x, exponent).category is BOOLEAN:
         raise NotImplementedError("\"pow\" not implemented for 'Bool'")
-    if isinstance(exponent, int) and exponent < 0 and result_dtype(x, exponent).category is not FLOATING:
+    if isinstance(exponent, int) and exponent < 0 and result_dtype(x, exponent).category < FLOATING:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
 
 
@@ -112,7 +112,7 @@ def _np_pow(x: Any, y: Any) -> Any:
         return _np_pow_scalar(x, y)
     dtype = result_dtype(x, y)
     base, exponent = np_operand(x, dtype), np_operand(y, dtype)
-    if dtype.category is FLOATING:
+    if dtype.is_inexact:
         return np.power(base, exponent)
     # PyTorch: 1 ** -n = 1, (-1) ** -n = +-1, anything else 0; NumPy refuses negative exponents
     positive = np.power(base, np.maximum(exponent, 0))

@@ -53,7 +53,7 @@ def spread(g: Any, aval: Aval, dim: Dim) -> Any:
 
 def _sum_dtype(x: Any, dtype: DType | None) -> DType:
     own = as_dtype(x.dtype)
-    return dtype or (own if own.category is FLOATING else int64)
+    return dtype or (own if own.is_inexact else int64)
 
 
 def _sum_aval(x: Aval, dim: Dim, keepdim: bool, dtype: DType | None) -> Aval:
@@ -82,7 +82,7 @@ def _lower_sum(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> 
 
 def _mean_dtype(x: Any, dtype: DType | None) -> DType:
     own = dtype or as_dtype(x.dtype)
-    if own.category is not FLOATING:
+    if own.category < FLOATING:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {torch_dtype_name(own)}"
@@ -235,7 +235,7 @@ for _name, _node in (("prod", "ProdBackward0"), ("prod_dim", "ProdBackward1")):
 
 
 def _var_aval(x: Aval, dim: Dim, correction: float, keepdim: bool) -> Aval:
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         raise RuntimeError("std and var only support floating point and complex dtypes")
     return make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), x.dtype)
 
@@ -288,7 +288,7 @@ define(
 
 
 def _norm_aval(x: Aval, order: float, dim: Dim, keepdim: bool) -> Aval:
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {torch_dtype_name(x.dtype)}"
         )

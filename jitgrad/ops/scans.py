@@ -48,11 +48,11 @@ def _along(c: RuleContext) -> tuple[int, int]:
 
 def _prod_aval(x: Aval, dim: int) -> Aval:
     wrap_dim(dim, x.ndim)
-    return make_aval(x.shape, x.dtype if x.dtype.category is FLOATING else int64)
+    return make_aval(x.shape, x.dtype if x.dtype.is_inexact else int64)
 
 
 def _np_prod(x: Any, dim: int) -> Any:
-    return np.cumprod(x, axis=dim, dtype=x.dtype if x.dtype.kind == "f" else np.int64) if x.ndim else x.copy()
+    return np.cumprod(x, axis=dim, dtype=x.dtype if x.dtype.kind in "fc" else np.int64) if x.ndim else x.copy()
 
 
 def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
@@ -105,7 +105,7 @@ _define_extreme("cummin", np.minimum.accumulate)
 
 def _log_aval(x: Aval, dim: int) -> Aval:
     wrap_dim(dim, x.ndim)
-    if x.dtype.category is not FLOATING:
+    if x.dtype.category < FLOATING:
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return make_aval(x.shape, x.dtype)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import (
+    COMPLEX,
     FLOATING,
     INTEGER,
     DType,
@@ -78,16 +79,25 @@ def dtype_of(x: Any) -> DType:
         return int64
     if isinstance(x, float):
         return get_default_dtype()
+    if isinstance(x, complex):
+        return get_default_dtype().to_complex()
     if is_number(x):
         return get_default_dtype() if x.dtype.category is FLOATING else x.dtype
     return as_dtype(x.dtype)
 
 
 def _combine(higher: DType | None, lower: DType | None) -> DType | None:
-    """PyTorch's ``combine_categories``: a lower-priority operand matters only if its category is higher."""
+    """PyTorch's ``combine_categories``: a lower-priority operand matters only if its category is higher.
+
+    Where it is complex, the parts keep the precision of a floating operand of higher priority.
+    """
     if higher is None or lower is None:
         return higher if lower is None else lower
-    return promote_types(higher, lower) if lower.category > higher.category else higher
+    if lower.category <= higher.category:
+        return higher
+    if lower.category is COMPLEX and higher.category is FLOATING:
+        return higher.to_complex()
+    return promote_types(higher, lower)
 
 
 def result_dtype(*inputs: Any) -> DType:
@@ -105,7 +115,7 @@ def result_dtype(*inputs: Any) -> DType:
 def float_dtype(*inputs: Any) -> DType:
     """``result_dtype``, integers and bools becoming the default floating dtype."""
     found = result_dtype(*inputs)
-    return found if found.category is FLOATING else get_default_dtype()
+    return found if found.is_inexact else get_default_dtype()
 
 
 def operand(b: Any, x: Any, dtype: DType) -> Any:
@@ -132,6 +142,10 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     """
     if hasattr(value, "shape"):
         return
+    if isinstance(value, complex) and not dtype.is_complex:
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
+        value = value.real
     if dtype.is_half and finfo(dtype).max < abs(value) < math.inf:
         raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
     if dtype.category is not INTEGER:
@@ -160,10 +174,13 @@ def np_cast(x: Any, dtype: DType) -> Any:
     """An array, or NumPy scalar, in another dtype, converted as PyTorch does on a CPU.
 
     Numbers become halves by way of float32, and floats become short integers by way of int32 (uint8: int64), of whose
-    lowest number, which NaN and what does not fit become, the low bytes are kept.
+    lowest number, which NaN and what does not fit become, the low bytes are kept. Of complex numbers the real part is
+    kept.
     """
     if dtype is bool_:
         return x != 0
+    if x.dtype.kind == "c" and not dtype.is_complex:
+        x = x.real
     if dtype.is_half or x.dtype.kind == "V":  # bfloat16, which NumPy cannot turn into everything
         x = x.astype(np.float32)
     if dtype.is_short and not dtype.is_half and x.dtype.kind == "f":

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.regions import lower_add, lower_scatter, lower_select, region_of
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.structs import replaced
 
-__all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW"]
+__all__ = ["COPY_SLICES", "STRIDED_SELECT", "STRIDED_WINDOW", "over"]
 
 
 def _extent(aval: Aval) -> int:
@@ -73,7 +74,17 @@ def _select_rule(c: RuleContext, g: Any) -> Any:
     base, view = c.params
     if not view.numel:
         return filled(0, make_aval(base.shape, g._aval.dtype).on(g._aval.device))
-    return call("strided_add", g, base, view)
+    return over("strided_add", base, view, g)
+
+
+_PARTS = LazyModule("jitgrad.ops.complex_numbers")
+
+
+def over(name: str, base: Aval, view: Aval, *inputs: Any) -> Any:
+    """One of the three operations, where ``base`` or ``view`` may also be complex numbers and the other their parts."""
+    if base.dtype.is_complex is view.dtype.is_complex:
+        return call(name, *inputs, base, view)
+    return _PARTS.over_parts(name, base, view, *inputs)
 
 
 STRIDED_SELECT = define(

@@ -70,6 +70,7 @@ class Op:
             that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
             gradient (or None) per tensor of the list.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
+        is_complex: its results are complex where all inputs are real: a trace does not record it.
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
         node_names: where PyTorch has other names for forms with a Python number: by the number's position.
@@ -91,6 +92,7 @@ class Op:
     lowers: Callable[..., bool] | None = None
     checks_reals: bool = False
     is_unseen: bool = False
+    is_complex: bool = False
 
     @property
     def is_differentiable(self) -> bool:
@@ -160,6 +162,7 @@ def define(
     lowers: Callable[..., bool] | None = None,
     checks_reals: bool = False,
     is_unseen: bool = False,
+    is_complex: bool = False,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
@@ -179,6 +182,7 @@ def define(
         lowers,
         checks_reals,
         is_unseen,
+        is_complex,
     )
     OPS[name] = op
     return op

@@ -93,7 +93,7 @@ def laid_out(row: Any, offset: Any, size: Any, stride: Any, requires_grad: Any) 
 
 
 def _flagged(tensor: Any, requires_grad: Any) -> Any:
-    if type(requires_grad) is not bool or (requires_grad and not tensor._aval.dtype.is_floating_point):
+    if type(requires_grad) is not bool or (requires_grad and not tensor._aval.dtype.is_inexact):
         raise ValueError("a tensor cannot require grad")
     return tensor.requires_grad_(requires_grad)
 
@@ -153,7 +153,7 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
 
 
 def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> Any:
-    if requires_grad and not _tensor(TensorBase, data)._aval.dtype.is_floating_point:
+    if requires_grad and not _tensor(TensorBase, data)._aval.dtype.is_inexact:
         raise ValueError("a parameter cannot require grad")
     return Parameter(data, bool(requires_grad))
 

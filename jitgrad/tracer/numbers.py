@@ -47,7 +47,7 @@ def number_key(value: int | float) -> Any:
 
 def is_number(value: Any) -> bool:
     """A Python or NumPy number."""
-    return isinstance(value, int | float | np.number | np.bool_)
+    return isinstance(value, int | float | complex | np.number | np.bool_)
 
 
 def _promotable(op: Op, value: Any) -> bool:

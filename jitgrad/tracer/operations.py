@@ -24,7 +24,7 @@ from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.keys import quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
 from jitgrad.tracer.path import Path
-from jitgrad.tracer.shape_rules import name_line
+from jitgrad.tracer.shape_rules import gives_complex, name_line
 from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
 
 __all__ = ["Operations"]
@@ -133,7 +133,7 @@ class Operations:
         if path.new_values >= recorder.trie.new_limit and is_too_long(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
-        if params and Device in map(type, params):  # its result is not on the CPU
+        if (params and Device in map(type, params)) or gives_complex(op, inputs, params):  # no results of a trace
             operands = (inputs,) if op.num_inputs < 0 else inputs
             return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
         history = path.live()

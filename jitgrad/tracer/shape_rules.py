@@ -1,19 +1,19 @@
 """Shape rules, for events recorded for the first time.
 
-Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), and ``name_line``.
+Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), ``gives_complex``, and ``name_line``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dtypes import on_new_default
+from jitgrad.dtypes import DType, on_new_default
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import user_line
 
-__all__ = ["known_avals", "name_line", "out_avals_of"]
+__all__ = ["gives_complex", "known_avals", "name_line", "out_avals_of"]
 
 _MAX_KNOWN = 4096
 _known: dict[tuple[Any, ...], tuple[tuple[Aval, ...], bool]] = {}
@@ -55,6 +55,13 @@ def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tu
         name_line(error, op)
         raise
     return (out, True) if isinstance(out, tuple) else ((out,), False)
+
+
+def gives_complex(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
+    """Whether an operation on real tensors gives complex ones: by what it is, or for a complex number or dtype."""
+    return op.is_complex or any(
+        isinstance(x, complex) or (type(x) is DType and x.is_complex) for x in (*inputs, *params)
+    )
 
 
 def name_line(error: BaseException, op: Op) -> None:

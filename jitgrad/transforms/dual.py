@@ -55,7 +55,7 @@ def by_transposition(use: Use) -> tuple[Any, ...]:
     probes = []
     with enable_grad():
         for y in use.outs:
-            is_smooth = y._aval.dtype.is_floating_point
+            is_smooth = y._aval.dtype.is_inexact
             probes.append(dispatch.apply(_ZEROS, y).requires_grad_() if is_smooth else None)
         if all(p is None for p in probes):
             return tuple(probes)
@@ -85,7 +85,7 @@ def _pulled(use: Use, probe: Any) -> list[tuple[Any, Any, Any]]:
 
 def _or_zeros(x: Any, tangent: Any) -> Any:
     """What ``jvp`` of a custom Function gets for an argument."""
-    if tangent is not None or not isinstance(x, TensorBase) or not x.is_floating_point():
+    if tangent is not None or not isinstance(x, TensorBase) or not x._aval.dtype.is_inexact:
         return tangent
     return dispatch.apply(_ZEROS, x)
 
@@ -234,7 +234,7 @@ class DualLevel(Level):
         outs = tuple(result) if isinstance(result, tuple | list) else (result,)
         moved = jvp_rule(op)(Use(op, inputs, params, outs, tangents))
         for y, t in zip(outs, moved, strict=True):
-            if t is not None and y._aval.dtype.is_floating_point:
+            if t is not None and y._aval.dtype.is_inexact:
                 self.attach(y, t if op.is_view else self._own(t, tangents))
         return result
 

@@ -82,6 +82,8 @@ def _swapped(t: Any, value: Any, new: dict[int, Any]) -> Any:
 
 def _random_like(t: Any, x: Any, seed: int) -> Any:
     array = np.random.default_rng(seed).uniform(0.5, 1.5, tuple(x.shape)) * (1 if seed % 2 else -1)
+    if x.dtype.is_complex:
+        array = array + 1j * np.random.default_rng(seed + 100).uniform(-1.5, 1.5, tuple(x.shape))
     return t.from_numpy(np.array(array)).to(x.dtype)
 
 
@@ -167,7 +169,7 @@ def after_writes(call: Call) -> dict[str, str]:
 
 
 def _overwrite(x: Any) -> None:
-    if x.dtype.is_floating_point:
+    if x.dtype.is_floating_point or x.dtype.is_complex:
         x.mul_(2).add_(1)
     else:
         x.zero_()

@@ -32,7 +32,13 @@ UNDEFINED = frozenset(
 )
 """Their contents are undefined: only shapes and dtypes are compared."""
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool,
+    "complex64": torch.complex64, "complex128": torch.complex128,
+}  # fmt: skip
+
+
+_WIDE = ("float64", "complex128")
 
 
 class Failure(NamedTuple):
@@ -183,7 +189,7 @@ CHECKS: dict[str, tuple[str, Callable[[Pair], str | None]]] = {
 
 def applies(op: Any, check: str, dtype: str) -> bool:
     """Whether PyTorch's table says that the operation has what is checked."""
-    form, is_float = CHECKS[check][0], dtype.startswith(("float", "bfloat"))
+    form, is_float = CHECKS[check][0], dtype.startswith(("float", "bfloat", "complex"))
     kind = DTYPES[dtype]
     if kind not in op.supported_dtypes("cpu"):
         return False
@@ -193,9 +199,9 @@ def applies(op: Any, check: str, dtype: str) -> bool:
         "method": op.method_variant is not None,
         "inplace": op.inplace_variant is not None,
         "out": op.supports_out,
-        "second": op.supports_gradgrad and dtype == "float64",
-        "forward": op.supports_forward_ad and dtype == "float64",
-        "saved": dtype == "float64",
+        "second": op.supports_gradgrad and dtype in _WIDE,
+        "forward": op.supports_forward_ad and dtype in _WIDE,
+        "saved": dtype in _WIDE,
         "compiled values": not is_float or not op.supports_autograd,
     }.get(check, True)
 

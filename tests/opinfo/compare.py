@@ -14,7 +14,8 @@ import jitgrad
 
 __all__ = ["difference"]
 
-_CLOSE = {"float32": (1e-4, 2e-5), "float64": (1e-7, 1e-8), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
+_CLOSE = {"float32": (1e-4, 2e-5), "float64": (1e-7, 1e-8), "complex64": (1e-4, 2e-5),
+          "complex128": (1e-7, 1e-8), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
 
 def _array(x: Any) -> Any:
@@ -34,7 +35,7 @@ def _of_tensors(got: Any, expected: Any, values: bool) -> str | None:
         return None
     a, b = _array(got), _array(expected)
     rtol, atol = _CLOSE.get(dtype, (0.0, 0.0))
-    scale = np.abs(b[np.isfinite(b)]).max(initial=0.0) if b.dtype.kind == "f" else 0
+    scale = np.abs(b[np.isfinite(b)]).max(initial=0.0) if b.dtype.kind in "fc" else 0
     close = np.isclose(a, b, rtol=rtol, atol=atol * max(1.0, float(scale)), equal_nan=True)
     if close.all():
         return None
@@ -70,6 +71,6 @@ def difference(got: Any, expected: Any, values: bool = True) -> str | None:
         return _of_nothing(got, expected)
     if isinstance(expected, float) and expected != expected:
         return None if got != got else f"{got!r}, not NaN"
-    if isinstance(expected, bool | int | float | str):
+    if isinstance(expected, bool | int | float | complex | str):
         return None if got == expected and type(got) is type(expected) else f"{got!r}, not {expected!r}"
     return None

@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["LEFT_OUT", "ROWS", "known"]
 
-_COMPLEX = (
-    "cdouble cfloat chalf complex conj_physical imag polar view_as_complex view_as_real stft istft linalg.eig "
-    "linalg.eigvals"
-)
+_COMPLEX = "chalf stft istft linalg.eig linalg.eigvals"
 _FFT = " ".join(
     f"fft.{name}"
     for name in "fft fft2 fftn hfft hfft2 hfftn rfft rfft2 rfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 "

@@ -122,7 +122,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _tensor(x: torch.Tensor) -> Any:
     """The same elements at the same places of a storage of the same size."""
-    if x.layout is not torch.strided or x.dtype.is_complex or x.is_quantized:
+    if x.layout is not torch.strided or x.is_quantized:
         raise TranslationError(f"a tensor of {x.layout}, {x.dtype}")
     if type(x) is torch.nn.Parameter:
         return jitgrad.nn.Parameter(_tensor(x.data), x.requires_grad)
@@ -186,8 +186,6 @@ def translated(value: Any) -> Any:
             raise TranslationError(str(error)) from error
     if isinstance(value, torch.dtype | torch.memory_format | torch.layout):
         return _attribute(value)
-    if isinstance(value, complex):
-        raise TranslationError("a complex number")
     if isinstance(value, torch.device):
         return str(value)
     if isinstance(value, torch.Size):

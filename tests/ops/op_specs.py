@@ -820,6 +820,18 @@ def _special() -> dict[str, list[Sample]]:
     return specs
 
 
+def _complex_numbers() -> dict[str, list[Sample]]:
+    numbers = f(3, 4) + 1j * f(3, 4)
+    return {
+        "complex": [Sample((f(3, 4), f(4)), (), lambda t, x, y: t.complex(x, y))],
+        "polar": [Sample((pos(3, 4), f(4)), (), lambda t, x, y: t.polar(x, y))],
+        "view_as_complex": [Sample((f(3, 4, 2),), (), lambda t, x: t.view_as_complex(x))],
+        "view_as_real": [Sample((numbers,), (), lambda t, x: t.view_as_real(x))],
+        "_conj": [Sample((numbers,), (), lambda t, x: t.conj(x).resolve_conj())],
+        "conj_physical": [Sample((numbers,), (), lambda t, x: t.conj_physical(x))],
+    }
+
+
 SPECS: dict[str, list[Sample]] = {
     **_unary(),
     **_binary(),
@@ -837,4 +849,5 @@ SPECS: dict[str, list[Sample]] = {
     **_scans(),
     **_matrices(),
     **_special(),
+    **_complex_numbers(),
 }

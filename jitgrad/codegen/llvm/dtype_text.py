@@ -14,7 +14,7 @@ __all__ = ["memory", "number", "of", "register", "short_steps", "steps", "suffix
 
 _BY_NAME = {d.name: d for d in known_dtypes()}
 _OF_COMPUTE = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
-_REGISTER = {d.name: _OF_COMPUTE[d.compute.name] for d in known_dtypes()}
+_REGISTER = {d.name: _OF_COMPUTE[d.compute.name] for d in known_dtypes() if not d.is_complex}
 _STORED_AS_INTEGERS = {d.name: f"i{8 * d.itemsize}" for d in known_dtypes() if d.is_short or d.name == "bool"}
 _MEMORY = {**_REGISTER, **_STORED_AS_INTEGERS}
 _SUFFIX = {name: {"float": "f32", "double": "f64"}.get(text, text) for name, text in _REGISTER.items()}

@@ -16,7 +16,7 @@ from typing import Any
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.eager import apply_eager
 from jitgrad.runtime.eager.numpy_rule import own
-from jitgrad.runtime.eager.plan import plans
+from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
 from jitgrad.runtime.engine.graph.copy_slices import view_requires_grad
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE
@@ -50,7 +50,7 @@ def apply_one(op: Op, x: Any, params: tuple[Any, ...]) -> Any:
         if graph is not None:
             node = x._grad_fn
             edge: Any = (node, x._output_nr) if node is not None and x._base is None else edge_of(x)
-            _join(op, graph, (x,), out, (edge,))
+            _join(plan.op, graph, (x,), out, (edge,))
     return out
 
 
@@ -78,11 +78,12 @@ def apply_two(op: Op, x: Any, y: Any, params: tuple[Any, ...] = ()) -> Any:
         needs_x = is_x and (x._requires_grad or (x._base is not None and view_requires_grad(x)))
         needs_y = is_y and (y._requires_grad or (y._base is not None and view_requires_grad(y)))
         if needs_x or needs_y:
-            _join_two(op, plan.graph((needs_x, needs_y)), x, y, out)
+            _join_two(plan, x, y, out, (needs_x, needs_y))
     return out
 
 
-def _join_two(op: Op, graph: tuple[BackwardPlan, RuleContext] | None, x: Any, y: Any, out: Any) -> None:
+def _join_two(plan: EagerPlan, x: Any, y: Any, out: Any, needs: tuple[bool, bool]) -> None:
+    graph = plan.graph(needs)
     if graph is None:
         return
     needs_x, needs_y = graph[1].needs
@@ -94,7 +95,7 @@ def _join_two(op: Op, graph: tuple[BackwardPlan, RuleContext] | None, x: Any, y:
     if needs_y:
         node = y._grad_fn
         edge_y = (node, y._output_nr) if node is not None and y._base is None else edge_of(y)
-    _join(op, graph, (x, y), out, (edge_x, edge_y))
+    _join(plan.op, graph, (x, y), out, (edge_x, edge_y))
 
 
 def _join(op: Op, graph: tuple[BackwardPlan, RuleContext], inputs: tuple[Any, ...], out: Any, edges: Any) -> None:

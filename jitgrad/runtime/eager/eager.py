@@ -61,10 +61,10 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     elif op.is_view:
         outs = tuple(_make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals)
     elif plan.is_elsewhere:
-        outs = run_elsewhere(op, inputs, plan.params, plan.out_avals)
+        outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-        results = run_numpy(op, arrays, plan.params, plan.out_avals)
+        results = run_numpy(plan.op, arrays, plan.params, plan.out_avals)
         outs = tuple(new_result(a, own(r, a, arrays)) for r, a in zip(results, plan.out_avals, strict=True))
     if op.vjps and state.grad_enabled:
         _join_graph(plan, inputs, outs)
@@ -105,7 +105,7 @@ def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...])
     if plan.is_elsewhere:
         node.note_stream()
     for nr, out in enumerate(outs):
-        if out._aval.dtype.is_floating_point:
+        if out._aval.dtype.is_inexact:
             out._requires_grad = True
             out._output_nr = nr
             out._grad_fn = node
@@ -195,10 +195,10 @@ def apply_inplace_eager(
     if len(targets) == 1 and _write_alike(op, targets[0], inputs, params):
         return targets
     plan, tracked = checked_plan(op, targets, inputs, params)
-    out_avals = plan.out_avals
+    op, out_avals = plan.op, plan.out_avals
     elsewhere = plan.is_elsewhere
     arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-    joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_floating_point and any(map(is_in_graph, inputs))
+    joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_inexact and any(map(is_in_graph, inputs))
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         run_into(plan.direct, targets[0]._ndarray(), *arrays)
         targets[0]._vc[VERSION] += 1

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU, Device
-from jitgrad.dtypes import bool_, on_new_default
+from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
@@ -36,7 +37,7 @@ class EagerPlan:
     """An operation on inputs of given avals.
 
     Attributes:
-        op: the operation.
+        op: the operation; its complex form where an input is complex, see Note [Complex forms].
         out_avals: of the outputs.
         is_several: the operation returns a tuple.
         direct: the bare NumPy function, if the inputs share one floating dtype; else None.
@@ -69,6 +70,8 @@ class EagerPlan:
     )
 
     def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
+        if any(map(_is_complex, avals)):
+            op = _FORMS.complex_form(op, avals)
         out_avals = aval_args(op, avals, params)
         self.op = op
         self.is_several = isinstance(out_avals, tuple)
@@ -76,10 +79,10 @@ class EagerPlan:
         self.is_elsewhere = any(type(a) is Aval and a.device is not CPU for a in (*self.out_avals, *avals))
         self.params = _without_device(params)
         self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
-        self.direct = self._direct()
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
         self.aval = self.out_avals[0]
+        self.direct = self._direct()
         self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
@@ -95,11 +98,15 @@ class EagerPlan:
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``. Python numbers do not promote a floating dtype."""
         values, rule = self._values(), self.op.numpy
-        if self.is_elsewhere or not values or not values[0].dtype.is_floating_point or values[0].dtype.is_half:
+        if self.is_elsewhere or not values or not values[0].dtype.is_inexact or values[0].dtype.is_half:
             return None
-        if any(a.dtype is not values[0].dtype for a in values):
+        if any(a.dtype is not values[0].dtype for a in values) or self._number_widens(values[0]):
             return None
         return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
+
+    def _number_widens(self, value: Aval) -> bool:
+        """Whether a complex number is among the inputs, and makes the result of real ones complex."""
+        return not value.dtype.is_complex and self.aval.dtype.is_complex
 
     def _is_exact(self) -> bool:
         """See ``is_exact``; NumPy would choose other layouts for other layouts, and scalars for 0-d results."""
@@ -113,7 +120,7 @@ class EagerPlan:
         if not has_number_by_type:
             return True
         checks = hasattr(self.op.aval, "checks_numbers")  # a half dtype may not hold another number of the type
-        return all(a.dtype.is_floating_point and not (checks and a.dtype.is_half) for a in self._values())
+        return all(a.dtype.is_inexact and not (checks and a.dtype.is_half) for a in self._values())
 
     def constant(self, number: Any) -> Any:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
@@ -134,10 +141,18 @@ class EagerPlan:
         except KeyError:
             wanted = tuple(need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True))
             context = RuleContext(self.context_avals, self.out_avals, self.params, wanted)
-            is_useful = True in wanted and any(a.dtype.is_floating_point for a in self.out_avals)
+            is_useful = True in wanted and any(a.dtype.is_inexact for a in self.out_avals)
             found = (backward_plan(self.op, wanted), context) if is_useful else None
             self._graph[needs] = found
             return found
+
+
+_FORMS = LazyModule("jitgrad.ops.complex_forms")
+
+
+def _is_complex(x: Any) -> bool:
+    """Whether an input, an aval or a number, is complex."""
+    return x.dtype.category is COMPLEX if type(x) is Aval else isinstance(x, complex)
 
 
 def _without_device(params: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -56,7 +56,7 @@ def check_nan(node: Node, outputs: Sequence[Any]) -> None:
     if not (anomaly.enabled and anomaly.check_nan):
         return
     for index, grad in enumerate(outputs):
-        if grad is not None and grad.dtype.is_floating_point and _has_nan(grad):
+        if grad is not None and grad.dtype.is_inexact and _has_nan(grad):
             raise RuntimeError(f"Function '{_name_of(node)}' returned nan values in its {index}th output.")
 
 

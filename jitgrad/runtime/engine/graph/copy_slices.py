@@ -20,8 +20,7 @@ from typing import Any
 
 from jitgrad.grad_mode import is_inference_mode_enabled
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.strided import STRIDED_SELECT
+from jitgrad.ops.strided import STRIDED_SELECT, over
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta, view_refusal
@@ -88,7 +87,7 @@ class CopySlices(Node):
             return (None,) * len(self.next_edges)
         base = self.input_metadata[0]
         incoming: list[Any] = [None] * len(self.fn.input_metadata)
-        incoming[self.output_nr] = call("strided_select", grad, base, self.view)
+        incoming[self.output_nr] = over("strided_select", base, self.view, grad)
         grads = call_node(self.fn, incoming)
         slice_grad: Any = 0.0
         if self.replaces_view:
@@ -97,7 +96,7 @@ class CopySlices(Node):
             grads = grads[1:]
         if self.next_edges[0][0] is None:
             return (None, *grads)
-        return (call("strided_scatter", grad, slice_grad, base, self.view), *grads)
+        return (over("strided_scatter", base, self.view, grad, slice_grad), *grads)
 
     @property
     def saved(self) -> tuple[Any, ...] | None:

@@ -78,7 +78,7 @@ def _is_plain(node: PyNode, out: Any, inputs: Sequence[Any]) -> bool:
     return (
         isinstance(out, TensorBase)
         and out._base is None
-        and out._aval.dtype.is_floating_point
+        and out._aval.dtype.is_inexact
         and node.dirty_tensors is None
         and node.non_differentiable is None
         and node.saved_for_forward is None
@@ -130,7 +130,7 @@ class _Wrapping:
                 x._creation_meta = CreationMeta.MULTI_OUTPUT_NODE if several else CreationMeta.IN_CUSTOM_FUNCTION
 
     def _has_gradient(self, out: Any) -> bool:
-        return id(out) not in self.no_gradient and out._aval.dtype.is_floating_point
+        return id(out) not in self.no_gradient and out._aval.dtype.is_inexact
 
     def _outside(self, out: Any) -> Any:
         """An output without a gradient."""

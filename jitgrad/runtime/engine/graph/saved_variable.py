@@ -104,7 +104,7 @@ class SavedVariable:
         if inference_tensors:
             check_no_inference(tensor)
         self.version = tensor._vc[VERSION]
-        if output_nr < 0 or not tensor._aval.dtype.is_floating_point:  # positions have no history
+        if output_nr < 0 or not tensor._aval.dtype.is_inexact:  # positions have no history
             self.tensor = tensor
             self.output_nr = -1 if tensor._grad_fn is None else RESULT
         else:

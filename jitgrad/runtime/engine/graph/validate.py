@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.aval import Aval
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.node import Node, name_of
 
@@ -62,6 +63,8 @@ def _fit(where: str, index: int, grad: Any, expected: Aval) -> Any:
             )
         grad = sum_to_shape(grad, expected.shape)
     if aval.dtype is not expected.dtype:
+        if aval.dtype.is_complex and not expected.dtype.is_complex:
+            grad = call("view_as_real", grad).select(-1, 0)  # see Note [Complex forms]
         grad = grad.to(expected.dtype)
     if aval.device is not expected.device:
         if expected.shape:
