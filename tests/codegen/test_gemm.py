@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from gemm_jit import call, load, multiply, spec_for, targets
 
-from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, choose_spec, emit_gemm, load_arg, load_vector, store_vector
+from jitgrad.codegen.gemm import (
+    GEMM_ARGS,
+    Epilogue,
+    GemmSpec,
+    choose_spec,
+    emit_gemm,
+    load_arg,
+    load_vector,
+    store_vector,
+)
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.dtypes import float32
@@ -76,9 +85,8 @@ def test_long_products(target: Target, m: int, n: int, k: int, layout: str) -> N
 def test_copied_rows_of_a_large_product(target: Target) -> None:
     rng = np.random.default_rng(2)
     a, b = _matrix(rng, (1, 75, 1300), np.float32, "rows"), _matrix(rng, (1, 1300, 520), np.float32, "window")
-    assert spec_for(a, b, target).copy
     out = np.full((1, 75, 520), np.nan, np.float32)
-    multiply(a, b, out, target)
+    multiply(a, b, out, target, spec=dataclasses.replace(spec_for(a, b, target), copy=True))
     _check(out, a, b)
 
 
@@ -222,6 +230,56 @@ def test_nothing_outside_the_windows_is_read_or_written(target: Target, dtype: t
                 out = place[2](m * n * size).view(dtype).reshape(1, m, n)
                 multiply(a3, b3, out, target)
                 _check(out, a3, b3)
+
+
+def _copied_rows(spec: GemmSpec) -> GemmSpec:
+    """The same kernel, made to copy A's rows."""
+    return dataclasses.replace(spec, a_unit="m", copy=True)
+
+
+@each_target
+@each_dtype
+def test_rows_of_a_transposed_operand_are_copied(target: Target, dtype: type) -> None:
+    """One pass and several, rows and columns past the last tile, several units, long and short epilogues."""
+    rng = np.random.default_rng(9)
+    for m, n, k in [(5, 9, 0), (7, 200, 13), (300, 70, 40), (64, 300, 1100), (513, 130, 520)]:
+        for layout in ("rows", "columns", "strided"):
+            a, b = _matrix(rng, (2, m, k), dtype, "columns"), _matrix(rng, (2, k, n), dtype, layout)
+            spec = dataclasses.replace(spec_for(a, b, target), a_unit="any", copy=True)
+            got, plain = np.full((2, m, n), np.nan, dtype), np.full((2, m, n), np.nan, dtype)
+            for cost in (1, 100):
+                multiply(a, b, plain, target, cost=cost, spec=spec)
+                multiply(a, b, got, target, cost=cost, spec=_copied_rows(spec))
+                np.testing.assert_array_equal(got, plain)  # the order of each sum is the same
+            _check(got, a, b)
+
+
+def test_which_products_copy_the_rows_of_a() -> None:
+    """Weight gradients of wide layers; not what is in the cache anyway, nor a row-major operand."""
+    target = targets()[0]
+
+    def copies(m: int, n: int, k: int, a_strides: tuple[int, int, int]) -> bool:
+        return choose_spec(float32, m, n, k, 1, a_strides, (0, n, 1), "rows of A", target).copies_rows
+
+    assert copies(1024, 784, 256, (0, 1, 1024))
+    assert copies(64, 576, 16384, (0, 1, 64))
+    assert not copies(128, 784, 64, (0, 1, 128))
+    assert not copies(1024, 784, 256, (0, 256, 1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@each_target
+def test_copies_of_rows_read_nothing_outside(target: Target) -> None:
+    rng = np.random.default_rng(10)
+    guards = [_Guarded() for _ in range(2)]
+    for m, n, k in [(1, 1, 1), (3, 5, 7), (9, 17, 5), (13, 20, 9)]:
+        for low in (False, True):
+            place = [g.low if low else g.high for g in guards]
+            a = place[0](m * k * 4).view(np.float32).reshape(k, m)
+            a[:], b = rng.standard_normal(a.shape), rng.standard_normal((1, k, n)).astype(np.float32)
+            out = place[1](m * n * 4).view(np.float32).reshape(1, m, n)
+            multiply(a.T[None], b, out, target, spec=_copied_rows(spec_for(a.T[None], b, target)))
+            _check(out, a.T[None], b)
 
 
 class _Guarded:

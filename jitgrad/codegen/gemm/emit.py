@@ -13,6 +13,7 @@ In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module.
 #       for tile of rows:         rows past the end are read again from the last row, and not stored
 #         for k: A's elements, one by one, times B's vectors, into rows x vectors accumulators
 #         last pass: the epilogue; earlier ones: partial sums to the stack
+# Where A is copied too, the passes are outside the panels: each begins with a copy of the unit's rows of A.
 # Columns past the end are masked out if the target has masks; else narrower tiles do them, at last one by one.
 # Example: [64, 784] x [784, 10] with 16 lanes is one panel of 10 columns under a mask; each tile of 8 rows keeps its
 # 8 sums in registers over all 784 steps of k, and the epilogue adds the bias before they are stored.
@@ -20,15 +21,23 @@ In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module.
 
 from __future__ import annotations
 
-from jitgrad.codegen.gemm.pack import emit_pack
-from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, load_arg, vector_masks
-from jitgrad.codegen.gemm.tile import DepthPass, Nest, Panel, emit_tiles, looped
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from jitgrad.codegen.gemm.pack import emit_pack, emit_pack_rows
+from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, vector_masks
+from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
 from jitgrad.codegen.llvm.text import FnBuilder
 
-__all__ = ["PACK_NBYTES", "SUMS_NBYTES", "emit_gemm"]
+__all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm"]
 
 PACK_NBYTES = 128 << 10  # the copy of a panel of B, on the stack
 SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
+WIDE_SUMS_NBYTES = 256 << 10  # the same, for all panels of a unit
+PACK_ROWS_NBYTES = 256 << 10  # the copy of a unit's rows of A, on the stack
+
+PanelBody = Callable[[Panel, str], None]
+"""Writes what is done with a panel; the register is B's element [0, panel.col]."""
 
 _ARGS = (
     "a_slot", "a_off", "a_sb", "a_sm", "a_sk", "b_slot", "b_off", "b_sb", "b_sk", "b_sn", "m", "n", "k",
@@ -41,13 +50,23 @@ def emit_gemm(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
     b = FnBuilder(name)
     arg = {name: load_arg(b, i) for i, name in enumerate(_ARGS)}
     copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64") if spec.copy else ""
-    sums = b.op(f"alloca [{SUMS_NBYTES} x i8], align 64") if spec.copy or looped(epilogue) else ""
+    sums_nbytes = WIDE_SUMS_NBYTES if spec.copies_rows else SUMS_NBYTES
+    sums = b.op(f"alloca [{sums_nbytes} x i8], align 64") if spec.copy or looped(epilogue) else ""
+    row_copy = b.op(f"alloca [{PACK_ROWS_NBYTES} x i8], align 64") if spec.copies_rows else ""
     a, b_matrix = _operand(b, arg, "a"), _operand(b, arg, "b")
     epilogue.prepare(b)
     with b.loop("%begin", "%end", hint="unit") as unit:
         nest, start, end = _enter_unit(b, spec, epilogue, arg, unit, a, sums)
         here = nest.at(b_matrix, nest.batch, arg["b_sb"])
-        _emit_columns(nest, here, copy, start, end)
+        if spec.copies_rows:
+            _emit_shared_passes(nest, here, copy, row_copy, start, end)
+        elif spec.copy:
+            _emit_columns(nest, here, start, end, lambda panel, at: _emit_passes(nest, panel, at, copy))
+        else:
+            once = (arg["k"], nest.a)
+            _emit_columns(
+                nest, here, start, end, lambda panel, at: emit_tiles(nest, panel, DepthPass(*once, at, arg["b_sk"]))
+            )
     return b.finish()
 
 
@@ -78,42 +97,77 @@ def _span(nest: Nest, index: str, step: str, limit: str) -> tuple[str, str]:
     return start, nest.min(nest.b.op(f"add i64 {start}, {step}"), limit)
 
 
-def _emit_columns(nest: Nest, here: str, copy: str, start: str, end: str) -> None:
+def _emit_columns(nest: Nest, b_matrix: str, start: str, end: str, body: PanelBody) -> None:
     """All columns in [start, end): one kind of panel with masks, else ever narrower ones."""
     b, spec = nest.b, nest.spec
     if spec.masks:
-        _emit_panels(nest, here, copy, start, end, spec.vectors, spec.width)
+        _emit_panels(nest, b_matrix, start, end, (spec.vectors, spec.width), body)
         return
-    for vectors, width in dict.fromkeys(((spec.vectors, spec.width), (1, spec.width), (1, 1))):
-        rest = b.op(f"urem i64 {b.op(f'sub i64 {end}, {start}')}, {vectors * width}")
+    for kind in dict.fromkeys(((spec.vectors, spec.width), (1, spec.width), (1, 1))):
+        rest = b.op(f"urem i64 {b.op(f'sub i64 {end}, {start}')}, {kind[0] * kind[1]}")
         middle = b.op(f"sub i64 {end}, {rest}")
-        _emit_panels(nest, here, copy, start, middle, vectors, width)
+        _emit_panels(nest, b_matrix, start, middle, kind, body)
         start = middle
 
 
-def _emit_panels(nest: Nest, b_matrix: str, copy: str, start: str, end: str, vectors: int, width: int) -> None:
-    """All panels of ``vectors`` x ``width`` columns in [start, end)."""
-    b, arg = nest.b, nest.arg
+def _emit_panels(
+    nest: Nest, b_matrix: str, start: str, end: str, kind: tuple[int, int], body: PanelBody
+) -> None:  # fmt: skip
+    """All panels of ``kind`` (vectors, width) in [start, end)."""
+    b, arg, (vectors, width) = nest.b, nest.arg, kind
     with b.loop(start, end, vectors * width, hint="panel") as col:
         left = nest.min(b.op(f"sub i64 {arg['n']}, {col}"), str(vectors * width))
-        panel = Panel(vectors, width, col, left, vector_masks(b, nest.spec, left, vectors))
-        here = nest.at(b_matrix, col, arg["b_sn"])
-        if nest.spec.copy:
-            _emit_passes(nest, panel, here, copy)
-        else:
-            emit_tiles(nest, panel, DepthPass(arg["k"], nest.a, here, arg["b_sk"]))
+        body(
+            Panel(vectors, width, col, left, vector_masks(b, nest.spec, left, vectors)),
+            nest.at(b_matrix, col, arg["b_sn"]),
+        )
 
 
 def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
-    """The passes over K, each on a fresh copy of B's panel."""
-    b, spec, arg = nest.b, nest.spec, nest.arg
+    """The passes over K for one panel, each on a fresh copy of B."""
+    with _passes(nest) as (k, depth, first, last):
+        _copy_panel(nest, panel, here, copy, k, depth)
+        a = nest.at(nest.a, k, nest.arg["a_sk"])
+        emit_tiles(nest, panel, DepthPass(depth, a, copy, _row_nbytes(panel, nest.spec), first, last))
+
+
+def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, start: str, end: str) -> None:
+    """The passes over K for all panels, each on a fresh copy of the unit's rows of A.
+
+    Between passes, the sums of the panels lie one after the other.
+    """
+    b, spec, arg, sums = nest.b, nest.spec, nest.arg, nest.sums
+    several = b.op(f"icmp ne i64 {arg['sums_stride']}, 0")
+    with _passes(nest) as (k, depth, first, last):
+        emit_pack_rows(b, spec, nest.at(nest.a, k, arg["a_sk"]), row_copy, (nest.row_start, nest.row_end), depth, arg)
+
+        def one(panel: Panel, here: str) -> None:
+            _copy_panel(nest, panel, here, copy, k, depth)
+            row_nbytes = _row_nbytes(panel, spec)
+            before = b.op(f"mul i64 {b.op(f'sub i64 {panel.col}, {start}')}, {arg['unit_m']}")
+            before = b.op(f"select i1 {several}, i64 {b.op(f'mul i64 {before}, {spec.itemsize}')}, i64 0")
+            nest.sums = nest.offset(sums, before)
+            arg["sums_stride"] = b.op(f"select i1 {several}, i64 {row_nbytes}, i64 0")
+            emit_tiles(nest, panel, DepthPass(depth, row_copy, copy, row_nbytes, first, last))
+
+        _emit_columns(nest, b_matrix, start, end, one)
+
+
+def _copy_panel(nest: Nest, panel: Panel, here: str, copy: str, k: str, depth: str) -> None:
+    emit_pack(nest.b, nest.spec, panel, nest.at(here, k, nest.arg["b_sk"]), copy, depth, nest.arg)
+
+
+def _row_nbytes(panel: Panel, spec: GemmSpec) -> str:
+    return str(panel.columns * spec.itemsize)
+
+
+@contextmanager
+def _passes(nest: Nest) -> Iterator[tuple[str, str, str, str]]:
+    """The loop over passes. Yields registers: its first k, its depth, whether it is the first, and the last."""
+    b, arg = nest.b, nest.arg
     end = b.call("i64", "llvm.smax.i64", f"i64 {arg['k']}", "i64 1")  # K = 0 still stores zeros
     with b.loop("0", end, arg["depth"], hint="pass") as k:
         depth = nest.min(arg["depth"], b.op(f"sub i64 {arg['k']}, {k}"))
         first = b.op(f"icmp eq i64 {k}, 0")
         after = b.op(f"add i64 {k}, {arg['depth']}")
-        last = b.op(f"icmp sge i64 {after}, {end}")
-        source = nest.at(here, k, arg["b_sk"])
-        emit_pack(b, spec, panel, source, copy, depth, arg)
-        stride = str(panel.columns * spec.itemsize)
-        emit_tiles(nest, panel, DepthPass(depth, nest.at(nest.a, k, arg["a_sk"]), copy, stride, first, last))
+        yield k, depth, first, b.op(f"icmp sge i64 {after}, {end}")

@@ -1,8 +1,9 @@
-"""Copying a panel of B so that its rows lie side by side.
+"""Copying a panel of B so that its rows lie side by side, and rows of A so that a tile's elements do.
 
-Owns: ``emit_pack``: copy[k, j] = B[k, j], rows of exactly the panel's width.
-Must not know: the register tile, A, C.
-In: registers of the panel. Out: a loop nest in the caller's function.
+Owns: ``emit_pack``: copy[k, j] = B[k, j], rows of exactly the panel's width. ``emit_pack_rows``: copy[tile, k, i] =
+A[tile * rows + i, k].
+Must not know: the loops around them, C.
+In: registers of the panel, or of the rows. Out: a loop nest in the caller's function.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from jitgrad.codegen.gemm.shuffle import concat, transpose_lanes
 from jitgrad.codegen.gemm.spec import GemmSpec, Panel, load_vector
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
-__all__ = ["emit_pack"]
+__all__ = ["emit_pack", "emit_pack_rows"]
 
 
 def emit_pack(
@@ -95,3 +96,32 @@ def _transpose_block(b: FnBuilder, spec: GemmSpec, columns: list[str], k: str, t
 def _load_lane(b: FnBuilder, spec: GemmSpec, column: str, k: str, lane: int) -> str:
     at = b.op(f"getelementptr {spec.scalar}, ptr {column}, i64 {k}")
     return b.op(f"load <{lane} x {spec.scalar}>, ptr {at}, align {spec.itemsize}")
+
+
+def emit_pack_rows(
+    b: FnBuilder, spec: GemmSpec, source: str, copy: str, span: tuple[str, str], depth: str, arg: Mapping[str, str]
+) -> None:
+    """Copy ``depth`` elements of each row in ``span`` from ``source`` (A's element [0, k]), a tile after the other.
+
+    A's elements of one k are contiguous. The last tile repeats the last row.
+    """
+    rows, (start, end) = spec.rows, span
+    vec = vector_type(rows, spec.scalar)
+    tile_nbytes = b.op(f"mul i64 {depth}, {spec.itemsize}")  # per row of it
+    count = b.op(f"sub i64 {end}, {start}")
+    whole = b.op(f"sub i64 {end}, {b.op(f'urem i64 {count}, {rows}')}")
+    with b.loop("0", depth, hint="arow") as k:
+        line, out = _at(b, source, k, arg["a_sk"]), _at(b, copy, k, rows * spec.itemsize)
+
+        def to(row: str) -> str:
+            return _at(b, out, b.op(f"sub i64 {row}, {start}"), tile_nbytes)
+
+        with b.loop(start, whole, rows, hint="acol") as row:
+            value = b.op(f"load {vec}, ptr {_at(b, line, row, spec.itemsize)}, align {spec.itemsize}")
+            b.do(f"store {vec} {value}, ptr {to(row)}, align {spec.itemsize}")
+        with b.when(b.op(f"icmp slt i64 {whole}, {end}"), hint="alast"):
+            top, at = b.op(f"sub i64 {end}, 1"), to(whole)
+            for i in range(rows):
+                index = b.call("i64", "llvm.smin.i64", f"i64 {b.op(f'add i64 {whole}, {i}')}", f"i64 {top}")
+                value = b.op(f"load {spec.scalar}, ptr {_at(b, line, index, spec.itemsize)}, align {spec.itemsize}")
+                b.do(f"store {spec.scalar} {value}, ptr {_offset(b, at, i * spec.itemsize)}, align {spec.itemsize}")

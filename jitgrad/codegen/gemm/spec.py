@@ -10,7 +10,7 @@ Must not know: how the kernel is written (``emit``) or how a shape picks its spe
 #   5 slot of B    6 byte offset    7 batch stride    8 row stride (k)    9 column stride (n)
 #  10 M   11 N   12 K
 #  13 rows per unit    14 columns per unit    15 units along M    16 units along N
-#  17 depth of one pass over K    18 row stride of the partial sums' buffer (both: kernels that copy B only)
+#  17 depth of one pass over K    18 row stride of the partial sums, 0 with one pass (both: kernels that copy B only)
 # Words from ``GEMM_ARGS`` on belong to the epilogue.
 # Example: A is [64, 784] and row-major, of float32: words 2 to 4 are 0, 3136 and 4; its transpose has 0, 4 and 3136.
 # Unit u is batch u // (units along M * N), then column block, then row block (fastest: neighbours share B's columns).
@@ -55,7 +55,9 @@ class GemmSpec:
 
     Attributes:
         dtype_name: float32 or float64.
-        a_unit: which stride of A the text relies on: "k" (form "dot"), else "any": A is read one element at a time.
+        a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (the unit's rows of A are copied, tile by
+            tile, once for all panels, so that a transposed A is read along its lines and not across them), else "any":
+            A is read one element at a time.
         b_unit: which stride of B is 1: "n", "k" or "none".
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
@@ -85,6 +87,11 @@ class GemmSpec:
     @property
     def itemsize(self) -> int:
         return _SCALARS[self.dtype_name][1]
+
+    @property
+    def copies_rows(self) -> bool:
+        """Whether A's rows are copied, too."""
+        return self.a_unit == "m"
 
     @property
     def columns(self) -> int:

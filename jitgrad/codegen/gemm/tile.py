@@ -37,7 +37,7 @@ class DepthPass:
     """One pass over K: registers. Without ``first`` and ``last``, it is the only one."""
 
     depth: str  # elements of K
-    a: str  # A at the pass's first column
+    a: str  # A at the pass's first column, or the copy of its rows
     b: str  # B's panel at the pass's first row
     b_stride: str  # bytes between B's rows
     first: str = ""  # i1: sums start at zero
@@ -78,7 +78,13 @@ def _emit_tile(nest: Nest, panel: Panel, at: DepthPass, row: str) -> None:
     top = nest.b.op(f"sub i64 {nest.row_end}, 1")
     rows = [row]  # the tile's rows; past the end, the last one again
     rows += [nest.min(nest.b.op(f"add i64 {row}, {i}"), top) for i in range(1, nest.spec.rows)]
-    a_rows = [nest.at(at.a, r, nest.arg["a_sm"]) for r in rows]
+    if nest.spec.copies_rows:
+        tile = nest.at(
+            at.a, nest.b.op(f"sub i64 {row}, {nest.row_start}"), nest.b.op(f"mul i64 {at.depth}, {nest.spec.itemsize}")
+        )
+        a_rows = [nest.offset(tile, i * nest.spec.itemsize) for i in range(nest.spec.rows)]
+    else:
+        a_rows = [nest.at(at.a, r, nest.arg["a_sm"]) for r in rows]
     sums = nest.sums
     if at.first:
         sums = nest.at(sums, nest.b.op(f"sub i64 {row}, {nest.row_start}"), nest.arg["sums_stride"])
@@ -184,7 +190,8 @@ def _multiply(
         wide = b.splat(one, spec.scalar, panel.width)
         for column in columns:
             fma(b, spec, panel.width, wide, column, next(cells))
-    b.do(f"{a_off}n = add i64 {a_off}, {nest.arg['a_sk']}")
+    step = spec.rows * spec.itemsize if spec.copies_rows else nest.arg["a_sk"]
+    b.do(f"{a_off}n = add i64 {a_off}, {step}")
     b.do(f"{b_at}n = getelementptr i8, ptr {b_at}, i64 {at.b_stride}")
     b.do(f"{k}n = sub i64 {k}, 1")
     return f"{k}n"
