@@ -80,7 +80,8 @@ class TensorBase:
             [Links of views].
     """
 
-    __slots__ = (*_DEFAULTS, "__weakref__", "_aval", "_vc")  # no __dict__: a handle is made for every operation
+    # a dictionary is made for what users set on a tensor, and for no other
+    __slots__ = (*_DEFAULTS, "__dict__", "__weakref__", "_aval", "_vc")
 
     is_sparse = False
 
@@ -127,8 +128,6 @@ class TensorBase:
         if name == "_vc":
             counter = self._vc = [0]
             return counter
-        if name == "__dict__":
-            return {}  # what ``vars`` and ``dir`` find in PyTorch: a tensor's state is in its slots
         if hasattr(type(self), name):
             # a property raised AttributeError, and Python came here with the property's name instead
             raise RuntimeError(f"internal error in Tensor.{name}")

@@ -63,6 +63,21 @@ def slot_offset(cls: type, name: str) -> int:
     raise AttributeError(f"{cls.__name__} has no slot {name}")
 
 
+def dict_offsets(cls: type) -> tuple[int, ...]:
+    """Where objects have their attributes: the dictionary, and the values that may stand for one; all 0: there are none.
+
+    Measured on an object of a class with the slots ``__dict__`` and ``__weakref__``.
+    """
+    if cls.__dictoffset__ >= 0:
+        return (cls.__dictoffset__,) if cls.__dictoffset__ else ()
+    probe = _Open()
+    bare = [_word(id(probe) + offset) for offset in _BEFORE]
+    probe.first = None
+    kept = probe.__dict__ = {}
+    found = [offset for offset in _BEFORE if _word(id(probe) + offset) == id(kept)]
+    return (*found, *(offset for offset, word in zip(_BEFORE, bare, strict=True) if word and offset not in found))
+
+
 def is_slot(cls: type, name: str) -> bool:
     """Whether objects of a class keep the attribute in a ``__slots__`` member."""
     found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
@@ -95,6 +110,16 @@ class _Probe:
 
     def __init__(self, first: Any, second: Any) -> None:
         self.first, self.second = first, second
+
+
+_BEFORE = (-32, -24)
+"""What lies before an object, and before the collector's two words."""
+
+
+class _Open:
+    """A class whose objects take any attribute."""
+
+    __slots__ = ("__dict__", "__weakref__")
 
 
 class _Compared:
@@ -140,6 +165,7 @@ def _misplaced() -> str:
         "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
         "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),
         "an inherited comparison": (compare_slot(_Probe).value, compare_slot(object).value),
+        "attributes": (len(dict_offsets(_Open)) > 0, True),
         "a reference count": (ctypes.c_uint32.from_address(id(probe)).value, 1),
     }
     wrong = [what for what, (found, wanted) in expected.items() if found != wanted]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.cpython import expressions
 from jitgrad.cpython.install import fill_words
-from jitgrad.cpython.layout import ITEMS, SIZE, slot_offset
+from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, attributes, signature_of
@@ -66,6 +66,10 @@ class NativeModule(NamedTuple):
     symbols: list[str]
 
 
+_MANAGED = ("__dict__", "__weakref__")
+"""Slots that the interpreter fills."""
+
+
 class Handles:
     """What the pool of blank handles must know of the class of handles.
 
@@ -76,9 +80,9 @@ class Handles:
 
     def __init__(self, cls: type, kept: Sequence[str]) -> None:
         self.cls = cls
-        slots = [n for base in cls.__mro__ for n in _slots_of(base) if n not in kept and n != "__weakref__"]
+        slots = [n for base in cls.__mro__ for n in _slots_of(base) if n not in kept and n not in _MANAGED]
         self.wiped = {name: slot_offset(cls, name) for name in slots}
-        self.weakrefs = slot_offset(cls, "__weakref__")
+        self.owned = (slot_offset(cls, "__weakref__"), *dict_offsets(cls))
 
 
 def _slots_of(cls: type) -> tuple[str, ...]:
@@ -118,7 +122,7 @@ def make_module(
     module.parts += [_stub(module, stub, missed) for stub in stubs]
     module.parts += [_number_stub(module, stub, handles.cls, missed) for stub in numbers]
     module.parts.append(_compare_stub(module, *compare, missed))
-    stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "weakrefs": handles.weakrefs}
+    stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "owned": handles.owned}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
     symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
     symbols += [f"slot_{stub.slot}" for stub in numbers] + ["slot_tp_richcompare", "activate"]

@@ -176,7 +176,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
     Args:
         driver_word: loads the native driver's address.
         wiped: slot -> offset, of what a retired handle lets go of.
-        stamp: ``cls`` is the load of the handles' class, ``weakrefs`` the offset of their list of weak references.
+        stamp: ``cls`` is the load of the handles' class, ``owned`` where they have their weak references and attributes.
     """
     load = module.api_word
     parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _is_row(module)]
@@ -432,6 +432,11 @@ make:
 
 def _is_idle(stamp: dict[str, Any], wiped: dict[str, int]) -> str:
     """Whether a handle may be used again; letting go of what it holds; a list's place."""
+    owned, has = [], "0"
+    for nr, offset in enumerate(stamp["owned"]):
+        owned.append(f"  %at.own{nr} = getelementptr i8, ptr %o, i64 {offset}\n  %own{nr} = load i64, ptr %at.own{nr}")
+        owned.append(f"  %has{nr} = or i64 {has}, %own{nr}")
+        has = f"%has{nr}"
     look, wipe, seen = [], [], "0"
     for nr, offset in enumerate(wiped.values()):
         look.append(f"  %w{nr} = getelementptr i8, ptr %o, i64 {offset}\n  %v{nr} = load i64, ptr %w{nr}")
@@ -446,13 +451,12 @@ define internal i1 @is_idle(ptr %o) alwaysinline nounwind {{
   %k = load ptr, ptr %at.kind
   %cls = {stamp["cls"]}
   %exact = icmp eq ptr %k, %cls
-  %at.weak = getelementptr i8, ptr %o, i64 {stamp["weakrefs"]}
   %plain = and i1 %alone, %exact
-  br i1 %plain, label %weak, label %no
-weak:
-  %w = load ptr, ptr %at.weak
-  %unseen = icmp eq ptr %w, null
-  ret i1 %unseen
+  br i1 %plain, label %owned, label %no
+owned:
+{chr(10).join(owned)}
+  %bare = icmp eq i64 {has}, 0
+  ret i1 %bare
 no:
   ret i1 false
 }}

@@ -43,11 +43,6 @@ def _leaf(cls: type, aval: Aval, storage: Any, requires_grad: bool) -> Any:
     return out
 
 
-def _attributes(tensor: Any) -> dict[str, Any]:
-    """What a subclass whose objects have a dictionary keeps there."""
-    return tensor.__dict__ if type(tensor).__dictoffset__ else {}
-
-
 def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
     """A leaf of the same class and layout with its own memory, gradient and attributes; hooks stay behind.
 
@@ -74,7 +69,7 @@ def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
     out = memo[id(self)] = _leaf(type(self), aval, twin, self._requires_grad)
     if self._grad is not None:
         out._grad = copy.deepcopy(self._grad, memo)
-    if kept := _attributes(self):
+    if kept := self.__dict__:
         out.__dict__.update(copy.deepcopy(kept, memo))
     return out
 
@@ -89,7 +84,7 @@ def shallow_copy(self: Any) -> Any:
     """A leaf of the same class over the same memory."""
     self._sync()
     out = _leaf(type(self), self._aval, self._storage, self.requires_grad)
-    if kept := _attributes(self):
+    if kept := self.__dict__:
         out.__dict__.update(kept)
     return out
 
@@ -106,7 +101,7 @@ def reduce(self: Any) -> Any:
     else:
         dense = np.array(self.detach().numpy(force=True), order="C")
         parts = (dense, make_aval(aval.shape, aval.dtype).on(aval.device))
-    return (_rebuild, (type(self), *parts, self.requires_grad), _attributes(self) or None)
+    return (_rebuild, (type(self), *parts, self.requires_grad), self.__dict__ or None)
 
 
 def _rebuild(cls: type, array: Any, aval: Aval, requires_grad: bool) -> Any:

@@ -27,7 +27,7 @@ from jitgrad.version_counter import count_write, plain_version
 __all__ = ["REPLACING_METHODS", "check_new_grad", "move_memory", "swap_tensors"]
 
 _DETACH = OPS["detach"]
-_SLOTS = tuple(name for name in TensorBase.__slots__ if name != "__weakref__")
+_SLOTS = tuple(name for name in TensorBase.__slots__ if name not in ("__dict__", "__weakref__"))
 
 
 def detach_(self: Any) -> Any:
@@ -229,8 +229,7 @@ def swap_tensors(t1: Any, t2: Any) -> None:
         setattr(t2, slot, first)
     if type(t1) is not type(t2):
         t1.__class__, t2.__class__ = type(t2), type(t1)
-    elif type(t1).__dictoffset__:
-        t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
 
 
 REPLACING_METHODS: dict[str, Any] = {

@@ -33,7 +33,7 @@ class Parameter(Tensor):
         requires_grad: as for any leaf.
     """
 
-    __slots__ = ("__dict__",)  # people put attributes on parameters
+    __slots__ = ()
     __torch_function__: Any = classmethod(disabled_torch_function)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:

@@ -38,6 +38,7 @@ from jitgrad.serialization.allowed import (
 from jitgrad.serialization.archive import Archive
 from jitgrad.serialization.places import Places
 from jitgrad.sparse import sparse_coo_tensor
+from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase, new_tensor
 
 __all__ = ["checked_sparse", "counts", "laid_out", "read_pickle"]
@@ -164,7 +165,17 @@ def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, sta
     return made
 
 
+def _rebuild_from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
+    """A tensor, and what users have set on it."""
+    if kind is not Tensor:
+        raise RefusedError(f"the file holds a subclass of Tensor, {kind!r}")
+    made = _tensor(TensorBase, _tensor(Call, function).function(*_tensor(tuple, args)))
+    made.__dict__.update(_tensor(dict, state[0] if isinstance(state, tuple) else state))
+    return made
+
+
 _REBUILD: dict[str, Callable[..., Any]] = {
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
@@ -188,7 +199,7 @@ class _Unpickler(_PLAIN):  # type: ignore[misc]
 
     def find_class(self, module: str, name: str) -> Any:
         """What a name stands for. RefusedError if it is not allowed."""
-        return find_global(module, name, _REBUILD)
+        return Tensor if (module, name) == ("torch", "Tensor") else find_global(module, name, _REBUILD)
 
     def persistent_load(self, pid: Any) -> UntypedStorage:
         """The storage that a reference in the file means, on its device."""

@@ -79,8 +79,15 @@ _REBUILD = {
     name: _FileName("torch._utils", f"_rebuild_{name}")
     for name in ("tensor_v2", "parameter", "parameter_with_state", "sparse_tensor", "meta_tensor_no_storage")
 }
+_FROM_TYPE, _TENSOR = _FileName("torch._tensor", "_rebuild_from_type_v2"), _FileName("torch", "Tensor")
 _ORDERED_DICT, _LAYOUT = _FileName("collections", "OrderedDict"), _FileName("torch.serialization", "_get_layout")
 _DEVICE, _SIZE, _ENCODE = _FileName("torch", "device"), _FileName("torch", "Size"), _FileName("_codecs", "encode")
+
+
+def _with_attributes(tensor: Any, rebuild: _FileName, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """How a tensor is made again, and what users have set on it."""
+    kept = tensor.__dict__
+    return (_FROM_TYPE, (rebuild, _TENSOR, parts, kept)) if kept else (rebuild, parts)
 
 
 class _Pickler(_PLAIN):  # type: ignore[misc]
@@ -123,11 +130,13 @@ class _Pickler(_PLAIN):  # type: ignore[misc]
     def _dense(self, tensor: Any) -> tuple[Any, ...]:
         tensor._sync()  # its memory is what is saved, so it must hold the value
         aval = tensor._aval
+        parts: tuple[Any, ...]
         if aval.device is META:
-            return _REBUILD["meta_tensor_no_storage"], (aval.dtype, aval.shape, aval.stride, tensor.requires_grad)
+            parts = (aval.dtype, aval.shape, aval.stride, tensor.requires_grad)
+            return _with_attributes(tensor, _REBUILD["meta_tensor_no_storage"], parts)
         memory = self._memory(tensor, aval.dtype)
-        parts: tuple[Any, ...] = (memory, aval.offset, aval.shape, aval.stride, tensor.requires_grad, OrderedDict())
-        return _REBUILD["tensor_v2"], parts
+        parts = (memory, aval.offset, aval.shape, aval.stride, tensor.requires_grad, OrderedDict())
+        return _with_attributes(tensor, _REBUILD["tensor_v2"], parts)
 
     def _parameter(self, parameter: Any) -> tuple[Any, ...]:
         if type(parameter) is not Parameter:
