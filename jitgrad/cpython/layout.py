@@ -64,7 +64,7 @@ def slot_offset(cls: type, name: str) -> int:
 
 
 def dict_offsets(cls: type) -> tuple[int, ...]:
-    """Where objects have their attributes: the dictionary, and the values that may stand for one; all 0: there are none.
+    """Where objects have their attributes: the dictionary, and values that may stand for one; all 0: there are none.
 
     Measured on an object of a class with the slots ``__dict__`` and ``__weakref__``.
     """
@@ -72,8 +72,9 @@ def dict_offsets(cls: type) -> tuple[int, ...]:
         return (cls.__dictoffset__,) if cls.__dictoffset__ else ()
     probe = _Open()
     bare = [_word(id(probe) + offset) for offset in _BEFORE]
-    probe.first = None
-    kept = probe.__dict__ = {}
+    probe.__dict__["first"] = None
+    kept: dict[str, object] = {}
+    probe.__dict__ = kept
     found = [offset for offset in _BEFORE if _word(id(probe) + offset) == id(kept)]
     return (*found, *(offset for offset, word in zip(_BEFORE, bare, strict=True) if word and offset not in found))
 

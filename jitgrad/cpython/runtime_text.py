@@ -176,7 +176,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
     Args:
         driver_word: loads the native driver's address.
         wiped: slot -> offset, of what a retired handle lets go of.
-        stamp: ``cls`` is the load of the handles' class, ``owned`` where they have their weak references and attributes.
+        stamp: ``cls`` is the load of the handles' class, ``owned`` where their weak references and attributes are.
     """
     load = module.api_word
     parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _is_row(module)]

@@ -1,6 +1,13 @@
 """Probability distributions, as ``torch.distributions`` has them: densities, entropies, samples, divergences."""
 
 from jitgrad.distributions import constraints, transforms
+from jitgrad.distributions.bounded import (
+    ContinuousBernoulli,
+    Kumaraswamy,
+    LogisticNormal,
+    OneHotCategoricalStraightThrough,
+    VonMises,
+)
 from jitgrad.distributions.composed import (
     Gumbel,
     HalfNormal,
@@ -11,6 +18,7 @@ from jitgrad.distributions.composed import (
     RelaxedOneHotCategorical,
     TransformedDistribution,
 )
+from jitgrad.distributions.constraint_registry import biject_to, transform_to
 from jitgrad.distributions.continuous import Cauchy, Exponential, Laplace, Normal, Uniform
 from jitgrad.distributions.discrete import (
     Bernoulli,
@@ -24,8 +32,27 @@ from jitgrad.distributions.discrete import (
 )
 from jitgrad.distributions.distribution import Distribution
 from jitgrad.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
-from jitgrad.distributions.kl import kl_divergence, register_kl
+from jitgrad.distributions.heavy_tails import (
+    FisherSnedecor,
+    GeneralizedPareto,
+    HalfCauchy,
+    InverseGamma,
+    Pareto,
+    Weibull,
+)
+from jitgrad.distributions.kl_rarer import kl_divergence, register_kl
+from jitgrad.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
 from jitgrad.distributions.multivariate_normal import MultivariateNormal
+from jitgrad.distributions.reshaping import (
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    StackTransform,
+    StickBreakingTransform,
+)
 from jitgrad.distributions.transforms import (
     AbsTransform,
     AffineTransform,
@@ -47,43 +74,67 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Binomial",
+    "CatTransform",
     "Categorical",
     "Cauchy",
     "Chi2",
     "ComposeTransform",
+    "ContinuousBernoulli",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
     "Dirichlet",
     "Distribution",
     "ExpTransform",
     "Exponential",
+    "FisherSnedecor",
     "Gamma",
+    "GeneralizedPareto",
     "Geometric",
     "Gumbel",
+    "HalfCauchy",
     "HalfNormal",
     "Independent",
     "IndependentTransform",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
     "Laplace",
     "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "LowerCholeskyTransform",
     "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
     "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Pareto",
     "Poisson",
+    "PositiveDefiniteTransform",
     "PowerTransform",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
+    "ReshapeTransform",
     "SigmoidTransform",
     "SoftmaxTransform",
     "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
     "StudentT",
     "TanhTransform",
     "Transform",
     "TransformedDistribution",
     "Uniform",
+    "VonMises",
+    "Weibull",
+    "Wishart",
+    "biject_to",
     "constraints",
     "identity_transform",
     "kl_divergence",
     "register_kl",
+    "transform_to",
     "transforms",
 ]

@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import finfo
+from jitgrad.functions import cat as joined
 from jitgrad.functions import full, isclose, tensor
+from jitgrad.functions import stack as stacked
 
 __all__ = [
     "Constraint",
     "boolean",
+    "cat",
+    "corr_cholesky",
     "dependent",
     "dependent_property",
     "greater_than",
@@ -35,10 +40,12 @@ __all__ = [
     "positive",
     "positive_definite",
     "positive_integer",
+    "positive_semidefinite",
     "real",
     "real_vector",
     "simplex",
     "square",
+    "stack",
     "symmetric",
     "unit_interval",
 ]
@@ -281,6 +288,15 @@ class _LowerCholesky(_LowerTriangular):
         return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
+class _CorrCholesky(_LowerCholesky):
+    """Rows have length 1."""
+
+    def check(self, value: Any) -> Any:
+        tolerance = finfo(value.dtype).eps * value.shape[-1] * 10
+        lengths = value.detach().square().sum(-1).sqrt()
+        return super().check(value) & ((lengths - 1.0).abs() <= tolerance).all(-1)
+
+
 class _Square(Constraint):
     event_dim = 2
 
@@ -293,6 +309,15 @@ class _Symmetric(_Square):
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
         return isclose(value, value.transpose(-2, -1), atol=1e-6).all(-1).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Any) -> Any:
+        is_symmetric = super().check(value)
+        if not is_symmetric.all():
+            return is_symmetric
+        array = value.detach().cpu().numpy()
+        return tensor(np.asarray((np.linalg.eigvalsh(array) >= 0).all(-1)), device=value.device)
 
 
 class _PositiveDefinite(_Symmetric):
@@ -311,6 +336,63 @@ def _has_cholesky(matrix: Any) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+class _OfParts(Constraint):
+    """A region of parts of tensors, each in a region of its own."""
+
+    cseq: list[Any]
+    dim: int
+
+    def _start(self, cseq: Any, dim: int) -> None:
+        if not all(isinstance(c, Constraint) for c in cseq):
+            raise AssertionError("All elements of cseq must be Constraint instances")
+        self.cseq, self.dim = list(cseq), dim
+
+    @property
+    def is_discrete(self) -> Any:
+        return any(c.is_discrete for c in self.cseq)
+
+    @property
+    def event_dim(self) -> Any:
+        return max(c.event_dim for c in self.cseq)
+
+    def _check_dim(self, value: Any) -> None:
+        if not -value.dim() <= self.dim < value.dim():
+            raise AssertionError(f"dim {self.dim} out of range for value with {value.dim()} dimensions")
+
+
+class _Cat(_OfParts):
+    """Parts beside each other, of the given lengths (1 each if None)."""
+
+    def __init__(self, cseq: Any, dim: int = 0, lengths: Any = None) -> None:
+        self._start(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.cseq):
+            raise AssertionError(f"lengths ({len(self.lengths)}) must match cseq ({len(self.cseq)})")
+
+    def check(self, value: Any) -> Any:
+        self._check_dim(value)
+        starts = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
+        parts = zip(self.cseq, starts, self.lengths, strict=True)
+        return joined([c.check(value.narrow(self.dim, start, length)) for c, start, length in parts], self.dim)
+
+
+class _Slices(_OfParts):
+    """Slices."""
+
+    def __init__(self, cseq: Any, dim: int = 0) -> None:
+        self._start(cseq, dim)
+
+    @property
+    def event_dim(self) -> Any:
+        dim = max(c.event_dim for c in self.cseq)
+        return dim + 1 if self.dim + dim < 0 else dim
+
+    def check(self, value: Any) -> Any:
+        self._check_dim(value)
+        slices = zip(self.cseq, value.unbind(self.dim), strict=False)
+        return stacked([c.check(one) for c, one in slices], self.dim)
 
 
 dependent = _Dependent()
@@ -333,7 +415,11 @@ half_open_interval = _HalfOpenInterval
 simplex = _Simplex()
 lower_triangular = _LowerTriangular()
 lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
 positive_definite = _PositiveDefinite()
+positive_semidefinite = _PositiveSemidefinite()
+cat = _Cat
+stack = _Slices
 independent = _IndependentConstraint

@@ -23,6 +23,7 @@ from jitgrad.distributions.utils import broadcast_all, standard_normal, xlogy
 from jitgrad.dtypes import finfo, float64
 from jitgrad.functions import digamma, lgamma, log1p, one_hot, stack, tensor, where
 from jitgrad.functions.drawing import draw_array
+from jitgrad.functions.gamma_products import igamma
 from jitgrad.ops.table import OPS
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma", "StudentT", "standard_gamma"]
@@ -97,7 +98,7 @@ def _slope_by_quantile(x: Any, a: Any) -> Any:
 
 
 class Gamma(Distribution):
-    """The gamma distribution. Samples are not the numbers that PyTorch draws from the same seed.
+    """The gamma distribution.
 
     Args:
         concentration: the shape, often called alpha; positive.
@@ -139,6 +140,10 @@ class Gamma(Distribution):
         a = self.concentration
         return a - self.rate.log() + lgamma(a) + (1.0 - a) * digamma(a)
 
+    def cdf(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return igamma(self.concentration, self.rate * value)
+
 
 class Chi2(Gamma):
     """The chi-squared distribution.
@@ -163,7 +168,7 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Points of a simplex. Samples are not the numbers that PyTorch draws from the same seed.
+    """Points of a simplex.
 
     Args:
         concentration: [*, K], positive.
@@ -217,7 +222,7 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """The beta distribution. Samples are not the numbers that PyTorch draws from the same seed.
+    """The beta distribution.
 
     Args:
         concentration1: often called alpha; positive.
@@ -275,7 +280,7 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's t distribution. Samples are not the numbers that PyTorch draws from the same seed.
+    """Student's t distribution.
 
     Args:
         df: degrees of freedom; positive.

@@ -31,7 +31,7 @@ from jitgrad.distributions.multivariate_normal import MultivariateNormal, square
 from jitgrad.distributions.utils import EULER, sum_rightmost, xlogy
 from jitgrad.functions import digamma, erf, full_like, lgamma, softplus, where
 
-__all__ = ["kl_divergence", "register_kl"]
+__all__ = ["infinite", "kl_divergence", "register_kl"]
 
 Formula = Callable[[Any, Any], Any]
 _formulas: dict[tuple[type, type], Formula] = {}
@@ -328,7 +328,7 @@ def _kl_bernoulli_poisson(p: Any, q: Any) -> Any:
     return -p.entropy() - (p.probs * q.rate.log() - q.rate)
 
 
-def _infinite(p: Any, q: Any) -> Any:
+def infinite(p: Any, q: Any) -> Any:
     """p has mass where q has none."""
     return full_like(p.mean, math.inf)
 
@@ -342,4 +342,4 @@ for _p, _qs in {
     Poisson: (Bernoulli, Binomial),
 }.items():
     for _q in _qs:
-        register_kl(_p, _q)(_infinite)
+        register_kl(_p, _q)(infinite)

@@ -14,7 +14,7 @@ from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
 from jitgrad.distributions.utils import broadcast_shapes, lazy_property, standard_normal
 
-__all__ = ["MultivariateNormal", "squared_distance"]
+__all__ = ["MultivariateNormal", "scale_tril_of_precision", "squared_distance"]
 
 _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
 
@@ -22,6 +22,13 @@ _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
 def squared_distance(scale_tril: Any, difference: Any) -> Any:
     """Mahalanobis' distance, squared: of ``L^-1 d``, for [*, n, n] and [*, n]."""
     return linalg.solve(scale_tril.tril(), difference.unsqueeze(-1)).squeeze(-1).pow(2).sum(-1)
+
+
+def scale_tril_of_precision(precision: Any) -> Any:
+    """The Cholesky factor of a matrix whose inverse is given."""
+    # P = U U^T with U upper triangular, so that the covariance is U^-T U^-1
+    upper = linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1))
+    return linalg.inv(upper).transpose(-2, -1).tril()
 
 
 class MultivariateNormal(Distribution):
@@ -76,9 +83,7 @@ class MultivariateNormal(Distribution):
         if name == "covariance_matrix":
             self._factor = linalg.cholesky(matrix)
         elif name == "precision_matrix":
-            # P = U U^T with U upper triangular, so that the covariance is U^-T U^-1
-            upper = linalg.cholesky(matrix.flip((-2, -1))).flip((-2, -1))
-            self._factor = linalg.inv(upper).transpose(-2, -1).tril()
+            self._factor = scale_tril_of_precision(matrix)
 
     @lazy_property
     def scale_tril(self) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.dtypes import finfo, get_default_dtype
-from jitgrad.functions import empty, log1p, sigmoid, softmax, tensor, where
+from jitgrad.functions import arange, empty, log1p, sigmoid, softmax, tensor, where
 from jitgrad.grad_mode import enable_grad
 from jitgrad.tensor_base import TensorBase
 
@@ -26,6 +26,8 @@ __all__ = [
     "probs_to_logits",
     "standard_normal",
     "sum_rightmost",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
     "xlogy",
 ]
 
@@ -92,6 +94,35 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     """Log-odds, or logarithms, of probabilities."""
     clamped = clamp_probs(probs)
     return clamped.log() - log1p(-clamped) if is_binary else clamped.log()
+
+
+def _below(n: int, diag: int, device: Any) -> Any:
+    """Where a square matrix has elements up to a diagonal."""
+    rows = arange(n, device=device)
+    return rows < rows.view(-1, 1) + (diag + 1)
+
+
+def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
+    """The elements of [*, d, d] up to a diagonal, row by row. ValueError for a diagonal that there is not."""
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    return mat[..., _below(n, diag, mat.device)]
+
+
+def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
+    """The inverse of ``tril_matrix_to_vec``. ValueError for a number of elements that no matrix has."""
+    count = vec.shape[-1]
+    n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
+    if round(n) - n > finfo(vec.dtype).eps:
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square "
+            "D x D matrix."
+        )
+    n = round(n)
+    mat = vec.new_zeros((*vec.shape[:-1], n, n))
+    mat[..., _below(n, diag, vec.device)] = vec
+    return mat
 
 
 def xlogy(x: Any, y: Any) -> Any:

@@ -230,22 +230,6 @@ GROUPS = (
         Tensor.index
         """,
     ),
-    _group(
-        "Rarer distributions and transforms",
-        "The twenty-odd that programs use most are there.",
-        "write a subclass of Distribution",
-        """
-        distributions.CatTransform distributions.ContinuousBernoulli distributions.CorrCholeskyTransform
-        distributions.CumulativeDistributionTransform distributions.FisherSnedecor
-        distributions.GeneralizedPareto distributions.HalfCauchy distributions.InverseGamma
-        distributions.Kumaraswamy distributions.LKJCholesky distributions.LogisticNormal
-        distributions.LowRankMultivariateNormal distributions.LowerCholeskyTransform
-        distributions.OneHotCategoricalStraightThrough distributions.Pareto
-        distributions.PositiveDefiniteTransform distributions.ReshapeTransform distributions.StackTransform
-        distributions.StickBreakingTransform distributions.VonMises distributions.Weibull distributions.Wishart
-        distributions.biject_to distributions.transform_to
-        """,
-    ),
 )
 
 LATER: tuple[str, ...] = tuple(

@@ -10,6 +10,7 @@ import pytest
 
 import jitgrad
 from tests.conftest import Mode
+from tests.distributions.rarer_cases import RARER, RARER_FAMILIES
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 pytest.importorskip("torch.distributions")
@@ -95,6 +96,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "RelaxedOneHotCategorical": (
         lambda d, t, a: d.RelaxedOneHotCategorical(t, a), (np.array(0.7), POSITIVE), SIMPLEX,
     ),
+    **RARER,
 }  # fmt: skip
 
 QUANTITIES = {
@@ -114,8 +116,10 @@ QUANTITIES = {
     "precision_matrix": lambda dist, value: dist.precision_matrix,
     "covariance_matrix": lambda dist, value: dist.covariance_matrix,
 }
-MISSING = {("Gamma", "cdf"), ("Chi2", "cdf")}
-"""They need the incomplete gamma function."""
+DERIVATIVES = {"Gamma": 2e-3, "Chi2": 2e-3, "StudentT": 2e-3, "FisherSnedecor": 2e-2, "InverseGamma": 2e-3}
+"""PyTorch's derivative of gamma distributed numbers by their concentration has four digits."""
+OTHER_DERIVATIVES = ("Beta", "Dirichlet")
+"""Whose samples are moved in another way: there is more than one."""
 
 
 def _tensors(lib: Any, arrays: tuple[Any, ...]) -> list[Any]:
@@ -134,7 +138,10 @@ def _quantity(lib: Any, name: str, quantity: str) -> Any:
         return found.numpy(), []
     weights = lib.tensor(np.cos(np.arange(found.numel(), dtype=found.detach().numpy().dtype)).reshape(found.shape))
     finite = lib.where(lib.isfinite(found), found, 0.0)
-    (finite * weights).sum().backward()
+    try:
+        (finite * weights).sum().backward()
+    except NotImplementedError:  # the incomplete gamma function, by its first argument
+        return found.detach().numpy(), []
     return found.detach().numpy(), [None if t.grad is None else t.grad.numpy() for t in tensors]
 
 
@@ -159,10 +166,6 @@ def _or_zero(grad: Any, other: Any) -> Any:
 @pytest.mark.parametrize("quantity", QUANTITIES)
 @pytest.mark.parametrize("name", CASES)
 def test_quantities(name: str, quantity: str) -> None:
-    if (name, quantity) in MISSING:
-        with pytest.raises(NotImplementedError):
-            QUANTITIES[quantity](CASES[name][0](jitgrad.distributions, *_tensors(jitgrad, CASES[name][1])), None)
-        return
     single = name.startswith("Multinomial") and quantity in ("entropy", "perplexity")  # one term, in PyTorch
     _assert_same(_quantity(jitgrad, name, quantity), _quantity(torch, name, quantity), 1e-6 if single else 1e-9)
 
@@ -203,14 +206,8 @@ def test_shapes_and_expansion(name: str) -> None:
     assert described(jitgrad) == described(torch)
 
 
-DRAWN_ALIKE = [
-    name for name in CASES
-    if not any(word in name for word in ("Gamma", "Chi2", "Beta", "Dirichlet", "StudentT", "Binomial"))
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("method", ["sample", "rsample"])
-@pytest.mark.parametrize("name", DRAWN_ALIKE)
+@pytest.mark.parametrize("name", CASES)
 def test_samples_from_a_seed(name: str, method: str) -> None:
     make, parameters, _ = CASES[name]
 
@@ -232,14 +229,18 @@ def test_samples_from_a_seed(name: str, method: str) -> None:
     if not isinstance(found, type):
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-6, atol=1e-9)
         assert len(found[1]) == len(expected[1])
+        rtol = DERIVATIVES.get(name, 1e-6)
         for ours, theirs in zip(found[1], expected[1], strict=True):
-            np.testing.assert_allclose(_or_zero(ours, theirs), _or_zero(theirs, ours), rtol=1e-6, atol=1e-9)
+            if name not in OTHER_DERIVATIVES:
+                atol = 1e-9 if rtol < 1e-3 else 1e-4
+                np.testing.assert_allclose(_or_zero(ours, theirs), _or_zero(theirs, ours), rtol=rtol, atol=atol)
 
 
 FAMILIES = [
     "Normal", "Laplace", "Cauchy", "Uniform", "Exponential", "Gamma", "Beta", "Dirichlet", "LogNormal", "HalfNormal",
     "Gumbel", "Bernoulli", "Geometric", "Poisson", "Binomial", "Categorical", "OneHotCategorical",
     "MultivariateNormal", "Independent", "StudentT", "mixture", "Uniform on positive numbers", "Uniform in (0, 1)",
+    *RARER_FAMILIES,
 ]  # fmt: skip
 
 
