@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from jitgrad.door import door
 from jitgrad.errors import SparseOperandError
@@ -18,7 +19,10 @@ from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_
 from jitgrad.state import state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
-__all__ = ["apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse"]
+__all__ = [
+    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_updates", "install_sparse", "program_leaves",
+    "update_now",
+]  # fmt: skip
 
 
 def _no_sparse(*args: Any) -> Any:
@@ -115,9 +119,28 @@ def apply_update(
     recorder = state.handler
     if recorder is not None:
         recorder.apply_update(op, rows, writes, numbers, params)
+    elif not compiled_updates or not compiled_updates[-1](op, rows, writes, numbers, params):
+        update_now(op, rows, writes, numbers, params)
+
+
+def update_now(
+    op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
+) -> None:
+    """``apply_update`` without a compiler, unless somebody records."""
+    recorder = state.handler
+    if recorder is not None:
+        recorder.apply_update(op, rows, writes, numbers, params)
         return
     for row in rows:
         door.run_inplace(op, tuple(row[i] for i in writes), (*row, *numbers), params)
+
+
+program_leaves: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""By id: some of the leaves whose gradients a backward outside of compiled steps has computed by a program."""
+
+compiled_updates: list[Callable[..., bool]] = []
+"""What does an update outside of compiled steps, see ``compiled/updates.py``: called like ``update_now``, it says
+whether it did it. Empty until a backward outside was a program."""
 
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update

@@ -28,6 +28,7 @@ COUNTERS: dict[str, str] = {
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations of a compiled step that ran eagerly",
     "engine_runs": "backwards of a compiled step that the engine ran node by node (hooks, custom Functions, ...)",
+    "outside_backwards": "backwards outside of the compiled call that made the graph, each run as one program",
     "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
     "promotions": "Python numbers promoted to run-time scalars",

@@ -27,6 +27,7 @@ from jitgrad.layouts import Size
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
+from jitgrad.runtime.engine.graph.node import CallNode
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
@@ -364,6 +365,8 @@ class Tensor(TensorBase):
             if recorder is not None and self._tid == recorder.tid:
                 return recorder.grad_fn_of(self)
             self._graph.attach(self)
+        elif type(self._grad_fn) is CallNode:
+            self._grad_fn, self._output_nr = self._grad_fn.real(self._output_nr)
         return current_grad_fn(self) if self._base is not None else self._grad_fn
 
     @property

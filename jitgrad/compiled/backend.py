@@ -16,7 +16,7 @@ from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
-from jitgrad.compiled.run import LoadedProgram, run_end
+from jitgrad.compiled.run import LoadedProgram, run_end, run_program
 from jitgrad.dispatch import apply_elsewhere
 from jitgrad.door import door
 from jitgrad.dtypes import DType
@@ -147,6 +147,7 @@ class _Backend:
     eagerly = staticmethod(_eagerly)
 
     run = staticmethod(run_end)
+    run_program = staticmethod(run_program)
     apply_elsewhere = staticmethod(apply_elsewhere)
     inplace_elsewhere = staticmethod(_inplace_elsewhere)
     pending_storage = staticmethod(Storage.pending)

@@ -22,7 +22,7 @@ from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.version_counter import new_version
 
-__all__ = ["LoadedProgram", "run_end"]
+__all__ = ["LoadedProgram", "run_end", "run_program"]
 
 _one_by_one: Any = LazyModule("jitgrad.compiled.interpret")  # few segments run operation by operation
 
@@ -72,10 +72,7 @@ def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = Fa
     loaded = event.program
     if loaded is not None:
         try:
-            if loaded.only is not None:
-                _run_native(loaded, loaded.only, buffers, recorder.scalars)
-            else:
-                _run(loaded, buffers, recorder.scalars)
+            run_program(loaded, buffers, recorder.scalars)
         except BaseException:
             _hand_out(recorder, event, alive, is_last, has_raised=True)
             raise
@@ -112,6 +109,14 @@ def _mark_inference(alive: list[Any], event: EndEvent) -> None:
     for handle in alive:
         if id(handle._vc) in made:
             handle._vc = counters.setdefault(id(handle._vc), new_version())
+
+
+def run_program(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
+    """Compute a segment's outputs. ``buffers``: value id -> storage, of its inputs; the outputs are added."""
+    if loaded.only is not None:
+        _run_native(loaded, loaded.only, buffers, scalars)
+    else:
+        _run(loaded, buffers, scalars)
 
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:

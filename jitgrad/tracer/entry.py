@@ -17,7 +17,7 @@ from jitgrad.tracer.keys import ALIAS, EXTERNAL, HOOKED, IN, JOIN, LEAF, PLAIN, 
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
-from jitgrad.version_counter import inference_tensors, is_inference
+from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["Entry"]
 
@@ -27,6 +27,15 @@ def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
     if inference_tensors and is_inference(tensor):
         return (IN, tensor._aval, kind, "inference")
     return (IN, tensor._aval, kind)
+
+
+def _origin(tensor: Any) -> tuple[Any, int]:
+    """(Node, output number) of a tensor with a graph of its own; see Note [Backward from outside]."""
+    if tensor._base is not None and tensor._view_version not in (None, tensor._vc[VERSION]):
+        return tensor.grad_fn, tensor._output_nr
+    if tensor._grad_fn is None:
+        tensor._graph.join(tensor)
+    return tensor._grad_fn, tensor._output_nr
 
 
 class Entry:
@@ -75,7 +84,7 @@ class Entry:
             raise ElsewhereError("a view whose base has changed, and which can have no new history")
         kind = input_kind(tensor) if requires_grad else PLAIN
         if kind is EXTERNAL:  # now, before the stamp of the call it came from is overwritten
-            origin = (tensor.grad_fn, tensor._output_nr)
+            origin = _origin(tensor)
         slots = recorder.slots
         slot = slots.get(id(storage))
         root = recorder.backend.root_of(storage)

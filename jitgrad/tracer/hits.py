@@ -18,6 +18,7 @@ inputs were entered.
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 from jitgrad.cpython.primitives import active, native, new_handle, optimized, same, within
 from jitgrad.ops.aval import Aval
@@ -60,8 +61,10 @@ def takes(want: Any, x: Any) -> bool:
 @native
 def is_fresh_leaf(x: TensorBase) -> bool:
     """Whether a tensor that requires grad is a leaf in which Python has no part."""
-    if x._graph is not None or x._grad_fn is not None or x._accumulator is not None:
+    if x._graph is not None or x._grad_fn is not None:
         return False
+    if x._accumulator is not None and type(x._accumulator) is not ref:
+        return False  # its accumulator has hooks of its own: ``HookedAccumulator``
     return x._hooks is None and x._post_accumulate_hooks is None
 
 

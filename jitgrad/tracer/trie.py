@@ -63,6 +63,8 @@ class TrieNode:
         is_simple, is_view: whether a hit may make the result by itself, and whether that is a view.
         outs: (value id, aval, whether it requires grad) per result, if a hit may make several; else None.
         bounds: of an operation that checks few values, ``Bounds`` per operand that a hit looks at; else None.
+        outside: of the end of a call: what is known of a backward from outside (``CallBackward``), False if there is
+            none of that kind, None while nobody has asked.
         meta: for several views, their ``_creation_meta``.
     """
 
@@ -84,6 +86,7 @@ class TrieNode:
         "next_vid",
         "op",
         "outs",
+        "outside",
         "param_types",
         "params",
         "parent",
@@ -108,6 +111,7 @@ class TrieNode:
     meta: Any
     op: Any
     outs: tuple[tuple[int, Any, bool], ...] | None
+    outside: Any
     params: tuple[Any, ...]
     requires_grad: bool
     sibling: TrieNode | None
@@ -138,7 +142,7 @@ class TrieNode:
         self.params: tuple[Any, ...] = ()
         self.is_simple = self.is_view = False
         self.meta: Any = None
-        self.outs = self.bounds = None
+        self.outs = self.bounds = self.outside = None
         self.depth = 0 if parent is None else parent.depth + 1
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CASES", "Case", "Maker"]
+__all__ = ["CASES", "Case", "Maker", "outside"]
 
 
 class Maker:
@@ -69,8 +69,36 @@ def leaves(state: State) -> list[Any]:
     return [t for t in state.values() if getattr(t, "requires_grad", False)]
 
 
+_waiting: list[list[tuple[Any, float]]] = []
+
+
+def outside(step: Callable[..., Any], compiled: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A step whose loss is computed by a compiled function, and differentiated outside."""
+
+    def without_backward(*args: Any) -> Any:
+        losses: list[tuple[Any, float]] = []
+        _waiting.append(losses)
+        try:
+            return step(*args), losses
+        finally:
+            _waiting.pop()
+
+    forward = compiled(without_backward)
+
+    def call(lib: Any, state: State, *batch: Any) -> Any:
+        result, losses = forward(lib, state, *batch)
+        for loss, lr in losses:
+            descend(lib, state, loss, lr)
+        return result
+
+    return call
+
+
 def descend(lib: Any, state: State, loss: Any, lr: float = 0.1) -> Any:
     """Backward, and one step of plain gradient descent with fresh gradients."""
+    if _waiting:
+        _waiting[-1].append((loss, lr))
+        return loss
     for p in leaves(state):
         p.grad = None
     loss.backward()

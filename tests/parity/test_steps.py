@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from modes import Mode
-from step_cases import CASES, Case, Maker
+from step_cases import CASES, Case, Maker, outside
 
 import jitgrad
 from jitgrad import events
@@ -75,3 +75,18 @@ def test_step_agrees_with_torch(case: Case, dtype: str, mode: Mode) -> None:
     if mode.name == "warm":
         assert compiles() == 0
     assert_close(got, want, case.name, **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_step_with_its_backward_outside_agrees_with_torch(case: Case, dtype: str) -> None:
+    """Only the loss is compiled: ``backward()`` and the update are plain Python."""
+    want = iterate(torch, case, dtype, case.step)
+    step = outside(case.step, jitgrad.compile)
+    for _ in range(2):
+        got = iterate(jitgrad, case, dtype, step)
+        assert_close(got, want, case.name, **TOLERANCE[dtype])
+    if "descend" in case.step.__code__.co_names:
+        before = jitgrad.stats()["outside_backwards"]
+        iterate(jitgrad, case, dtype, step)
+        assert jitgrad.stats()["outside_backwards"] - before == ITERATIONS

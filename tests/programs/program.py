@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PROGRAMS", "Program", "Source", "describe_error", "fill", "gradients", "mlp", "program"]
+__all__ = [
+    "PROGRAMS", "Program", "Source", "compiled_models", "describe_error", "fill", "gradients", "mlp", "program",
+]  # fmt: skip
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -76,6 +79,19 @@ class Source:
         return self.lib.tensor(self._rng.integers(0, high, size=shape))
 
 
+_compilers: list[Callable[[Any], Any]] = []
+
+
+@contextmanager
+def compiled_models(compile_model: Callable[[Any], Any]) -> Iterator[None]:
+    """Inside, the models of programs are compiled, and nothing else is: backward and update are plain Python."""
+    _compilers.append(compile_model)
+    try:
+        yield
+    finally:
+        _compilers.pop()
+
+
 def fill(lib: Any, module: Any, seed: int = 0) -> Any:
     """The module in float64, its parameters the same for every library."""
     rng = np.random.default_rng(seed)
@@ -83,6 +99,8 @@ def fill(lib: Any, module: Any, seed: int = 0) -> Any:
     with lib.no_grad():
         for p in module.parameters():
             p.copy_(lib.tensor(rng.normal(size=tuple(p.shape)) / max(1, p.shape[-1]) ** 0.5))
+    for compile_model in _compilers:
+        compile_model(module)
     return module
 
 

@@ -12,7 +12,7 @@ import programs_more  # noqa: F401
 import programs_physics  # noqa: F401
 import programs_training  # noqa: F401
 import pytest
-from program import PROGRAMS, Program
+from program import PROGRAMS, Program, compiled_models
 
 import jitgrad
 
@@ -78,3 +78,13 @@ def test_program_agrees_with_torch(p: Program, is_compiled: bool) -> None:
         assert not new, f"the last iteration was not found: {new}"
         assert last["traces"] > 0
         assert last["fallbacks"] <= p.fallbacks
+
+
+@pytest.mark.parametrize("p", PROGRAMS, ids=lambda p: p.name)
+def test_program_whose_models_are_compiled_agrees_with_torch(p: Program) -> None:
+    """The usual way to use a compiler: ``compile(model)``, and everything else in plain Python."""
+    if p.name not in _WANTED:
+        _WANTED[p.name], _ = run(torch, p, lambda function: function)
+    with compiled_models(jitgrad.compile):
+        got, _ = run(jitgrad, p, lambda function: function)
+    assert_agree(got, _WANTED[p.name], p.name, p.tolerance)

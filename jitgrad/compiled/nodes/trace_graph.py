@@ -4,6 +4,7 @@ Owns: ``TraceGraph``.
 
 # Note [Escaping graphs]
 # ~~~~~~~~~~~~~~~~~~~~~~
+# (``loss.backward()`` outside usually needs no Nodes: Note [Backward from outside].)
 # Every differentiable handle of a call points at the call's one ``TraceGraph``. While the call runs, a look at a
 # ``grad_fn`` is an event that holds the recipe of the Nodes it makes; their saved values are handles of the call, which
 # may have no memory yet. Afterwards the graph holds what the survivors need - the end of the path, the saved values'
@@ -14,20 +15,34 @@ Owns: ``TraceGraph``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from jitgrad.compiled.nodes.creation_order import CreationOrder
 from jitgrad.compiled.nodes.graph_nodes import Recipe, Sources, build_nodes, make_recipe, take_history
+from jitgrad.config import config
+from jitgrad.devices import CPU
+from jitgrad.dispatch import program_leaves
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, accumulator_of
+from jitgrad.runtime.engine.graph.node import CallNode
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
-from jitgrad.state import modes_in_use, state
+from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
 from jitgrad.version_counter import VERSION, version_of
 
+if TYPE_CHECKING:
+    from jitgrad.compiled.backward.from_outside import CallBackward
+
 __all__ = ["TraceGraph"]
+
+# loaded by the first backward outside of a compiled call
+_from_outside: Any = LazyModule("jitgrad.compiled.backward.from_outside")
+_sweep: Any = LazyModule("jitgrad.compiled.nodes.sweep")
+_updates: Any = LazyModule("jitgrad.compiled.updates")
 
 
 class TraceGraph(CallGraph):
@@ -39,13 +54,16 @@ class TraceGraph(CallGraph):
     """
 
     __slots__ = (
+        "_backend",
         "_buffers",
+        "_call_node",
         "_counters",
         "_detached",
         "_inputs",
         "_outer",
         "_scalars",
         "_twins",
+        "_used",
         "_versions",
         "nodes",
         "order",
@@ -70,6 +88,9 @@ class TraceGraph(CallGraph):
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self._counters: dict[int, list[int]] = {}
         self._versions: dict[int, int] = {}
+        self._backend = recorder.backend
+        self._call_node: ref[CallNode] | None = None
+        self._used: set[int] = set()
 
     def begin(self, recorder: Any) -> None:
         """Serve another call, when nothing of the last one escaped."""
@@ -133,6 +154,100 @@ class TraceGraph(CallGraph):
         tensor._grad_fn, tensor._output_nr = self.nodes[vid]
         return tensor._grad_fn
 
+    # --- backward from outside, see the Note ---
+
+    def join(self, tensor: Any) -> None:
+        """Give a result of the call, as it was made, the ``_grad_fn`` that edges lead to: a stand-in, or the Node."""
+        if self.recorder is None and self.saves and not self.nodes and not self._used:
+            node = self._stand_in()
+            number = node.known.numbers.get(tensor._vid) if node is not None else None
+            if number is not None:
+                tensor._grad_fn, tensor._output_nr = node, number
+                return
+        self.attach(tensor)
+
+    def _stand_in(self) -> CallNode | None:
+        """The call's only Node, as long as nobody looks; None if there is none like that."""
+        node = self._call_node() if self._call_node is not None else None
+        if node is not None:
+            return node
+        known = self.tip.outside
+        if known is None:
+            known = _from_outside.call_backward(self.tip)
+        if not known:
+            return None
+        edges: list[Any] = []
+        for vid, is_leaf, _ in known.targets:
+            edge = (accumulator_of(self._inputs[vid]), 0) if is_leaf else self._outer.get(vid)
+            if edge is None:
+                return None
+            edges.append(edge)
+        node = CallNode(self, known, tuple(edges))
+        node.sequence_nr = self.order.number_of(known.vids[-1])
+        node.topological_nr = known.depth + max(edge[0].topological_nr for edge in edges)
+        self._call_node = ref(node)
+        return node
+
+    def node_of(self, vid: int) -> tuple[Any, int]:
+        """The real (Node, output number) of a value."""
+        if vid not in self.nodes:
+            self.build(vid, make_recipe(History.replay(self.tip), (vid,), self.nodes))
+        found: tuple[Any, int] = self.nodes[vid]
+        return found
+
+    def must_open(self, known: CallBackward, numbers: set[int]) -> bool:
+        """Whether a backward that comes from some results must run the real Nodes."""
+        if self.nodes or self._used or self._detached or state.handler is not None or modes_in_use:
+            return True
+        if anomaly.enabled or state.eager_depth or config.eager:
+            return True
+        return not known.covers(numbers) or self._is_overwritten(known)
+
+    def _is_overwritten(self, known: CallBackward) -> bool:
+        """Whether what was saved is not what it was when the call ended."""
+        counters, versions, inputs, buffers = self._counters, self._versions, self._inputs, self._buffers
+        for vid, whole in known.watch:
+            if vid not in counters:
+                vid = whole
+            counter = counters.get(vid)
+            if counter is not None and counter[VERSION] != versions[vid]:
+                return True
+            tensor = inputs.get(vid)
+            if tensor is not None and tensor._storage.addr != buffers[vid].addr:
+                return True
+        return False
+
+    def run_backward(self, node: CallNode, grads: list[Any], needed: tuple[bool, ...] | None) -> tuple[Any, ...]:
+        """The gradients of a stand-in's edges."""
+        known = node.known
+        if all(grad is None for grad in grads):
+            return (None,) * len(node.next_edges)
+        if not any(grad is not None and (grad.is_sparse or grad._aval.device is not CPU) for grad in grads):
+            key = (tuple([None if grad is None else grad._aval for grad in grads]), needed)
+            if not self._is_overwritten(known):
+                program = known.program(self.tip, self._backend, self._scalars, key)
+                if program is not None:
+                    leaf = node.next_edges[-1][0]
+                    if type(leaf) is AccumulateGrad and id(leaf.variable) not in program_leaves:
+                        _updates.note_leaf(leaf.variable)
+                    return known.run(self._backend, program, self._buffers, self._scalars, grads)
+        roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
+        return _sweep.sweep(roots, [grad for grad in grads if grad is not None], node.next_edges)
+
+    def use_up(self, known: CallBackward, numbers: tuple[int, ...], needed: tuple[bool, ...] | None) -> None:
+        """A backward is over that does not retain the graph: drop what nothing else can ask for."""
+        if not numbers:
+            return
+        used = known.used(self.tip, numbers, needed)
+        self._used |= used.vids
+        for vid in used.freed:
+            self._buffers.pop(vid, None)
+            tensor = self._inputs.get(vid)
+            if tensor is not None and not tensor._requires_grad:
+                del self._inputs[vid]
+        for vid in self._used & self.nodes.keys():
+            self.nodes[vid][0].release_variables()
+
     def make_all_nodes(self) -> None:
         """Make the Nodes of everything that the last segment left, all at once: each look would walk the whole path."""
         recorder = self.recorder
@@ -165,6 +280,8 @@ class TraceGraph(CallGraph):
             made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
             if not is_running:
                 self._restore_versions(made)
+                for used in self._used & self.nodes.keys():
+                    self.nodes[used][0].release_variables()
             elif state.handler is None:  # else they have told it themselves
                 self._adopt_outputs(made)
             elif modes_in_use:

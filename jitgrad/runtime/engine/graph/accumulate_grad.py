@@ -23,13 +23,19 @@ from jitgrad.ops.aval import devices_in_use
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
-from jitgrad.runtime.engine.graph.node_hooks import HookDict
+from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
 
 _creation_lock = process_lock()
+
+
+class HookedAccumulator(weakref.ref["AccumulateGrad"]):
+    """How a leaf holds an accumulator that may have hooks of its own: hits tell it by its class."""
+
+    __slots__ = ()
 
 
 class AccumulateGrad(Node):
@@ -58,6 +64,11 @@ class AccumulateGrad(Node):
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
+
+    def ensure_hooks(self) -> NodeHooks:
+        if existing_accumulator(self.variable) is self:
+            self.variable._accumulator = HookedAccumulator(self)
+        return super().ensure_hooks()
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if len(grad_outputs) != 1:

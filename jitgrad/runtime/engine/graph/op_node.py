@@ -28,6 +28,7 @@ from jitgrad.runtime.engine.graph.saved_names import (
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
 from jitgrad.state import anomaly, state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.version_counter import VERSION
 
 __all__ = [
     "BackwardPlan",
@@ -135,8 +136,9 @@ class OpNode(Node):
         """The edges of the operands that can have a gradient: PyTorch has none for an index or a condition."""
         rules, edges = self.op.vjps, self.next_edges
         if self.op.num_inputs < 0:
-            return tuple([(node, nr) for node, nr in edges])
-        return tuple([(node, nr) for (node, nr), rule in zip(edges, rules, strict=False) if rule is not None])
+            return super().next_functions
+        shown = [edge for edge, rule in zip(edges, rules, strict=False) if rule is not None]
+        return tuple([(None, nr) if node is None else node.real(nr) for node, nr in shown])
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
@@ -280,7 +282,16 @@ def edge_of(tensor: Any) -> NextEdge:
             return (node, tensor._output_nr)
         if tensor._requires_grad and tensor._graph is None:
             return (accumulator_of(tensor), 0)
+    if tensor._graph is not None and tensor._requires_grad and state.handler is None and is_as_made(tensor):
+        if tensor._grad_fn is None:
+            tensor._graph.join(tensor)
+        return (tensor._grad_fn, tensor._output_nr)
     return gradient_edge(tensor)
+
+
+def is_as_made(tensor: Any) -> bool:
+    """Whether nobody has written the base of a view since; true of what is no view."""
+    return tensor._base is None or tensor._view_version is None or tensor._view_version == tensor._vc[VERSION]
 
 
 def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ from jitgrad.runtime.devices.device import device_count, set_device
 from jitgrad.runtime.devices.stream import current_stream
 from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current
 from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import GraphRoot, Node, device_of, stream_of
+from jitgrad.runtime.engine.graph.node import GraphRoot, Node, call_nodes_in_use, device_of, real_edge, stream_of
 from jitgrad.runtime.engine.graph.validate import fit_seed
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.arrivals import Arrivals
@@ -53,6 +53,7 @@ from jitgrad.runtime.engine.run.graph_task import (
     NodeGuard,
     compute_dependencies,
     compute_min_topological_nr,
+    open_call_nodes,
 )
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import Entry, NodeTask, ReadyQueue
@@ -106,9 +107,14 @@ class Engine:
             RuntimeError: a seed does not fit its root.
             Whatever a node or a hook raises; the first one, if several threads meet one.
         """
-        root, root_inputs = _graph_root(tuple(roots), tuple(inputs))
+        roots = tuple(roots)
+        root, root_inputs = _graph_root(roots, tuple(inputs))
         task = self.new_graph_task(keep_graph, create_graph)
         task.dependencies = compute_dependencies(root, compute_min_topological_nr(outputs))
+        while call_nodes_in_use and (opened := open_call_nodes(root, roots, task.dependencies, create_graph)):
+            roots = tuple([Edge(*real_edge(edge)) if edge[0] in opened else edge for edge in roots])
+            root, root_inputs = _graph_root(roots, tuple(inputs))
+            task.dependencies = compute_dependencies(root, compute_min_topological_nr(outputs))
         if outputs:
             task.init_to_execute(root, outputs, accumulate_grad)
         try:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.runtime.engine.graph import anomaly
 from jitgrad.runtime.engine.graph.current import NO_DEVICE, current
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.graph.edge import Edge, NextEdge
+from jitgrad.runtime.engine.graph.node import CallNode, Node, real_edge
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.arrivals import Arrivals
 from jitgrad.runtime.engine.run.future import Future
@@ -42,6 +42,7 @@ __all__ = [
     "NodeGuard",
     "compute_dependencies",
     "compute_min_topological_nr",
+    "open_call_nodes",
 ]
 
 _next_task_id = itertools.count().__next__
@@ -331,6 +332,37 @@ def compute_dependencies(root: Node, min_topological_nr: int) -> dict[Node, int]
                 if node.topological_nr >= min_topological_nr:
                     stack.append(node)
     return dependencies
+
+
+def open_call_nodes(
+    root: Node, roots: Sequence[NextEdge], nodes: Iterable[Node], create_graph: bool
+) -> set[Node]:
+    """Let edges lead to the real Nodes of calls, where a stand-in will not do for a backward.
+
+    Args:
+        root: where the backward starts.
+        roots: its edges, which the caller is to change.
+        nodes: all others that it can reach.
+        create_graph: the backward is to be differentiable.
+
+    Returns:
+        The stand-ins that are no part of the graph any more; what is behind the real Nodes has not been looked at.
+    """
+    parents = (root, *nodes)
+    numbers: dict[CallNode, set[int]] = {node: set() for node in parents if type(node) is CallNode}
+    if not numbers:
+        return set()
+    for edges in (roots, *[parent.next_edges for parent in parents]):
+        for node, nr in edges:
+            if type(node) is CallNode:
+                numbers[node].add(nr)
+    opened: set[Node] = {
+        node for node, used in numbers.items() if create_graph or node.graph.must_open(node.known, used)
+    }
+    for parent in parents:
+        if any(node in opened for node, _ in parent.next_edges):
+            parent.next_edges = tuple([real_edge(e) if e[0] in opened else e for e in parent.next_edges])
+    return opened
 
 
 class GraphTaskGuard:

@@ -14,10 +14,11 @@ import numpy as np
 from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import filled
-from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator, gradient_edge
+from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.hooks import retain_grad
 from jitgrad.runtime.engine.graph.node import Identity
+from jitgrad.runtime.engine.graph.op_node import edge_of
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import modes_in_use, state
 from jitgrad.structs import struct
@@ -158,7 +159,7 @@ def _ones(aval: Aval) -> Any:
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:
     edges = []
     for index, root in enumerate(roots):
-        edge = root if isinstance(root, Edge) else gradient_edge(root)
+        edge = root if isinstance(root, Edge) else Edge(*edge_of(root))
         if edge.node is None:
             raise RuntimeError(f"element {index} of tensors does not require grad and does not have a grad_fn")
         edges.append(edge)

@@ -1,0 +1,48 @@
+"""Optimizers' steps outside of compiled ones, each as one program.
+
+Owns: which updates are compiled, and the functions that do them.
+Must not know: what compiled functions do.
+
+``optimizer.step()`` in plain Python, after a backward that was a program (Note [Backward from outside]), is the same
+event as in a compiled step, recorded by a function that does nothing else. Parameters whose gradients come from NumPy
+are updated by NumPy: a process that compiles nothing loads no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jitgrad.compile import CompiledFunction
+from jitgrad.dispatch import compiled_updates, program_leaves, update_now
+from jitgrad.ops.table import Op
+
+__all__ = ["note_leaf"]
+
+_MAX_FUNCTIONS = 64
+
+_functions: dict[Any, Any] = {}
+
+
+def note_leaf(leaf: Any) -> None:
+    """A program has computed the gradient of a leaf: updates of it, and of what is updated with it, are compiled."""
+    if id(leaf) not in program_leaves:
+        program_leaves[id(leaf)] = leaf
+        if not compiled_updates:
+            compiled_updates.append(_update)
+
+
+def _update(
+    op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
+) -> bool:
+    """Do an update as one program; False if it is for NumPy."""
+    if not any(id(row[0]) in program_leaves for row in rows):
+        return False
+    key = (op, len(rows), params)
+    function = _functions.get(key)
+    if function is None:
+        if len(_functions) >= _MAX_FUNCTIONS:
+            _functions.clear()
+        function = _functions[key] = CompiledFunction(update_now)
+    function(op, rows, writes, numbers, params)
+    return True
