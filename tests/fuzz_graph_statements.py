@@ -133,9 +133,11 @@ class GraphStatements(Draws):
             f"with lib.autograd.graph.save_on_cpu():\n    {name} = {v}.sin() * {w}",
             f"with lib.autograd.graph.allow_mutation_on_saved_tensors():\n    {name} = {v} * 1\n"
             f"    u = {name}.sin() * {w}\n    {name}.mul_({k})\n    u.sum().backward()",
-            f"{name} = {v} * 1\nu = {w}.sin()\nif {name}.requires_grad and u.requires_grad:\n    lib.autograd.graph."
-            f"register_multi_grad_hook([{name}, u], lambda g: s.log.append([x is None for x in g]))\n"
-            f"    ({name}.sum() + u.sum()).backward()",
+            f"{name} = {v} * 1\nu = {w}.sin()\nif {name}.requires_grad and u.requires_grad:\n"
+            f"    h = lib.autograd.graph.register_multi_grad_hook("
+            f"[{name}, u], lambda g: s.log.append([x is None for x in g]))\n"
+            # removed: PyTorch does not call it in a backward whose only root is one of them (it counts no roots)
+            f"    ({name}.sum() + u.sum()).backward()\n    h.remove()",
         )  # fmt: skip
 
     def transform(self) -> str:

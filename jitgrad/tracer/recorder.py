@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jitgrad.devices import CPU
 from jitgrad.door import door
+from jitgrad.errors import ElsewhereError
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
@@ -309,11 +309,15 @@ class Recorder(RecorderState):
 
     @_uninterrupted
     def add_hooks(self, tensor: Any) -> None:
-        """A value of the trace got a hook: from here on the path is another one."""
-        if tensor._aval.device is not CPU:
-            return
+        """A value of the trace got a hook: from here on the path is another one.
+
+        Operations on what has no place in a trace are eager ones, and so are the Nodes that run its hooks.
+        """
         if tensor._tid != self.tid:
-            self.enter(tensor)
+            try:
+                self.enter(tensor)
+            except ElsewhereError:
+                return
         self.path.mark((HOOKS, tensor._vid), LookEvent(tensor._vid))
 
     def grad_fn_of(self, tensor: Any) -> Any:

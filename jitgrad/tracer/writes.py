@@ -266,15 +266,29 @@ class Writes:
     def _update_elsewhere(
         self, op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: Any
     ) -> None:
-        """Rows on other devices at once, each by itself; the others as one event."""
+        """Rows that have no place in a trace at once, each by itself; the others as one event."""
         recorder = self._recorder
-        here = [row for row in rows if all(x._aval.device is CPU for x in row)]
+        here = []
         for row in rows:
-            if not any(row is r for r in here):
-                targets = tuple(row[i] for i in writes)
+            targets = tuple(row[i] for i in writes)
+            if any(x._aval.device is not CPU for x in row):
                 recorder.outside(recorder.backend.inplace_elsewhere, op, targets, (*row, *numbers), params)
+            elif self._enters(row):
+                here.append(row)
+            else:
+                self.write(op, targets, (*row, *numbers, *params))
         if here:
             self.update(op, here, writes, numbers, params)
+
+    def _enters(self, row: tuple[Any, ...]) -> bool:
+        """Whether all of a row has a place in the trace; it is entered then."""
+        try:
+            for x in row:
+                if x._tid != self._recorder.tid:
+                    self._recorder.entry.enter(x)
+        except ElsewhereError:
+            return False
+        return True
 
     def _grow_update(
         self,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe
 from jitgrad.devices import CPU
+from jitgrad.errors import ElsewhereError
 from jitgrad.events import bump, log
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import Provisional, emit
@@ -159,8 +160,11 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
     """Move to the first half of the event."""
     if not _is_plain(recorder, request):
         return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
-    roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
-    inputs = _ids(recorder, request.inputs) if request.inputs else None
+    try:
+        roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
+        inputs = _ids(recorder, request.inputs) if request.inputs else None
+    except ElsewhereError:
+        return _Reach((), "an argument has no place in a trace")
     key = (BACKWARD, roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
            request.allow_unused)  # fmt: skip
     if _is_simple(recorder, request):

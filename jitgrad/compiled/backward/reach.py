@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.compiled.nodes.graph_nodes import ancestors
-from jitgrad.devices import CPU
+from jitgrad.errors import ElsewhereError
 from jitgrad.structs import struct
 from jitgrad.tracer.history import History
 
@@ -35,10 +35,11 @@ class _Leaves:
 
 def reached_leaves(recorder: Any, tensors: Sequence[Any]) -> list[Any] | None:
     """The leaves that ``tensors`` were computed from; None if some of the graph began outside the step."""
-    if any(x._aval.device is not CPU for x in tensors):
-        return None
     tid = recorder.tid
-    vids = tuple([x._vid if x._tid == tid else recorder.enter(x) for x in tensors])
+    try:
+        vids = tuple([x._vid if x._tid == tid else recorder.enter(x) for x in tensors])
+    except ElsewhereError:
+        return None
     key = (_LEAVES, vids)
     node = recorder.node.children.get(key)
     if node is None:
