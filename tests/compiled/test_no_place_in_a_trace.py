@@ -86,11 +86,14 @@ def _written(make: Callable[[], Any]) -> Any:
     return x.detach(), x._version
 
 
-@pytest.mark.parametrize("make", [_changed_view, _complex_leaf])
-@pytest.mark.parametrize(
-    "use",
-    [_hook, _accumulator_hook, _hook_of_several, _retained, _grad, _given_gradient, _preset_grad, _checkpointed, _written],
+_USES = (
+    _hook, _accumulator_hook, _hook_of_several, _retained, _grad, _given_gradient, _preset_grad, _checkpointed,
+    _written,
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [_changed_view, _complex_leaf])
+@pytest.mark.parametrize("use", _USES)
 def test_what_is_asked_of_them_is_done_eagerly(
     use: Callable[[Callable[[], Any]], Any], make: Callable[[], Any], mode: Mode
 ) -> None:
