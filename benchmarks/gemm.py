@@ -1,13 +1,15 @@
-"""``python -m benchmarks.gemm``: our matrix multiplication against NumPy's BLAS, one thread and more.
+"""``python -m benchmarks.gemm``: our matrix multiplication against NumPy's BLAS and PyTorch, one thread and more.
 
-Each subject is called through its own shortest path: NumPy by ``np.matmul(a, b, out=c)`` in a process of its own with
-as many BLAS threads, ours as a program of one kernel on the worker pool. Turns alternate; figures are
-lower quartiles. Both products are checked against each other before anything is timed.
+Each subject is called through its own shortest path: NumPy by ``np.matmul(a, b, out=c)``, PyTorch by ``torch.mm(a, b,
+out=c)``, each in a process of its own with as many threads, ours as a program of one kernel on the worker pool. Turns
+alternate; figures are lower quartiles. Products are checked against NumPy's before anything is timed. The ratio is the
+better peer's time over ours. Without PyTorch installed, NumPy is the only peer.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -58,22 +60,31 @@ LAYERS = tuple(
         (fan_out, fan_in, batch, "TN"),  # g.T @ x, its weight's gradient
     )
 )
+RECURRENT = tuple(  # a layer of 256 units: a batch of 20, 64, 256; forward, and the weight's gradient
+    Shape(*extents, form)
+    for extents, forms in (
+        ((20, 1024, 256), ("NN", "NT")), ((256, 1024, 20), ("NN", "TN")), ((64, 1024, 256), ("NN", "NT")),
+        ((256, 1024, 256), ("NN", "NT")), ((20, 256, 64), ("NN", "NT")), ((1024, 256, 20), ("TN",)),
+    )
+    for form in forms
+)  # fmt: skip
+LONG = (Shape(64, 576, 4096, "TN"), Shape(128, 1152, 4096, "TN"), Shape(512, 32, 1024, "TN"))  # of convolutions
 DOUBLES = tuple(Shape(n, n, n, "NN", "float64") for n in (64, 256, 512))
 
 
 @dataclass(slots=True)
 class Result:
-    """Seconds per product, lower quartiles."""
+    """Seconds per product, lower quartiles; of the peers by name."""
 
     shape: Shape
     threads: int
     ours: float
-    numpy: float
+    peers: dict[str, float]
     compile_ms: float
 
     @property
     def ratio(self) -> float:
-        return self.numpy / self.ours
+        return min(self.peers.values()) / self.ours
 
     @property
     def gflops(self) -> float:
@@ -104,25 +115,39 @@ def seconds_per_call(call: Callable[[], Any], repeats: int) -> float:
 # the peer
 
 
-def serve_numpy() -> None:
+def product_of(name: str, shape: Shape) -> Callable[[], Any]:
+    """A call of the peer's product."""
+    a, b = operands(shape)
+    out = np.empty((shape.m, shape.n), shape.dtype)
+    if name == "numpy":
+        return lambda: np.matmul(a, b, out=out)
+    import torch
+
+    tensors = [torch.from_numpy(x) for x in (a, b, out)]
+    return lambda: torch.mm(tensors[0], tensors[1], out=tensors[2])
+
+
+def serve(name: str, threads: int) -> None:
     """Answer lines of [shape, repeats] with seconds per call."""
+    if name == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
     ready: dict[Shape, Callable[[], Any]] = {}
     for line in sys.stdin:
         fields, repeats = json.loads(line)
         shape = Shape(*fields)
         if shape not in ready:
-            a, b = operands(shape)
-            out = np.empty((shape.m, shape.n), shape.dtype)
-            ready[shape] = lambda a=a, b=b, out=out: np.matmul(a, b, out=out)
+            ready[shape] = product_of(name, shape)
             ready[shape]()
         print(seconds_per_call(ready[shape], repeats), flush=True)
 
 
 @contextmanager
-def numpy_peer(threads: int) -> Iterator[Callable[[Shape, int], float]]:
-    """A process that times NumPy with ``threads`` BLAS threads."""
+def peer_process(name: str, threads: int) -> Iterator[Callable[[Shape, int], float]]:
+    """A process that times a peer with ``threads`` threads."""
     env = dict(os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads)))
-    command = [sys.executable, "-m", "benchmarks.gemm", "--serve-numpy"]
+    command = [sys.executable, "-m", "benchmarks.gemm", "--serve", name, "--threads", str(threads)]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
 
@@ -182,29 +207,34 @@ class Ours:
 
 
 def compare(
-    ours: Ours, peer: Callable[[Shape, int], float], shape: Shape, threads: int, turns: int
-) -> Result:  # fmt: skip
-    """Alternate the two subjects on one shape."""
+    ours: Ours, peers: dict[str, Callable[[Shape, int], float]], shape: Shape, threads: int, turns: int
+) -> Result:
+    """Alternate the subjects on one shape."""
     call, spec = ours.program(shape)
     guess = 2.0 * shape.m * shape.n * shape.k / (1e11 * threads) + 1e-6
     repeats = max(1, int(_SECONDS_PER_TURN / guess))
-    peer(shape, 1)
-    mine, theirs = [], []
+    mine: list[float] = []
+    theirs: dict[str, list[float]] = {name: [] for name in peers}
+    for peer in peers.values():
+        peer(shape, 1)
     for _ in range(turns):
         mine.append(seconds_per_call(call, repeats))
-        time.sleep(_PAUSE)
-        theirs.append(peer(shape, repeats))
-    quartiles = [float(np.quantile(x, 0.25)) for x in (mine, theirs)]
-    return Result(shape, threads, *quartiles, ours.compile_ms[spec])
+        for name, peer in peers.items():
+            time.sleep(_PAUSE)
+            theirs[name].append(peer(shape, repeats))
+    quartiles = {name: float(np.quantile(x, 0.25)) for name, x in theirs.items()}
+    return Result(shape, threads, float(np.quantile(mine, 0.25)), quartiles, ours.compile_ms[spec])
 
 
 def run(shapes: tuple[Shape, ...], thread_counts: list[int], turns: int) -> Iterator[Result]:
     ours = Ours()
+    names = ["numpy", "torch"] if importlib.util.find_spec("torch") else ["numpy"]
     for threads in thread_counts:
         set_num_threads(threads)
-        with numpy_peer(threads) as peer:
+        with ExitStack() as stack:
+            peers = {name: stack.enter_context(peer_process(name, threads)) for name in names}
             for shape in shapes:
-                yield compare(ours, peer, shape, threads, turns)
+                yield compare(ours, peers, shape, threads, turns)
 
 
 def main() -> int:
@@ -213,22 +243,27 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=15, help="per subject and shape (default: 15)")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="thread counts (default: 1 2)")
     parser.add_argument("--squares", action="store_true", help="square float32 products only")
-    parser.add_argument("--serve-numpy", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=["numpy", "torch"], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve_numpy:
-        serve_numpy()
+    if options.serve:
+        serve(options.serve, options.threads[0])
         return 0
-    shapes = SQUARES if options.squares else SQUARES + LAYERS + DOUBLES
+    shapes = SQUARES if options.squares else SQUARES + LAYERS + RECURRENT + LONG + DOUBLES
     results = []
     for result in run(shapes, options.threads, options.turns):
         results.append({**asdict(result), "shape": result.shape._asdict(), "ratio": result.ratio})
         if not options.json:
             m, n, k, form, dtype = result.shape
+            peers = "  ".join(f"{name} {1e6 * seconds:9.1f} us" for name, seconds in result.peers.items())
             print(
                 f"{m:5}x{n:<5}k={k:<5}{form} {dtype} {result.threads} thread(s)  ours {1e6 * result.ours:9.1f} us"
-                f" {result.gflops:6.1f} GFLOP/s  numpy {1e6 * result.numpy:9.1f} us  {result.ratio:5.2f}x",
+                f" {result.gflops:6.1f} GFLOP/s  {peers}  {result.ratio:5.2f}x",
                 flush=True,
             )
+    if not options.json:
+        for threads in options.threads:
+            ratios = [r["ratio"] for r in results if r["threads"] == threads]
+            print(f"{threads} thread(s): geometric mean {np.exp(np.mean(np.log(ratios))):.2f}, least {min(ratios):.2f}")
     if options.json:
         print(json.dumps({"numpy": np.__version__, "target": host_target().key, "results": results}, indent=1))
     return 0
