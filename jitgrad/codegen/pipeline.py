@@ -21,7 +21,7 @@ from jitgrad.codegen.gemm.matmul_kernel import operand_views
 from jitgrad.codegen.link import link
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.codegen.piece import Piece, cut
-from jitgrad.codegen.plan import Buffer, make_plan
+from jitgrad.codegen.plan import Buffer, instrs_of, make_plan
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
 from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
@@ -206,6 +206,8 @@ def _place(piece: Piece) -> None:
 
 def _plan(piece: Piece) -> None:
     piece.plan = make_plan(piece.groups, piece.roots, piece.buffers, piece.target)
+    calls = {i.static[:2]: None for job in piece.plan.jobs() for i in instrs_of(job) if i.op == "call"}
+    piece.notes += [function.describe(components) for function, components in calls]
 
 
 PIPELINE = (

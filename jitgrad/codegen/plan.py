@@ -28,14 +28,14 @@ from jitgrad.codegen.fusion.roots import Destination, Root
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.builder import Value
-from jitgrad.codegen.schedule.kernel_ir import LoopKernel
+from jitgrad.codegen.schedule.kernel_ir import KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
 
-__all__ = ["Buffer", "Job", "Plan", "make_plan"]
+__all__ = ["Buffer", "Job", "Plan", "instrs_of", "make_plan"]
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +90,10 @@ class Plan:
 
     stages: list[list[Job]]
     arena_nbytes: int
+
+    def jobs(self) -> list[Job]:
+        """All of them, in order."""
+        return [job for stage in self.stages for job in stage]
 
 
 def make_plan(groups: Sequence[Group], roots: dict[Value, Root], inputs: dict[int, Buffer], target: Target) -> Plan:
@@ -302,6 +306,14 @@ class _Planner:
             along = sum(1 for n in root.source.shape[:rank] if n != 1)
             body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
         return make_kernel(body, self.target)
+
+
+def instrs_of(job: Job) -> Sequence[KernelInstr]:
+    """The instructions of a job's loop kernel, or of a matrix product's epilogue."""
+    kernel = job.kernel
+    if isinstance(kernel, LoopKernel):
+        return kernel.key.instrs
+    return kernel.epilogue.instrs if kernel is not None else ()
 
 
 def _wait(job: Job, others: Sequence[Job]) -> None:

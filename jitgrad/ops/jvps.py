@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.ops.dispatch_hook import apply, call
+from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS, Op, RuleContext
@@ -234,6 +235,20 @@ def _as_strided(use: Use) -> tuple[Any, ...]:
     return (call("strided_select", t, x._aval, use.outs[0]._aval),)
 
 
+def _elementwise(use: Use) -> tuple[Any, ...]:
+    """The function's own derivatives: one operation per input that moves, for all outputs."""
+    program = use.params[0]
+    every = tuple(range(program.count))
+    totals: list[Any] = [None] * program.count
+    for i, t in enumerate(use.tangents):
+        if t is not None:
+            slopes = apply(use.op, *use.inputs, program.derivative(i, every))
+            slopes = slopes if isinstance(slopes, tuple) else (slopes,)
+            moved = [fitted(t * slope, use.outs[0]._aval) for slope in slopes]
+            totals = [add(total, term) for total, term in zip(totals, moved, strict=True)]
+    return tuple(totals)
+
+
 _POINTWISE = """
 special_entr special_erfcx special_i0e special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta igamma
 igammac angle 
@@ -282,6 +297,7 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     ("linear", _linear_layer),
     ("native_layer_norm native_layer_norm_plain", _layer_norm),
     ("as_strided", _as_strided),
+    (" ".join(map(op_name, range(1, MAX_OPERANDS + 1))), _elementwise),
 )
 
 JVPS: dict[Op, Jvp] = {OPS[name]: rule for names, rule in _KINDS for name in names.split()}

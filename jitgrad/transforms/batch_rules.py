@@ -15,6 +15,7 @@ from jitgrad.dtypes import int64
 from jitgrad.functions import matmul
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.ops.dispatch_hook import apply, call
+from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import numel, wrap_dim, wrap_dims
 from jitgrad.ops.table import OPS, Op
@@ -348,6 +349,7 @@ linalg_inv_ex linalg_matrix_exp linalg_pinv linalg_lu_factor_ex lu_permutation
 
 _KINDS: tuple[tuple[str, Rule], ...] = (
     (_POINTWISE, _pointwise),
+    (" ".join(map(op_name, range(1, MAX_OPERANDS + 1))), _pointwise),
     ("copy", _into_first),
     ("masked_fill", _masked_fill),
     ("view unsafe_view squeeze squeeze_dim squeeze_dims unsqueeze", _reshape),

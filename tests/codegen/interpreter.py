@@ -14,6 +14,7 @@ from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.codegen.pipeline import compile_segment
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.simplify import const_of, topological
+from jitgrad.codegen.scalars import array_loop
 from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
@@ -66,6 +67,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
             args[0] != 0 if v.dtype is bool_ else np.trunc(wide[0]) if v.dtype.category is INTEGER else wide[0]
         ),
         "where": lambda: np.where(*args),
+        "call": lambda: _called(v, args),
         "expand": lambda: np.broadcast_to(args[0], v.shape),
         "reshape": lambda: args[0].reshape(v.shape),
         "permute": lambda: args[0].transpose(p),
@@ -92,6 +94,11 @@ def _updated(x: np.ndarray, v: np.ndarray, window: Any) -> np.ndarray:
     out = x.copy()
     out[tuple(_indices(s, t, n) for s, t, n in zip(*window, v.shape, strict=True))] = v
     return out
+
+
+def _called(v: Value, args: list[np.ndarray]) -> np.ndarray:
+    function, component = v.params
+    return array_loop.run(function, (component,), [np.ascontiguousarray(a).reshape(v.shape) for a in args])[0]
 
 
 def _scatter(v: Value, args: list[np.ndarray]) -> np.ndarray:

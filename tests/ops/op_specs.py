@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.codegen.scalars.family import scalar_function
 from jitgrad.dtypes import bool_, float32, float64, int64
+from jitgrad.elementwise.evaluation import Family
 from jitgrad.ops.aval import make_aval
+from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 
 __all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 
@@ -832,6 +835,35 @@ def _complex_numbers() -> dict[str, list[Sample]]:
     }
 
 
+def _scalar_text(count: int) -> str:
+    """LLVM IR of the function that ``_by_torch`` is in PyTorch: two results of ``count`` floats."""
+    lines = ["%y0 = call double @llvm.sin.f64(double %x0)"]
+    for n in range(1, count):
+        lines += [f"%p{n} = fmul double %y{n - 1}, %x{n}", f"%y{n} = fadd double %p{n}, %x{n}"]
+    lines += [f"%z = fmul double %y{count - 1}, %x0", "%o = call double @llvm.exp.f64(double %z)"]
+    body = "\n  ".join([*lines, f"call void @jitgrad_result(i32 0, double %y{count - 1}, double %o)", "ret void"])
+    params = ", ".join(f"double %x{n}" for n in range(count))
+    return f"define void @jitgrad_scalar({params}) {{\n  {body}\n}}\n"
+
+
+def _by_torch(t: Any, *xs: Any) -> Any:
+    y = t.sin(xs[0])
+    for x in xs[1:]:
+        y = y * x + x
+    return y, t.exp(y * xs[0])
+
+
+def _elementwise() -> dict[str, list[Sample]]:
+    specs: dict[str, list[Sample]] = {}
+    for count in range(1, MAX_OPERANDS + 1):
+        function = scalar_function(f"f{count}", _scalar_text(count))
+        family = Family(function.name, [f"x{n}" for n in range(count)], ["float"] * count, function)
+        inputs = [f(3, 4, low=-0.9, high=0.9), f(4, low=-0.9, high=0.9), f(3, 1, low=-0.9, high=0.9)]
+        inputs += [f(4, low=-0.9, high=0.9) for _ in range(count - len(inputs))]
+        specs[op_name(count)] = [Sample(tuple(inputs[:count]), (family.value(),), _by_torch)]
+    return specs
+
+
 SPECS: dict[str, list[Sample]] = {
     **_unary(),
     **_binary(),
@@ -850,4 +882,5 @@ SPECS: dict[str, list[Sample]] = {
     **_matrices(),
     **_special(),
     **_complex_numbers(),
+    **_elementwise(),
 }

@@ -19,6 +19,7 @@ In: roots (``roots.Root``), one after another. Out: ``Lowerer.instrs``.
 #   acc        the matrix product's result
 #   store_add  adds its first source in memory, in the loop's order; extra and address as for gather
 #   reduce_*   extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
+#   call       extra (function, component); sources: its operands, then perhaps a mask: lanes outside do not loop
 #   others     pointwise primitives, extra ()
 # After fusion, scheduling adds "store" (see ``loop_body.Store``) and "fma".
 # Example: ``(x * 2).sum()`` of 100 elements is
@@ -272,6 +273,12 @@ class Lowerer:
         srcs = [self._need(s, mid, kid) for s in v.srcs]
         return None if None in srcs else self._emit(v.op, v.dtype, tuple(srcs), ())  # type: ignore[arg-type]
 
+    def _on_call(self, v: Value, mid: int, kid: int) -> int | None:
+        srcs = [self._need(s, mid, kid) for s in v.srcs]
+        if None in srcs:
+            return None
+        return self._emit("call", v.dtype, (*srcs, *self._mask(kid)), v.params)  # type: ignore[arg-type]
+
     def _on_copy(self, v: Value, mid: int, kid: int) -> int | None:
         return self._need(v.srcs[0], mid, kid)
 
@@ -384,7 +391,7 @@ class Lowerer:
 
 
 _OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "update",
-                 "reshape", "gather")  # fmt: skip
+                 "reshape", "gather", "call")  # fmt: skip
 _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),

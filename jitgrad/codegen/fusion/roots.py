@@ -100,7 +100,7 @@ def stored_values(order: Sequence[Value], results: Iterable[Value]) -> dict[Valu
     for v in order:
         c = op_cost(v.op) + sum(cost[s] for s in v.srcs)
         own = v.op in _ALWAYS or v.op.startswith(("reduce_", "partial_"))
-        if v.op in POINTWISE or v.op == "update":
+        if v.op in POINTWISE or v.op in ("update", "call"):
             limit = _STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN
             own = own or c >= limit
         if v.op != "input" and (own or v in forced or v in results):

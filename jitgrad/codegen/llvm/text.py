@@ -9,7 +9,7 @@ Printing text is several times cheaper than building ``llvmlite.ir`` objects (me
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -143,6 +143,35 @@ class FnBuilder:
         yield index, values
         following = self.op(f"add i64 {index}, {step}")
         lines = [f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]"]
+        for phi, (kind, init), value in zip(phis, inits, values, strict=True):
+            lines.append(f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]")
+        self._lines[patch] = "\n".join(lines)
+        self.do(f"br label %{head}")
+        self.start(done)
+        values[:] = phis
+
+    @contextmanager
+    def repeat(
+        self, inits: list[tuple[str, str]], go_on: Callable[[list[str]], str], hint: str = "repeat"
+    ) -> Iterator[list[str]]:
+        """``while``: ``go_on`` of the carried values prints the i1 condition. ``inits`` are (type, register).
+
+        The body replaces the list's items by the next values; after the loop they are the final ones.
+        """
+        head, body, done = self.label(hint), self.label(hint), self.label(hint)
+        phis = [f"%p{self._next}.{n}" for n in range(len(inits))]
+        self._next += 1
+        before = self.block
+        self.do(f"br label %{head}")
+        self.start(head)
+        patch = len(self._lines)
+        self._lines.append("")
+        cond = go_on(phis)
+        self.do(f"br i1 {cond}, label %{body}, label %{done}")
+        self.start(body)
+        values = list(phis)
+        yield values
+        lines = []
         for phi, (kind, init), value in zip(phis, inits, values, strict=True):
             lines.append(f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]")
         self._lines[patch] = "\n".join(lines)

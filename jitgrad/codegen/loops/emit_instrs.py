@@ -12,6 +12,8 @@ from collections.abc import Callable
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import vector_type
 from jitgrad.codegen.loops.emit_memory import MemoryPrinter, Scope
+from jitgrad.codegen.scalars.family import lanes_text
+from jitgrad.codegen.scalars.lanes import result_type
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
 
@@ -68,6 +70,26 @@ class InstrPrinter(MemoryPrinter):
         kind = vector_type(lanes, dt.register(dtype))
         name = f"llvm.fma.{dt.suffix(dtype, lanes)}"
         return self.b.call(kind, name, f"{kind} {x}", f"{kind} {y}", f"{kind} {z}")
+
+    def _call(self, scope: Scope, n: int, instr: KernelInstr) -> str:
+        """One component of a function of scalars; those that are computed together share one call."""
+        b, lanes = self.b, self.lanes(n)
+        function, components, own = instr.static
+        count = len(function.kinds)
+        regs = [self.operand(scope, s, lanes) for s in instr.srcs[:count]]
+        on = self._lanes_that_count(scope, lanes, instr.srcs[count] if len(instr.srcs) > count else None)
+        mask = b.const(1, "i1", lanes) if on is None else on
+        key = (function, components, *regs, mask)
+        total = scope.find_call(key)
+        kind = result_type(len(components), lanes)
+        if total is None:
+            name, head, definition = lanes_text(function, components, lanes, b.isa)
+            for line in (*head.splitlines(), definition):
+                b.declare(line)
+            typed = [f"{vector_type(lanes, k)} {reg}" for k, reg in zip(function.kinds, regs, strict=True)]
+            operands = ", ".join(["ptr %bufs", f"{vector_type(lanes, 'i1')} {mask}", *typed])
+            total = scope.calls[key] = b.op(f"call {kind} @{name}({operands})")
+        return b.op(f"extractvalue {kind} {total}, {own}")
 
     def _nothing(self, scope: Scope, n: int, instr: KernelInstr) -> str | None:
         return None
@@ -162,6 +184,7 @@ _PRINT: dict[str, Callable[[InstrPrinter, Scope, int, KernelInstr], str | None]]
     "check": InstrPrinter._check,
     "store": InstrPrinter._store,
     "store_add": InstrPrinter._store_add,
+    "call": InstrPrinter._call,
     "cast": InstrPrinter._cast,
     "fma": InstrPrinter._fma,
 }

@@ -8,6 +8,7 @@ In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
@@ -26,10 +27,11 @@ class Scope:
         mask: register of the lanes that count, None = all.
         regs: instruction's number -> register, of those printed in this scope.
         outer: the enclosing scope.
+        calls: function of scalars, components and operands -> register of all its results.
         addresses: access's number -> pointer, with the dims of this scope and the enclosing ones added in.
     """
 
-    __slots__ = ("addresses", "index", "mask", "outer", "regs", "splats")
+    __slots__ = ("addresses", "calls", "index", "mask", "outer", "regs", "splats")
 
     def __init__(
         self, outer: Scope | None = None, index: dict[int, str] | None = None, mask: str | None = None
@@ -38,12 +40,22 @@ class Scope:
         self.regs: dict[int, str] = {}
         self.splats: dict[int, str] = {}
         self.addresses: dict[int, str] = {}
+        self.calls: dict[tuple[Any, ...], str] = {}
 
     def find(self, n: int) -> str | None:
         scope: Scope | None = self
         while scope is not None:
             if n in scope.regs:
                 return scope.regs[n]
+            scope = scope.outer
+        return None
+
+
+    def find_call(self, key: tuple[Any, ...]) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if key in scope.calls:
+                return scope.calls[key]
             scope = scope.outer
         return None
 

@@ -19,6 +19,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # check       (extent): an index, clamped; where it was outside, the program reports an error
 # scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
 # cat         (dim)
+# call        (function of scalars, component): all sources have the result's shape, see Note [Scalar functions]
 # copy        the same value in memory of its own        partial_*  (dims, chunks): a reduction in chunks
 # Example: ``(x * 2).mean(0)`` of x[4, 3] is
 #   v0 = input x: float32[4, 3]     v1 = const 2.0: float32[]       v2 = expand v1: float32[4, 3]
@@ -30,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.dtypes import DType, bool_, float32, int64
+from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
 __all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value", "is_widening"]
@@ -177,6 +178,12 @@ class Builder:
     def widened(self, x: Value) -> Value:
         """``x`` in what is computed in, see Note [Compute dtypes]."""
         return self.cast(x, x.dtype.compute)
+
+    def call(self, function: Any, component: Any, args: Sequence[Value]) -> Value:
+        """One component of a function of scalars (Note [Scalar functions]), float64, for each element."""
+        shape = broadcast_shape(*[a.shape for a in args])
+        srcs = tuple([self.expand(a, shape) for a in args])
+        return self.make("call", srcs, (function, component), shape, float64)
 
     # movement
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:

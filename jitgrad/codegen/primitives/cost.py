@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from jitgrad.codegen.primitives.builder import POINTWISE
 
-__all__ = ["EXPENSIVE", "op_cost"]
+__all__ = ["CALL", "EXPENSIVE", "op_cost"]
+
+CALL = 120
+"""A function of scalars: nobody knows how often its loops run."""
 
 # rough cost of a pointwise primitive per element, in units of one vector addition
 EXPENSIVE: dict[str, int] = {
@@ -20,4 +23,6 @@ EXPENSIVE: dict[str, int] = {
 
 def op_cost(op: str) -> int:
     """See ``EXPENSIVE``; movement and leaves are free."""
+    if op == "call":
+        return CALL
     return EXPENSIVE.get(op, 1) if op in POINTWISE or op == "update" else 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, Value
-from jitgrad.dtypes import INTEGER, bool_, int64
+from jitgrad.dtypes import INTEGER, bool_, float64, int64
 from jitgrad.ops.aval import Aval
 
 __all__ = ["check_values"]
@@ -75,6 +75,15 @@ def _pointwise(v: Value) -> None:
         _require(not any(s.dtype.is_short for s in operands), "computes in a short dtype")
     if v.op != "cast":
         _is(v, v.shape, bool_ if v.op in COMPARISONS else operands[0].dtype)
+
+
+def _call(v: Value) -> None:
+    function, _ = v.params
+    _require(len(v.srcs) == len(function.kinds), "takes one operand per parameter")
+    _require(all(s.shape == v.shape for s in v.srcs), "operands have the result's shape")
+    kinds = {"double": float64, "i64": int64, "i1": bool_}
+    _require(all(s.dtype is kinds[k] for s, k in zip(v.srcs, function.kinds, strict=True)), "operands of other dtypes")
+    _is(v, v.shape, float64)
 
 
 def _copy(v: Value) -> None:
@@ -192,6 +201,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
     **dict.fromkeys(POINTWISE, _pointwise),
     **{f"reduce_{kind}": _reduce for kind in _KINDS},
     **{f"partial_{kind}": _partial for kind in _KINDS},
+    "call": _call,
     "input": _input,
     "const": _leaf,
     "scalar": _leaf,

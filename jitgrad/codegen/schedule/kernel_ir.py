@@ -45,7 +45,8 @@ class KernelInstr(NamedTuple):
         srcs: earlier instructions. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
             what the kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes,
-            number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs.
+            number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs; call:
+            (function, the components that are computed together, which of them this is).
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
             stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
             number: a double's bits; check: extent, status.

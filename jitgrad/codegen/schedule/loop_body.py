@@ -17,7 +17,8 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.schedule.kernel_ir import EFFECTS
 from jitgrad.dtypes import FLOATING, DType
 
-__all__ = ["LoopBody", "Store", "contracted", "live", "merged", "renumbered", "sided", "visits", "with_stores"]
+__all__ = ["LoopBody", "Store", "contracted", "joined", "live", "merged", "renumbered", "sided", "visits",
+           "with_stores"]  # fmt: skip
 
 
 class Store(NamedTuple):
@@ -121,6 +122,23 @@ def live(instrs: list[LoopInstr]) -> list[LoopInstr]:
             new[n] = len(out)
             srcs = tuple([new[s] for s in i.srcs])
             out.append(i if srcs == i.srcs else i._replace(srcs=srcs))
+    return out
+
+
+def joined(instrs: list[LoopInstr]) -> list[LoopInstr]:
+    """Calls of one function on the same operands as parts of one evaluation: extra (function, all components, own)."""
+    together: dict[tuple[Any, ...], dict[Any, None]] = {}
+    for i in instrs:
+        if i.op == "call":
+            together.setdefault((i.extra[0], i.srcs), {})[i.extra[1]] = None
+    if not together:
+        return instrs
+    out = []
+    for i in instrs:
+        if i.op == "call":
+            components = tuple(sorted(together[i.extra[0], i.srcs]))
+            i = i._replace(extra=(i.extra[0], components, components.index(i.extra[1])))
+        out.append(i)
     return out
 
 

@@ -19,6 +19,7 @@ from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import (
     LoopBody,
     contracted,
+    joined,
     live,
     merged,
     renumbered,
@@ -37,13 +38,14 @@ _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should no
 _ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
+_ENDLESS = 30e6  # a loop that may not end must be in reach of Ctrl-C: Note [Interrupting a native step]
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 
 
 def make_kernel(body: LoopBody, target: Target) -> LoopKernel:
     """Choose the loops and lay out the argument words."""
     extents = body.extents
-    instrs = sided(live(contracted(with_stores(body), target.has_fma)), extents)
+    instrs = joined(sided(live(contracted(with_stores(body), target.has_fma)), extents))
     reduced = body.reduced | body.sequential
     if not extents:
         extents = (1,)
@@ -137,7 +139,7 @@ def epilogue_instrs(
     body: LoopBody, shape: tuple[int, ...], target: Target
 ) -> tuple[tuple[KernelInstr, ...], list[Any], int]:
     """The instructions of a matrix product's epilogue over (batch, row, column), their words, and how many words."""
-    instrs = sided(live(contracted(with_stores(body), target.has_fma)), body.extents)
+    instrs = joined(sided(live(contracted(with_stores(body), target.has_fma)), body.extents))
     position = [d for d, n in enumerate(shape) if n != 1]
     out = []
     for i in instrs:
@@ -195,4 +197,4 @@ def _cost(instrs: Sequence[LoopInstr], counts: Sequence[int], width: int, units:
             total += 0.25 * count / lanes + 0.02 * count
         else:
             total += 0.25 * op_cost(i.op) * count / lanes
-    return total
+    return max(total, _ENDLESS) if any(i.op == "call" and i.extra[0].may_not_end for i in instrs) else total

@@ -43,6 +43,8 @@ LONG_COST = 20e6
 # a step are worth waking sleeping workers for (benchmarks/runtime.py measures both).
 SHARE_COST = 1_000.0
 WAKE_COST = 150_000.0
+# What the status word is set to: there was Ctrl-C.
+INTERRUPTED = -1
 _NOT_INSTALLED = "runtime.executor.install() has not been called"
 
 
@@ -144,7 +146,9 @@ class _Instance(RunRecord):
 # Python runs signal handlers between bytecodes of the main thread, so never during a native call. A long step of the
 # main thread therefore runs on the device queue's thread while the caller waits in Python. An exception in that wait
 # (KeyboardInterrupt) sets the step's abort word: the driver starts no further task. The buffers stay in use until the
-# driver has returned, so the exception goes on only then. Other threads never receive Ctrl-C and just run.
+# driver has returned, so the exception goes on only then. A task that is running sees nothing of the abort word, but a
+# loop that may not end looks at the status word (Note [Lanes]), which is set as well. Other threads never receive
+# Ctrl-C and just run.
 _queue = DeviceQueue("cpu")
 
 
@@ -157,6 +161,7 @@ def _run_long(instance: _Instance) -> int:
         _queue.record().wait()
     except BaseException:
         instance.abort.value = 1
+        instance.bufs[0] = INTERRUPTED
         _drain_queue()
         raise
     return status[0]
