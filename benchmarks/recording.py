@@ -1,8 +1,9 @@
 """What re-recording costs: microseconds per operation of a compiled step whose trace is already known.
 
 ``python -m benchmarks.recording``. The figure is a slope: the time of a call with many operations less the time of a
-call with few, over the difference, on one-element tensors, so that running the kernels costs next to nothing. Then what
-recording a long step for the first time costs: the first call over the eager step, on 10,000 elements.
+call with few, over the difference, on one-element tensors, so that running the kernels costs next to nothing. Then a
+small step, piece by piece: what each statement adds to a call, and what is left of a call that records ten operations,
+a backward and an in-place update when its twelve operations are taken off.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import jitgrad
 
-__all__ = ["KINDS", "main", "microseconds_per_op"]
+__all__ = ["KINDS", "PIECES", "main", "microseconds_of_rest", "microseconds_per_op", "microseconds_per_piece"]
 
 Body = Callable[[Any, Any, int], Any]
 
@@ -60,6 +61,74 @@ KINDS: dict[str, Body] = {
 }
 
 
+PIECES: dict[str, str] = {
+    "jitgrad.no_grad()": "jitgrad.no_grad()",
+    "with no_grad(): pass": "with jitgrad.no_grad(): pass",
+    "(p * x).backward(); p.grad = None": "(p * x).backward(); p.grad = None",
+    "p.grad": "q.grad",
+    "y.sub_(x)": "y.sub_(x)",
+    "y -= x": "y -= x",
+    "x[0]": "m[0]",
+    "x[0:2]": "m[0:2]",
+    "x.view(2, 2)": "m.view(2, 2)",
+    "x.sum()": "m.sum()",
+    "torch.matmul(x, w)": "jitgrad.matmul(m, m)",
+    "F.relu(x)": "F.relu(x)",
+    "F.linear(x, w, b)": "F.linear(m, m, b)",
+    "F.mse_loss(x, y)": "F.mse_loss(m, m)",
+    "Linear(2, 2)(x)": "linear(m)",
+    "optimizer.zero_grad()": "sgd.zero_grad()",
+    "backward and SGD.step()": "(p * x).backward(); sgd.step(); p.grad = None",
+}
+"""Statements of a small step: what they are called -> the statement, over the names of ``_piece``."""
+
+
+def _piece(statement: str, count: int) -> Callable[[], Any]:
+    """A function that repeats a statement."""
+    names: dict[str, Any] = {"jitgrad": jitgrad, "F": jitgrad.nn.functional, "linear": jitgrad.nn.Linear(2, 2)}
+    names |= {"x": jitgrad.ones(1), "m": jitgrad.ones(2, 2), "b": jitgrad.ones(2)}
+    names["p"], names["q"] = jitgrad.ones(1, requires_grad=True), jitgrad.ones(1, requires_grad=True)
+    names["q"].grad = jitgrad.ones(1)
+    names["sgd"] = jitgrad.optim.SGD([names["p"]], lr=0.1)
+    lines = ["def repeat(y):", *[f"    {statement}"] * count]
+    exec("\n".join(lines), names)
+    y = jitgrad.ones(1)
+    return lambda: names["repeat"](y)
+
+
+def microseconds_per_piece(statement: str, seconds: float = 0.5) -> float:
+    """What a statement adds to a compiled call."""
+
+    def timed(count: int) -> float:
+        step = jitgrad.compile(_piece(statement, count))
+        for _ in range(4):
+            step()
+        return _lower_quartile(step, seconds / 2)
+
+    return 1e6 * (timed(30) - timed(10)) / 20
+
+
+def microseconds_of_rest(per_op: float, seconds: float = 0.5) -> tuple[float, float]:
+    """(A call of ten operations, a backward and an in-place update; the same without its twelve operations)."""
+    x, p = jitgrad.ones(1), jitgrad.ones(1, requires_grad=True)
+
+    def step() -> None:
+        y = p * x
+        for _ in range(4):
+            y = y * x
+            y = y + x
+        (y + p).backward()
+        with jitgrad.no_grad():
+            p.sub_(0.001 * p.grad)
+        p.grad = None
+
+    compiled = jitgrad.compile(step)
+    for _ in range(4):
+        compiled()
+    whole = 1e6 * _lower_quartile(compiled, seconds)
+    return whole, whole - 12 * per_op
+
+
 def _lower_quartile(call: Callable[[], Any], seconds: float) -> float:
     samples = []
     end = time.perf_counter() + seconds
@@ -95,11 +164,18 @@ def main() -> None:
         for kind, body in KINDS.items()
         for grad in (False, True)
     }
+    pieces = {name: microseconds_per_piece(text, arguments.seconds) for name, text in PIECES.items()}
+    whole, rest = microseconds_of_rest(next(iter(found.values())), arguments.seconds)
+    pieces["a call of ten operations, a backward, an update"] = whole
+    pieces["the same without its operations"] = rest
     if arguments.json:
-        print(json.dumps({"microseconds_per_op": found, "limit": LIMIT_US}, indent=1))
+        print(json.dumps({"microseconds_per_op": found, "limit": LIMIT_US, "microseconds": pieces}, indent=1))
         return
     for kind, value in found.items():
         print(f"{value:6.3f} us  {kind}")
+    print("a small step, piece by piece:")
+    for piece, value in pieces.items():
+        print(f"{value:6.3f} us  {piece}")
 
 
 if __name__ == "__main__":

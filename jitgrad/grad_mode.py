@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from jitgrad.state import modes_in_use, state
 
 __all__ = [
+    "GradMode",
     "decorate_with",
     "enable_grad",
     "inference_mode",
@@ -53,15 +54,17 @@ def is_grad_enabled() -> bool:
     return state.grad_enabled or state.pretends_grad
 
 
-class _GradMode:
+class GradMode:
     """A mode for a ``with`` block, a function, or the running parts of a generator.
 
     One object may be entered again inside itself, so the modes to restore form a stack. A compiled step enters modes
     every iteration, so these two methods look at the thread's dictionary once instead of at the local four times.
     """
 
+    __slots__ = ("_outer",)
+
     _mode = False
-    _outer: Any = None
+    _outer: Any
 
     def __enter__(self) -> None:
         thread = state.__dict__
@@ -103,11 +106,14 @@ class _GradMode:
         return type(self)()
 
 
-class no_grad(_GradMode):
+class no_grad(GradMode):
     """Operations do not join the graph: ``with no_grad(): ...`` or ``@no_grad()``; also ``@no_grad``."""
+
+    __slots__ = ()
 
     def __new__(cls, fn: Any = None) -> Any:
         self = object.__new__(cls)
+        self._outer = None
         return self if fn is None else self(fn)
 
 
@@ -137,7 +143,7 @@ class _Pretended(NamedTuple):
     grad: bool
 
 
-class set_grad_enabled(_GradMode):
+class set_grad_enabled(GradMode):
     """Set the mode at once; as a context manager, restore it at the end of the block."""
 
     def __init__(self, mode: bool) -> None:
@@ -146,6 +152,7 @@ class set_grad_enabled(_GradMode):
                 f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
         self._mode = mode
+        self._outer = None
         self._before = is_grad_enabled()
         set_grad_mode(self._mode)
 
@@ -177,6 +184,7 @@ class inference_mode(no_grad):
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
+        self._outer = None
         self._flag = mode if isinstance(mode, bool) else True
         self._mode = not self._flag
         return self if isinstance(mode, bool) else self(mode)

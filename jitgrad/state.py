@@ -21,6 +21,7 @@ __all__ = [
     "modes_in_use",
     "native_cell",
     "override_classes",
+    "plain_tensors",
     "state",
     "switch_handler",
     "write_checks",
@@ -62,6 +63,10 @@ changes test it before they look at ``State.autocast``."""
 
 override_classes: list[type] = []
 """Subclasses of Tensor that override functions, Note [Overrides]. Empty nearly always: hot paths test it."""
+
+
+plain_tensors: set[type] = set()
+"""Classes of tensors that were arguments and do not override functions."""
 
 
 class State(threading.local):

@@ -23,7 +23,7 @@ from typing import Any
 class _StandIn(ModuleType):
     """In the place of the module that is made here, which may be missing or out of date: the bare functions."""
 
-    MADE = ()
+    MADE = FRONTS = ()
     OTHER_NAMES = MappingProxyType({})
 
     def __getattr__(self, name: str) -> Any:
@@ -39,6 +39,7 @@ from jitgrad.functions import tables
 from jitgrad.functions._parse import OTHER_NAMES, Signature, SignatureParameter, read_signatures
 from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES, TAKES_OUT
 from jitgrad.ops.table import OPS, Op
+from tools.fronts import row_of
 
 PATH = Path(tables.__file__).with_name("_generated.py")
 
@@ -380,6 +381,27 @@ def _with_anything(f: _Function) -> str:
     )
 
 
+def _front_of(f: _Function) -> str | None:
+    """``(function, kind of front, row)`` as source text, see Note [Native fronts]; None for most."""
+    if not f.signatures or any(s.varargs is not None for s in f.signatures):
+        return None
+
+    found = inspect.getclosurevars(f.bare)
+    known = {**found.globals, **found.nonlocals}
+
+    def op_name(node: ast.expr) -> str | None:
+        if isinstance(node, ast.Name):
+            value = known.get(node.id)
+            return value.name if isinstance(value, Op) and OPS.get(value.name) is value else None
+        text = ast.unparse(node)
+        is_looked_up = text.startswith("OPS[") and isinstance(node, ast.Subscript)
+        return node.slice.value if is_looked_up and isinstance(node.slice, ast.Constant) else None
+
+    names = [n for n, p in f.own.items() if p.kind is not p.VAR_POSITIONAL]
+    row = row_of(f.signatures, f.bare, _one_line(f.bare), names, op_name)
+    return None if row is None else f"({f.name}, {row[0]!r}, {row[1]!r})"
+
+
 def _names_agree(signatures: list[Signature]) -> bool:
     """Whether a position has one name in all signatures: ``max(x, dim)`` and ``max(x, other)`` do not agree."""
     rows = [[p.name for p in s.parameters if not p.is_keyword] for s in signatures]
@@ -440,6 +462,9 @@ def text() -> str:
     rows = [f"({f.name}, {f.place})" for f in made.values()]
     parts.append(f"MADE = (\n{_packed('    ', rows, ', ')})")
     parts.append('"""(function, the bare function). The function\'s name is that of its row in ``SIGNATURES``."""\n')
+    fronts = [row for row in map(_front_of, made.values()) if row is not None]
+    parts.append(f"FRONTS = (\n{_packed('    ', fronts, ', ')})")
+    parts.append('"""(function, kind of its front, its row), see ``compiled/native_fronts.py``."""\n')
     parts.append(f"OTHER_NAMES = { {f.name: f.public_name for f in made.values() if f.name != f.public_name} }")
     parts.append('"""Public names that differ from that."""\n')
     return "\n".join(parts)

@@ -1,6 +1,6 @@
 """Native hits: the functions of ``tracer/hits.py`` compiled, and put in place once.
 
-Owns: what is compiled, and what gets it: ``HOT``, ``door``, the number slots of Tensor's type.
+Owns: what is compiled, and what gets it: ``HOT``, ``door``, the number slots of Tensor's type, public functions.
 Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`` knows them).
 
 # Note [Native hits]
@@ -8,7 +8,8 @@ Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`
 # Python's own form of a hit costs about a microsecond; compiled (Note [Native Python]) it costs less than the call of a
 # function. ``install`` runs at the first compile of the process. From then on ``HOT`` holds the compiled functions, and
 # the door and the number slots of Tensor's type (``nb_multiply``, which ``x * y`` calls) are entries that try a hit
-# natively, and else call what stood there before, the special methods (``__mul__``). They may answer for one recorder
+# natively, and else call what stood there before, the special methods (``__mul__``). Public functions and methods get
+# fronts, see Note [Native fronts]. They may answer for one recorder
 # at a time, that of the thread that activated it last (``state.switch_handler``); every other thread takes the general
 # way.
 """
@@ -20,9 +21,11 @@ from typing import Any
 from jitgrad import dispatch
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.compiled.check_hits import checked
+from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
+from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
 from jitgrad.cpython.install import callables, put_in_compare_slot, put_in_slots
-from jitgrad.cpython.layout import compare_slot, why_unknown
+from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
 from jitgrad.cpython.native import COMPARISONS, Handles, NumberStub, Stub, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import NATIVE
 from jitgrad.door import door
@@ -31,7 +34,7 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import hits, write_hits
+from jitgrad.tracer import front_hits, hits, write_hits
 from jitgrad.tracer.hot import HOT
 
 __all__ = ["install"]
@@ -67,12 +70,18 @@ def _install(driver_address: int) -> None:
         Stub("door_apply", hits.through_door, (), dispatch.apply),
         Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
     ]
-    module = make_module(NATIVE, NATIVE, stubs, _number_stubs(), _compare(), handles, hits.MISSED)
+    fronts = front_hits.FRONTS
+    module = make_module(
+        NATIVE, [f for f in NATIVE if f not in fronts], stubs, _number_stubs(), _compare(), fronts, handles, hits.MISSED
+    )
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     kernel = compile_kernels([source])[0]
-    entries = load_module(kernel, module, {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value})
-    functions = callables(NATIVE, [entries[f"entry_{f.__name__}"] for f in NATIVE], entries)
+    outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
+    outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
+    entries = load_module(kernel, module, outside)
+    hot = [f for f in NATIVE if f not in fronts]
+    functions = callables(hot, [entries[f"entry_{f.__name__}"] for f in hot], entries)
     HOT.use(functions)
     native_cell.activate = functions["activate"]
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
@@ -83,6 +92,8 @@ def _install(driver_address: int) -> None:
         methods["nb_negative"] = ("__neg__",)
         put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
         put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
+    for name, rows in all_fronts(operations=not config.check_hits):
+        put_fronts(entries[f"front_{name}"], rows)
     native_cell.is_installed = True
     switch_handler(state.handler)
     log("record", "native hits installed")

@@ -9,20 +9,23 @@ from __future__ import annotations
 import ctypes
 import inspect
 import sys
+from types import FunctionType
 from typing import Any
 
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["DICT_USED", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "class_of_hint",
-           "class_of_slot", "compare_slot", "is_slot", "number_slots", "slot_offset", "why_unknown"]  # fmt: skip
+__all__ = ["DICT_USED", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "TYPE_FLAGS",
+           "class_of_hint", "class_of_slot", "compare_slot", "function_runner", "is_slot", "number_slots",
+           "slot_offset", "vectorcall_offset", "why_unknown"]  # fmt: skip
 
 TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED = 8, 16, 24, 24, 32, 16
 """Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
 many items that address has room for, how many keys a dictionary has."""
 
-_AS_NUMBER, _RICHCOMPARE = 96, 200
-"""Offsets in a type: of the address of its number slots, of its slot for comparisons."""
+_VECTORCALL, _AS_NUMBER, TYPE_FLAGS, _RICHCOMPARE = 56, 96, 168, 200
+"""Offsets in a type: of where its objects keep the address of what calls them, of the address of its number slots, of
+its flags, of its slot for comparisons."""
 
 NUMBER_SLOTS = {
     "nb_add": 0, "nb_subtract": 1, "nb_multiply": 2, "nb_power": 5, "nb_negative": 6, "nb_true_divide": 30,
@@ -45,6 +48,18 @@ def compare_slot(cls: type) -> Any:
 def number_slots(cls: type) -> Any:
     """The words of a class's number slots, which can be written."""
     return (ctypes.c_size_t * _NUMBER_WORDS).from_address(_word(id(cls) + _AS_NUMBER))
+
+
+def vectorcall_offset() -> int:
+    """Where a Python function keeps the address of the C function that runs it."""
+    return _word(id(FunctionType) + _VECTORCALL)
+
+
+def function_runner() -> int:
+    """The address of the C function that runs Python functions."""
+    find = ctypes.pythonapi.PyVectorcall_Function
+    find.argtypes, find.restype = [ctypes.py_object], ctypes.c_void_p
+    return int(find(function_runner))
 
 
 def slot_offset(cls: type, name: str) -> int:
@@ -167,6 +182,8 @@ def _misplaced() -> str:
         "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),
         "an inherited comparison": (compare_slot(_Probe).value, compare_slot(object).value),
         "attributes": (len(dict_offsets(_Open)) > 0, True),
+        "a type's flags": (_word(id(_Probe) + TYPE_FLAGS), _Probe.__flags__),
+        "what runs a function": (_word(id(_word) + vectorcall_offset()), function_runner()),
         "a reference count": (ctypes.c_uint32.from_address(id(probe)).value, 1),
     }
     wrong = [what for what, (found, wanted) in expected.items() if found != wanted]

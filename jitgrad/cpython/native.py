@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.cpython import expressions
+from jitgrad.cpython.fronts import FRONT_ROWS
 from jitgrad.cpython.install import fill_words
 from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
 from jitgrad.cpython.module_text import ModuleText
@@ -103,6 +104,7 @@ def make_module(
     stubs: Sequence[Stub],
     numbers: Sequence[NumberStub],
     compare: tuple[Callable[..., Any], Sequence[Any]],
+    fronts: Sequence[Callable[..., Any]],
     handles: Handles,
     missed: Any,
 ) -> NativeModule:
@@ -113,8 +115,9 @@ def make_module(
         entries: those that Python calls.
         stubs, numbers: entries of other forms.
         compare: the function of comparisons, and its operation for each of ``COMPARISONS``.
+        fronts: functions of a row and of the arguments of a call, see Note [Native fronts].
         handles: the class of ``new_handle``.
-        missed: what a function of a stub returns where it does nothing.
+        missed: what a function of a stub or a front returns where it does nothing.
     """
     module = ModuleText(list(functions), {base: handles.cls for base in handles.cls.__mro__[1:-1]})
     module.parts = [FunctionText(module, f).translate(expressions) for f in functions]
@@ -122,10 +125,13 @@ def make_module(
     module.parts += [_stub(module, stub, missed) for stub in stubs]
     module.parts += [_number_stub(module, stub, handles.cls, missed) for stub in numbers]
     module.parts.append(_compare_stub(module, *compare, missed))
+    module.parts.append(_row_of(module))
+    module.parts += [_front(module, function, missed) for function in fronts]
     stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "owned": handles.owned}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
     symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
     symbols += [f"slot_{stub.slot}" for stub in numbers] + ["slot_tp_richcompare", "activate"]
+    symbols += [f"front_{f.__name__}" for f in fronts]
     return NativeModule(module.text(symbols), module.objects, symbols)
 
 
@@ -138,6 +144,7 @@ def load_module(kernel: Any, module: NativeModule, addresses: dict[str, int]) ->
     """
     find = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)
     _keep.extend((kernel, find))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))  # slots and fronts lead to it until the process ends
     fill_words(find(-1), module.objects, addresses)
     return {symbol: find(nr) for nr, symbol in enumerate(module.symbols)}
 
@@ -266,6 +273,62 @@ def _compare_stub(module: ModuleText, operate: Callable[..., Any], operations: S
             "ask:",
             f"  %call = {module.api_word('tp_richcompare')}",
             "  %answer = call ptr %call(ptr %a, ptr %b, i32 %which)",
+            "  ret ptr %answer",
+            "}",
+        ]
+    )
+
+
+def _row_of(module: ModuleText) -> str:
+    """``row_of(function)``: the row of its front; null if there is none."""
+    return f"""
+define internal ptr @row_of(ptr %function) nounwind {{
+entry:
+  %rows = {module.api_word("front_rows")}
+  %key = ptrtoint ptr %function to i64
+  %hash = lshr i64 %key, 4
+  br label %next
+next:
+  %nr = phi i64 [ %hash, %entry ], [ %more, %other ]
+  %place = and i64 %nr, {FRONT_ROWS - 1}
+  %word = shl i64 %place, 1
+  %at = getelementptr i64, ptr %rows, i64 %word
+  %found = load i64, ptr %at
+  %same = icmp eq i64 %found, %key
+  br i1 %same, label %here, label %look
+look:
+  %empty = icmp eq i64 %found, 0
+  br i1 %empty, label %none, label %other
+other:
+  %more = add i64 %nr, 1
+  br label %next
+here:
+  %at.row = getelementptr i64, ptr %at, i64 1
+  %row = load ptr, ptr %at.row
+  ret ptr %row
+none:
+  ret ptr null
+}}"""
+
+
+def _front(module: ModuleText, function: Callable[..., Any], missed: Any) -> str:
+    """What stands in the place of what runs Python functions. What is no hit goes to the interpreter, as do arguments by name."""
+    run = module.api_word("function_runner")
+    return "\n".join(
+        [
+            f"define internal ptr @front_{function.__name__}(ptr %f, ptr %given, i64 %flagged, ptr %names) nounwind {{",
+            "  %has.names = icmp ne ptr %names, null",
+            "  br i1 %has.names, label %ask, label %look",
+            "look:",
+            "  %row = call ptr @row_of(ptr %f)",
+            "  %unknown = icmp eq ptr %row, null",
+            "  br i1 %unknown, label %ask, label %try",
+            "try:",
+            "  %count = and i64 %flagged, 9223372036854775807",  # without PY_VECTORCALL_ARGUMENTS_OFFSET
+            *_try_hit(module, function, ["ptr %row", "ptr %given", "i64 %count"], missed),
+            "ask:",
+            f"  %run = {run}",
+            "  %answer = call ptr %run(ptr %f, ptr %given, i64 %flagged, ptr %names)",
             "  ret ptr %answer",
             "}",
         ]

@@ -29,7 +29,7 @@ from jitgrad.dtypes import BOOLEAN, INTEGER, DType
 from jitgrad.functions.signatures import MAKES_FROM_NOTHING, SIGNATURES, TAKES_OUT
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function, is_override, relevant_args
 from jitgrad.lazy import LazyModule
-from jitgrad.state import state
+from jitgrad.state import plain_tensors, state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -57,8 +57,8 @@ _MISMATCH = object()
 _PYTHON_TYPES = (bool, int, float)
 NUMBERS = frozenset(_PYTHON_TYPES)
 LISTS = frozenset({list, tuple})
-TENSORS: set[type] = set()
-"""Classes of tensors that were arguments and do not override functions; branches look for these."""
+TENSORS = plain_tensors
+"""Branches look for these."""
 OPERANDS: set[type] = set(NUMBERS)
 """``TENSORS`` and ``NUMBERS``."""
 SIZES: set[Any] = set()

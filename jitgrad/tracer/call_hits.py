@@ -10,7 +10,7 @@ from typing import Any
 
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
-from jitgrad.cpython.primitives import NATIVE, activate, native, refcount
+from jitgrad.cpython.primitives import NATIVE, activate, native, refcount, same
 from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALLS
 from jitgrad.state import anomaly, modes_in_use, state
@@ -55,9 +55,11 @@ class CallSite:
 @native
 def runs_now(site: CallSite) -> bool:
     """Whether a call is not recorded: it is a part of another one that is, or recording is off."""
-    if state.handler is not None or config.eager is True or anomaly.enabled is True:
+    thread: dict = state.__dict__
+    if thread.get("handler") is not None or config.eager is True or anomaly.enabled is True:
         return True
-    return int(site.skip) != 0 or int(state.eager_depth) != 0
+    depth = thread.get("eager_depth")
+    return int(site.skip) != 0 or (depth is not None and not same(depth, 0))
 
 
 @native
@@ -75,19 +77,21 @@ def begins_inside(args: tuple) -> bool:
 
 
 @native
-def switch(recorder: Any) -> None:
+def switch(thread: dict, recorder: Any) -> None:
     """``switch_handler`` as a hit: what stood in the slot is known."""
-    state.handler = recorder
+    thread["handler"] = recorder
     activate(recorder)
 
 
 @native
 def begin_call(recorder: RecorderState, tid: Any) -> bool:
     """Let a recorder that rests record a call on this thread; False if the call does not begin as its last one did."""
-    if modes_in_use or not hit_begin(recorder, tid, state.grad_enabled, DEFAULT_DTYPE[0]):
+    thread: dict = state.__dict__
+    if modes_in_use or not hit_begin(recorder, tid, thread.get("grad_enabled"), DEFAULT_DTYPE[0]):
         return False
+    recorder.thread = thread
     began(recorder)
-    switch(recorder)
+    switch(thread, recorder)
     return True
 
 
@@ -100,7 +104,7 @@ def end_call(site: CallSite, recorder: RecorderState) -> bool:
     if not hit_end(recorder, True):
         recorder.busy = False
         return False
-    switch(None)
+    switch(recorder.thread, None)
     ended(recorder.tid)
     if hit_finish(recorder):
         put_away(site, recorder)

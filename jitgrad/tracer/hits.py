@@ -32,9 +32,25 @@ from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import note_source
 from jitgrad.version_counter import inference_tensors
 
-__all__ = ["MAX_SIBLINGS", "MISSED", "Args", "hit_apply", "hit_binary", "hit_enter", "hit_mark", "is_marked",
-           "is_operand", "multiply", "new_result_handle", "note_number", "operate", "takes_all",
-           "through_door"]  # fmt: skip
+__all__ = [
+    "MAX_SIBLINGS",
+    "MISSED",
+    "Args",
+    "follow",
+    "hit_apply",
+    "hit_binary",
+    "hit_enter",
+    "hit_mark",
+    "is_marked",
+    "is_operand",
+    "multiply",
+    "new_result_handle",
+    "note_number",
+    "operate",
+    "takes",
+    "takes_all",
+    "through_door",
+]  # fmt: skip
 
 Args = tuple[Any, ...]
 """Arguments of a call; in native code a C array."""
@@ -315,7 +331,12 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     for i in range(count):
         if not is_operand(recorder, args[i]):
             return MISSED
-    node: TrieNode = find(recorder.node, op, args, count)
+    return follow(recorder, find(recorder.node, op, args, count), args, count)
+
+
+@optimized
+def follow(recorder: RecorderState, node: TrieNode, args: Args, count: int) -> Any:
+    """Go on to the trie node that an operation on ``args`` was found to be, if to any: its result."""
     if node is None or not (node.is_simple or node.outs is not None):
         return MISSED
     if node.is_view and node.window is UNTRACKED:

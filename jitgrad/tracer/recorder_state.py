@@ -54,6 +54,7 @@ class RecorderState(Handler):
         scalars: run-time scalars so far.
         graph: what escaping results hold on to.
         graphs: some that may serve other calls, once nothing holds on to them.
+        thread: the dictionary of ``state`` on the thread that records the call.
         trie, root, start: of the function; where this call began, and with which grad mode and default dtype.
         must_record: the call may not stop recording, and has_stopped: it did, see Note [Long calls].
         segments, launches: counters of this call.
@@ -99,6 +100,7 @@ class RecorderState(Handler):
         "slot_table",
         "start",
         "stubs",
+        "thread",
         "tid",
         "trie",
         "viewed",
@@ -130,6 +132,7 @@ class RecorderState(Handler):
     slot_table: dict[int, Slot]
     start: tuple[bool, Any]
     stubs: Stubs
+    thread: dict[str, Any]
     tid: int
     trie: Trie
     viewed: list[Slot]
@@ -140,6 +143,7 @@ class RecorderState(Handler):
         self.start = (state.grad_enabled, get_default_dtype())
         self.root = self.node = trie.root(self.start)
         self.tid = new_tid()
+        self.thread = state.__dict__
         self.handles = []
         self.entered = []
         self.caught = 0
@@ -188,6 +192,8 @@ class RecorderState(Handler):
         """Start a call with a recorder that is new, or that ``rest`` has emptied."""
         self.tid = tid
         self.busy = False
+        self.thread = state.__dict__
+        self.thread.setdefault("grad_enabled", True)  # hits look for it there
         grad_enabled, dtype = self.start
         if state.grad_enabled is not grad_enabled or get_default_dtype() is not dtype:
             self.start = (state.grad_enabled, get_default_dtype())

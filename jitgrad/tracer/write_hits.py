@@ -20,7 +20,7 @@ from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import link_views
 
-__all__ = ["all_unwatched", "hit_inplace", "is_unwatched", "move", "move_one", "write_through_door"]
+__all__ = ["all_unwatched", "hit_inplace", "hit_write", "is_unwatched", "move", "move_one", "write_through_door"]
 
 
 @native
@@ -95,15 +95,20 @@ def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: i
 @native
 def hit_inplace(recorder: RecorderState, op: Op, targets: tuple, args: Args) -> bool:
     """``op(*args)`` written into one target that nobody else looks at."""
+    return len(targets) == 1 and hit_write(recorder, op, targets[0], args)
+
+
+@native
+def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -> bool:
+    """``hit_inplace`` of its only target."""
     count: int = op.num_inputs
-    if count < 1 or count > len(args) or len(targets) != 1:
+    if count < 1 or count > len(args):
         return False
     if write_checks or recorder.counted_twice or recorder.picks:
         return False
     for i in range(count):
         if not is_operand(recorder, args[i]):
             return False
-    target = targets[0]
     if not is_unwatched(recorder, target):
         return False
     node: TrieNode = find_write(recorder.node, op, target, args, count)

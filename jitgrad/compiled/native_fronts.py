@@ -1,0 +1,80 @@
+"""Which functions of Python have native fronts, see Note [Native fronts].
+
+Owns: the list, and the rows of functions that are not one line.
+Must not know: what a front does (``tracer/front_hits.py``), where it is put (``cpython/fronts.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jitgrad.functions import _generated
+from jitgrad.grad_mode import GradMode, no_grad
+from jitgrad.ops.table import OPS
+from jitgrad.tensor import Tensor
+from jitgrad.tracer.front_hits import CallForm
+
+__all__ = ["all_fronts"]
+
+Rows = list[tuple[Callable[..., Any], Any]]
+
+_PACKED = ("view", "reshape", "permute", "expand")
+"""Methods that take any number of sizes. ``reshape`` makes a view where an event says that it did so before."""
+
+_INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
+
+
+def all_fronts(operations: bool) -> Iterator[tuple[str, Rows]]:
+    """Per front, the functions that it stands before, with their rows.
+
+    Args:
+        operations: also the fronts of functions that apply operations.
+    """
+    yield "call_backward", [(Tensor.backward, None)]
+    yield "get_grad", [(_getter("grad"), None)]
+    yield "new_no_grad", [(no_grad.__dict__["__new__"].__func__, None)]
+    yield "enter_no_grad", [(GradMode.__enter__, None)]
+    yield "exit_no_grad", [(GradMode.__exit__, None)]
+    if not operations:
+        return
+    made = _generated.FRONTS
+    yield "call", [*((f, _forms(row)) for f, kind, row in made if kind == "call"), *_others()]
+    tables: Any = _generated  # which is not annotated
+    yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
+    writes: Rows = [(f, _operations(row)) for f, kind, row in made if kind == "write"]
+    writes += [(getattr(Tensor, name), _operations((None, None, op))) for name, op in _INPLACE_OPERATORS.items()]
+    yield "write", writes
+    yield "get_item", [(Tensor.__getitem__, None)]
+
+
+def _getter(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(Tensor, name).fget
+    return found
+
+
+def _forms(row: tuple[Any, ...]) -> tuple[CallForm | None, ...]:
+    return tuple(None if one is None else CallForm(OPS[one[0]], *one[1:]) for one in row)
+
+
+def _operations(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(None if name is None else OPS[name] for name in row)
+
+
+def _packed(name: str) -> CallForm:
+    return CallForm(OPS["view" if name == "reshape" else name], 1, packs=True)
+
+
+def _others() -> Rows:
+    """Functions of several lines that are one operation for so many arguments, as the comments say."""
+    matrices = {name: (None, None, CallForm(OPS["mm"], 2, matrices=True)) for name in ("matmul", "mm")}
+    rows = {
+        **matrices,
+        "squeeze": _forms((None, ("squeeze", 1), ("squeeze_dim", 1))),  # a dim that is a tuple is another operation
+        "sum": _forms((None, ("sum", 1, (None, False, None)))),
+        "mean": _forms((None, ("mean", 1, (None, False, None)))),
+    }
+    losses = _forms((None, None, ("mse_loss", 2, ("mean",))))  # sizes that differ make another event first
+    tables: Any = _generated
+    named = {**tables.LAYERS, **tables.METHODS, **tables.PUBLIC}
+    return [(named[name], row) for name, row in {**rows, "mse_loss": losses}.items()]
