@@ -312,7 +312,7 @@ none:
 
 
 def _front(module: ModuleText, function: Callable[..., Any], missed: Any) -> str:
-    """What stands where Python functions say what runs them. The interpreter gets what is no hit, and what has names."""
+    """What runs Python functions that have it. The interpreter gets what is no hit, and what has names."""
     run = module.api_word("function_runner")
     return "\n".join(
         [
