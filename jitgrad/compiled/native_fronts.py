@@ -67,9 +67,11 @@ def _packed(name: str) -> CallForm:
 
 def _others() -> Rows:
     """Functions of several lines that are one operation for so many arguments, as the comments say."""
-    matrices = {name: (None, None, CallForm(OPS["mm"], 2, matrices=True)) for name in ("matmul", "mm")}
+    matrices = {name: (None, None, CallForm(OPS["mm"], 2, matrices=2)) for name in ("matmul", "mm")}
+    linear = CallForm(OPS["linear"], 3, matrices=1, order=(2, 0, 1))  # the bias is its first operand
     rows = {
         **matrices,
+        "linear": (None, None, CallForm(OPS["linear_nobias"], 2, matrices=1), linear),
         "squeeze": _forms((None, ("squeeze", 1), ("squeeze_dim", 1))),  # a dim that is a tuple is another operation
         "sum": _forms((None, ("sum", 1, (None, False, None)))),
         "mean": _forms((None, ("mean", 1, (None, False, None)))),

@@ -34,7 +34,7 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import front_hits, hits, write_hits
+from jitgrad.tracer import end_hits, front_hits, hits, write_hits
 from jitgrad.tracer.hot import HOT
 
 __all__ = ["install"]
@@ -69,6 +69,7 @@ def _install(driver_address: int) -> None:
     stubs = [
         Stub("door_apply", hits.through_door, (), dispatch.apply),
         Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
+        Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
     ]
     fronts = front_hits.FRONTS
     module = make_module(
@@ -85,6 +86,7 @@ def _install(driver_address: int) -> None:
     HOT.use(functions)
     native_cell.activate = functions["activate"]
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
+    door.apply_update = functions["door_apply_update"]
     if config.check_hits:
         _check_hits(tensor, functions)
     else:

@@ -19,6 +19,7 @@ from typing import Any
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
+    active,
     is_atomic,
     native,
     optimized,
@@ -37,14 +38,14 @@ from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import BackwardEvent, EndEvent, UpdateEvent
-from jitgrad.tracer.hits import is_operand, new_result_handle
+from jitgrad.tracer.hits import MISSED, Args, is_operand, new_result_handle
 from jitgrad.tracer.keys import BACKWARD, END, GRADS, UPDATE
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
 
-__all__ = ["EndPlan", "hit_end"]
+__all__ = ["EndPlan", "hit_backward", "hit_end", "update_through_door"]
 
 _SPARE_NBYTES = 1 << 16
 
@@ -196,6 +197,23 @@ def hit_update(
             move_one(recorder, parts[int(place)], results[nr])
             nr += 1
     return True
+
+
+@native
+def update_through_door(op: Any, rows: Any, writes: tuple, numbers: tuple, params: tuple, rest: Args) -> Any:
+    """``door.apply_update``."""
+    if type(rows) is not list or len(rest) != 0:
+        return MISSED
+    given: list = rows
+    if len(given) == 0:
+        return None
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy:
+        return MISSED
+    recorder.busy = True
+    is_hit = hit_update(recorder, op, given, writes, numbers, params)
+    recorder.busy = False
+    return None if is_hit else MISSED
 
 
 @native

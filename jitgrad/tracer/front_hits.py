@@ -44,26 +44,35 @@ class CallForm:
 
     Attributes:
         op: the operation.
-        count: how many of the arguments are its operands, the first ones in their order; the others are params.
+        count: how many of the arguments are its operands, the first ones; the others are params.
+        order: which argument each operand is; None: the first one is the first, and so on.
         tensors: how many operands, from the first on, must be tensors; the others may be numbers.
         extras: params behind those that are arguments.
         packs: the arguments behind the operands are one param, a tuple; they may also be given as a tuple.
-        matrices: the operands must have two dimensions: with others, the function does something else.
+        matrices: how many arguments, from the first on, must have two dimensions: with others, the function does
+            something else.
         casts: ``autocast`` changes it.
     """
 
-    __slots__ = ("casts", "count", "extras", "matrices", "op", "packs", "tensors")
+    __slots__ = ("casts", "count", "extras", "matrices", "op", "order", "packs", "tensors")
 
     casts: bool
     count: int
     extras: tuple[Any, ...]
-    matrices: bool
+    matrices: int
     op: Op
+    order: tuple[int, ...] | None
     packs: bool
     tensors: int
 
     def __init__(
-        self, op: Op, tensors: int, extras: tuple[Any, ...] = (), packs: bool = False, matrices: bool = False
+        self,
+        op: Op,
+        tensors: int,
+        extras: tuple[Any, ...] = (),
+        packs: bool = False,
+        matrices: int = 0,
+        order: tuple[int, ...] | None = None,
     ) -> None:
         self.op = op
         self.count = op.num_inputs
@@ -71,7 +80,8 @@ class CallForm:
         self.extras = extras
         self.packs = packs
         self.matrices = matrices
-        self.casts = matrices
+        self.order = order
+        self.casts = matrices > 0
 
 
 # --- operations ---
@@ -116,13 +126,22 @@ def takes_params(params: tuple, form: CallForm, args: Args, count: int) -> bool:
 
 
 @optimized
+def place_of(form: CallForm, i: int) -> int:
+    """Which argument an operand is."""
+    order: tuple = form.order
+    if order is None:
+        return i
+    return int(order[i])
+
+
+@optimized
 def is_call(child: TrieNode, form: CallForm, args: Args, count: int) -> bool:
     """Whether a trie node is what a call does."""
     if child.op is not form.op:
         return False
     ids: tuple = child.ids
     for i in range(count):
-        if not takes(ids[i], args[i]):
+        if not takes(ids[i], args[place_of(form, i)]):
             return False
     return takes_params(child.params, form, args, count)
 
@@ -154,11 +173,13 @@ def hit_call(form: CallForm, args: Args) -> Any:
     tensors: int = form.tensors
     if len(args) < count:
         return MISSED
+    matrices: int = form.matrices
     for i in range(tensors):
-        if not isinstance(args[i], TensorBase) or (form.matrices and not is_matrix(args[i])):
+        if overrides(args[i]) or not isinstance(args[i], TensorBase) or (i < matrices and not is_matrix(args[i])):
             return MISSED
     for i in range(count):
-        if overrides(args[i]) or not is_operand(recorder, args[i]):
+        x = args[place_of(form, i)]
+        if overrides(x) or not is_operand(recorder, x):
             return MISSED
     return follow(recorder, find_call(recorder.node, form, args, count), args, count)
 

@@ -68,6 +68,8 @@ _CALLS = {
     "items": lambda x, w: x[1] + x[-1] + x[0:1] + x[:1] + x[1:2][0] + x[::2][0] + x[None][0, 0] + x[True][0, 0],
     "products": lambda x, w: jitgrad.matmul(x, w) + x @ w + jitgrad.mm(x, w) + jitgrad.matmul(x, w[:, 0])[:, None],
     "batches": lambda x, w: jitgrad.matmul(x[None], w)[0] + jitgrad.matmul(x[0], w),
+    "layers": lambda x, w: F.linear(x, w.t()) + F.linear(x, w.t(), w[0]) + F.linear(x[None], w.t(), w[0])[0],
+    "layers of vectors": lambda x, w: F.linear(x[0], w.t(), w[0]) + F.linear(x, w[:, 0])[:2] + F.linear(x, w.t(), None),
     "losses": lambda x, w: F.mse_loss(x, x * 3) + F.mse_loss(x, x * 2) + F.mse_loss(x, x, reduction="sum"),
     "writes": lambda x, w: (x * 1).mul_(2).add_(x).sub_(1.5).add_(x, alpha=2).exp_().relu_(),
     "operators in place": lambda x, w: _in_place(x * 1, x),
