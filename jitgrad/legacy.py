@@ -114,7 +114,7 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
         ValueError: there is no such type.
     """
     if dtype is None:
-        return f"{PACKAGE[0]}.{_TYPES[self.dtype].__name__}"
+        return f"{PACKAGE[0]}.{self.dtype.type_name}Tensor"
     wanted = dtype.dtype if isinstance(dtype, TensorType) else _BY_NAME.get(dtype, dtype)
     if not isinstance(wanted, DType):
         raise ValueError(f"invalid type: {dtype!r}")

@@ -24,6 +24,7 @@ from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.replacing import check_new_grad
 from jitgrad.functions.torch_function import asks
 from jitgrad.layouts import Size
+from jitgrad.ops.shapes import as_real
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
@@ -537,10 +538,15 @@ class Tensor(TensorBase):
     def __float__(self) -> float:
         if self._requires_grad:
             warn_of_number()
-        return float(self._only_element())
+        found = self._only_element()
+        return float(as_real(found, "double") if type(found) is complex else found)
 
     def __int__(self) -> int:
-        return int(self._only_element())
+        found = self._only_element()
+        return int(as_real(found, "int64_t") if type(found) is complex else found)
+
+    def __complex__(self) -> complex:
+        return complex(self._only_element())
 
     def __index__(self) -> int:
         if self._aval.dtype.is_inexact or self._aval.numel != 1:

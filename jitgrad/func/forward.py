@@ -13,7 +13,7 @@ from typing import Any
 from jitgrad.autograd.bases import split_columns, standard_basis
 from jitgrad.autograd.forward_ad import make_dual
 from jitgrad.func.arguments import check_tensors, chosen, replaced, unpack_aux
-from jitgrad.func.reverse import jacrev
+from jitgrad.func.reverse import jacrev, refuse_complex
 from jitgrad.grad_mode import inference_mode, is_inference_mode_enabled, no_grad
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.tensor_base import TensorBase
@@ -118,6 +118,7 @@ def jacfwd(
     @functools.wraps(func, updated=())
     def jacobian(*args: Any) -> Any:
         inputs, in_spec = flatten(chosen(args, argnums))
+        refuse_complex("jacfwd", inputs, "inputs", "input")
         basis = unflatten(standard_basis(inputs), in_spec)
         kept: list[Any] = []
 

@@ -158,6 +158,15 @@ def _vjp(func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux:
     return (values, vjp_fn, tree_map(leave, aux)) if has_aux else (values, vjp_fn)
 
 
+def refuse_complex(name: str, tensors: list[Any], several: str, one: str) -> None:
+    """RuntimeError for complex tensors among the inputs or outputs of a function whose Jacobian is wanted."""
+    for index, x in enumerate(tensors):
+        if x.is_complex():
+            raise RuntimeError(
+                f"{name}: Expected all {several} to be real but received complex tensor at flattened {one} idx: {index}"
+            )
+
+
 def jacrev(
     func: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,
@@ -186,6 +195,8 @@ def jacrev(
         values, vjp_fn, *aux = _vjp(func, args, argnums, has_aux)
         outputs, out_spec = flatten(values)
         inputs, in_spec = flatten(chosen(args, argnums))
+        refuse_complex("jacrev", inputs, "inputs", "input")
+        refuse_complex("jacrev", outputs, "outputs", "output")
         basis = unflatten(standard_basis(outputs), out_spec)
         rows = flatten(vmap(vjp_fn, chunk_size=chunk_size)(basis))[0]
         blocks = [split_rows(r, outputs, x) for r, x in zip(rows, inputs, strict=True)]

@@ -97,7 +97,7 @@ _logdet = _bare.PUBLIC['logdet']; _lu_solve = _bare.PUBLIC['lu_solve']; _lu_unpa
 _matmul = _bare.PUBLIC['matmul']; _matrix_exp = _bare.PUBLIC['matrix_exp']
 _matrix_power = _bare.PUBLIC['matrix_power']; _mm = _bare.PUBLIC['mm']; _pinverse = _bare.PUBLIC['pinverse']
 _qr = _bare.PUBLIC['qr']; _slogdet = _bare.PUBLIC['slogdet']; _svd = _bare.PUBLIC['svd']
-_trace = _bare.PUBLIC['trace']; _triangular_solve = _bare.PUBLIC['triangular_solve']
+_trace = _bare.PUBLIC['trace']; _triangular_solve = _bare.PUBLIC['triangular_solve']; _vdot = _bare.PUBLIC['vdot']
 _binary_cross_entropy = _bare.PUBLIC['binary_cross_entropy']
 _binary_cross_entropy_with_logits = _bare.PUBLIC['binary_cross_entropy_with_logits']
 _cross_entropy = _bare.PUBLIC['cross_entropy']; _huber_loss = _bare.PUBLIC['huber_loss']
@@ -1322,7 +1322,7 @@ def vdot(input, other, *, out=None, x2=_M):
     if out is None and (_py_type(input) in _tensors):
         try:
             if _py_type(other) in _tensors and x2 is _M:
-                return input.dot(other)
+                return _vdot(input, other)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise

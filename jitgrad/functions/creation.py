@@ -475,7 +475,10 @@ def linspace(
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     start, end = (x.item() if isinstance(x, TensorBase) else x for x in (start, end))
-    return _finish(made_on(device, _LINSPACE, start, end, steps, dtype or get_default_dtype()), requires_grad)
+    if dtype is None:
+        is_complex = isinstance(start, complex) or isinstance(end, complex)
+        dtype = get_default_dtype().to_complex() if is_complex else get_default_dtype()
+    return _finish(made_on(device, _LINSPACE, start, end, steps, dtype), requires_grad)
 
 
 def eye(

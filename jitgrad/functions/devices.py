@@ -37,6 +37,7 @@ from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.devices.stream import Stream, virtual
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_once
 
 __all__ = [
     "NOWHERE",
@@ -146,6 +147,8 @@ def to(
     if device is None or device is aval.device or (device := canonical(device)) is aval.device:
         if wanted is aval.dtype:
             return clone(input) if copy else input
+        if aval.dtype.is_complex and not wanted.is_complex and wanted is not bool_:
+            warn_once("Casting complex values to real discards the imaginary part")
         return door.apply(_CAST, input, wanted)
     return door.apply(_CAST, input, wanted, device)
 

@@ -84,6 +84,8 @@ def _found(name: str, input: Any, found: Any) -> Any:
 def unique(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     """As ``functions.unique``."""
     name = "_unique2" if dim is None else "unique_dim"
+    if input.is_complex():
+        raise NotImplementedError(f"\"unique\" not implemented for '{input.dtype.type_name}'")
     return _distinct(name, _in_order, input, return_inverse, return_counts, dim)
 
 

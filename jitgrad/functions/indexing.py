@@ -25,7 +25,7 @@ from jitgrad.functions.views import expand, reshape
 from jitgrad.layouts import Size
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.indexing import MAX_INDICES
-from jitgrad.ops.shapes import broadcast, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import as_real, broadcast, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.state import state
@@ -125,7 +125,7 @@ def _checked_number(input: Any, value: Any) -> bool | int | float | complex:
     if isinstance(value, np.number | np.bool_):
         value = value.item()
     if isinstance(value, complex):
-        return _as_real(input, value)
+        return _fitting_complex(input, value)
     if not isinstance(value, bool | int | float):
         module, name = type(value).__module__, type(value).__name__
         shown = name if module == "builtins" else f"{module}.{name}"
@@ -134,13 +134,11 @@ def _checked_number(input: Any, value: Any) -> bool | int | float | complex:
     return value if category >= FLOATING else int(value) if category is INTEGER else bool(value)
 
 
-def _as_real(input: Any, value: complex) -> Any:
+def _fitting_complex(input: Any, value: complex) -> Any:
     """A complex number to be assigned. RuntimeError where the tensor is real and the number is not."""
     if input.dtype.is_complex:
         return value
-    if value.imag:
-        raise RuntimeError(f"value cannot be converted to type {input.dtype.c_name} without overflow")
-    return _checked_number(input, value.real)
+    return _checked_number(input, as_real(value, input.dtype.c_name))
 
 
 def _is_one_mask(index: Any) -> bool:

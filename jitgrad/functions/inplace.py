@@ -15,7 +15,7 @@ from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.functions.random_filling import RANDOM_METHODS
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.shapes import broadcast, check_fits, result_dtype, shape_of, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import as_real, broadcast, check_fits, result_dtype, shape_of, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.eager import check_inplace
 from jitgrad.state import state
@@ -260,6 +260,8 @@ def fill_(self: Any, value: Any) -> Any:
         value = door.apply(_CLONE, value)
     if self._aval.dtype.is_half:
         check_fits(value, self._aval.dtype)
+    if isinstance(value, complex) and not self._aval.dtype.is_complex:
+        value = as_real(value, self._aval.dtype.c_name)
     _write(_COPY, _once(self), value)
     return self
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, FLOATING
+from jitgrad.dtypes import BOOLEAN
 from jitgrad.functions._bind import binary
 from jitgrad.functions.devices import in_float32, lowered
-from jitgrad.functions.views import reshape, reshape_result
+from jitgrad.functions.views import conjugated, reshape, reshape_result
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import broadcast, numel
 from jitgrad.ops.table import OPS
@@ -181,8 +181,8 @@ def inner(input: Any, other: Any) -> Any:
 
 
 def vdot(input: Any, other: Any) -> Any:
-    """``dot``: there are no complex numbers."""
-    return input.dot(other)
+    """``dot`` of the conjugate of ``input``."""
+    return conjugated(input).dot(other)
 
 
 ger = outer
@@ -190,7 +190,7 @@ ger = outer
 
 def _factor(value: float, input: Any) -> float:
     """A factor in the category of what it multiplies, as PyTorch's kernels convert it."""
-    if input.dtype.category is FLOATING:
+    if input.dtype.is_inexact:
         return value
     return bool(value) if input.dtype.category is BOOLEAN else int(value)
 
@@ -324,7 +324,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
         u, v = (door.apply(zeros, 0.0, (*batch, k, k), input.dtype) for k in (m, n))
         return SVDWithV(u, values, v)
     u, s, vh = _LINALG.svd(input, not some)
-    return SVDWithV(u, s, vh.transpose(-2, -1))
+    return SVDWithV(u, s, vh.mH)
 
 
 def qr(input: Any, some: bool = True) -> Any:
@@ -339,9 +339,9 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
 def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     """The X with ``A X = input``, of A whose factor is L: lower triangular, or ``upper``."""
-    lower = L.transpose(-2, -1) if upper else L
+    lower = L.mH if upper else L
     inner = _LINALG.solve_triangular(lower, input, upper=False)
-    return _LINALG.solve_triangular(lower.transpose(-2, -1), inner, upper=True)
+    return _LINALG.solve_triangular(lower.mH, inner, upper=True)
 
 
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, float64
+from jitgrad.dtypes import BOOLEAN, complex128, float64
 from jitgrad.functions._bind import binary, unary
 from jitgrad.functions.indexing import nonzero
 from jitgrad.ops.dispatch_hook import call
@@ -340,12 +340,15 @@ def heaviside(input: Any, values: Any) -> Any:
 
 
 def float_power(input: Any, exponent: Any) -> Any:
-    """``input ** exponent``, computed in float64."""
+    """``input ** exponent``, computed in float64, or in complex128 where one of them is complex."""
+    dtype, number = float64, float
+    if any(x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in (input, exponent)):
+        dtype, number = complex128, complex  # type: ignore[assignment]
     if not isinstance(input, TensorBase):
-        return door.apply(_POW, float(input), exponent.to(float64))
+        return door.apply(_POW, number(input), exponent.to(dtype))
     if isinstance(exponent, TensorBase):
-        return door.apply(_POW, input.to(float64), exponent.to(float64))
-    return door.apply(_POW_SCALAR, input.to(float64), float(exponent))
+        return door.apply(_POW, input.to(dtype), exponent.to(dtype))
+    return door.apply(_POW_SCALAR, input.to(dtype), number(exponent))
 
 
 def square(input: Any) -> Any:

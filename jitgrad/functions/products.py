@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, DType
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul
@@ -300,6 +300,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether an in-place operation may write results of one dtype to a tensor of another."""
     return not (
-        (from_.category is FLOATING and to.category is not FLOATING)
+        (from_.category is COMPLEX and to.category is not COMPLEX)
+        or (from_.category is FLOATING and to.category < FLOATING)
         or (from_.category is not BOOLEAN and to.category is BOOLEAN)
     )

@@ -7,6 +7,7 @@ Must not know: how numbers are made. A tensor is overwritten with a new one in i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from jitgrad.functions.drawing import (
     whole_range_of,
 )
 from jitgrad.functions.sampling import successes
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -46,6 +48,9 @@ def _fill(self: Any, name: str, generator: Any, distribution: str, *params: Any)
 
 def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Any:
     """Overwrite with numbers drawn uniformly from [from_, to). RuntimeError for an empty range."""
+    if self.dtype.is_complex:
+        uniform_(call("view_as_real", self), from_, to, generator=generator)
+        return self
     floating("check_uniform_bounds", self.dtype)
     if not from_ <= to:
         raise RuntimeError(
@@ -57,6 +62,9 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
     """Overwrite with normal numbers. RuntimeError for a negative deviation."""
     check_std(std)
+    if self.dtype.is_complex:  # the variance is that of both parts together
+        normal_(call("view_as_real", self), mean, std * math.sqrt(0.5), generator=generator)
+        return self
     floating("normal_kernel_cpu", self.dtype, self.numel())
     distribution = "normal" if self._aval.is_contiguous else "normal_pairs"
     return _fill(self, "normal_", generator, distribution, float(mean), float(std))

@@ -182,7 +182,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 def powers(x: Any, count: int) -> Any:
     """[*, count] of the powers 0, ..., count - 1 of [*]; integers as int64."""
-    base = x if x.dtype.category is FLOATING else x.to(int64)
+    base = x if x.dtype.is_inexact else x.to(int64)
     if count < 1:
         return base.new_zeros((*x.shape, 0))
     wide = base.unsqueeze(-1)

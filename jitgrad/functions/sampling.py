@@ -35,6 +35,7 @@ from jitgrad.functions.drawing import (
 )
 from jitgrad.functions.views import expand
 from jitgrad.generator import Generator, default_generator
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS
@@ -58,6 +59,7 @@ __all__ = [
     "values_of",
 ]
 
+_COMPLEX = LazyModule("jitgrad.functions.complex_draws")
 _ZERO = OPS["zero"]
 _LEFT_OUT: Any = object()
 
@@ -66,6 +68,8 @@ def rand(
     *size: Any, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Uniform numbers in [0, 1)."""
+    if dtype is not None and dtype.is_complex:
+        return _COMPLEX.complex_numbers(rand, ints(size), dtype, device, requires_grad, generator)
     dtype = floating("check_uniform_bounds", dtype or get_default_dtype())
     source = default_generator if generator is None else generator_or_default("rand", generator)
     return make(ints(size), dtype, device, requires_grad, source, "uniform", 0.0, 1.0)
@@ -74,7 +78,9 @@ def rand(
 def randn(
     *size: Any, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """Standard normal numbers."""
+    """Standard normal numbers; of a complex dtype each part has the variance 1/2."""
+    if dtype is not None and dtype.is_complex:
+        return _COMPLEX.normal_numbers(ints(size), dtype, device, requires_grad, generator)
     source, shape = generator_or_default("randn", generator), ints(size)
     dtype = floating("normal_kernel_cpu", dtype or get_default_dtype(), math.prod(shape))
     return make(shape, dtype, device, requires_grad, source, "normal", 0.0, 1.0)
@@ -98,6 +104,8 @@ def rand_like(
     input: Any, *, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """``rand`` in a tensor's shape, layout, dtype and device."""
+    if (dtype or input.dtype).is_complex:
+        return _COMPLEX.complex_like(input, dtype, device, requires_grad, generator, "uniform", (0.0, 1.0))
     floating("check_uniform_bounds", dtype or input.dtype)
     return _like(input, dtype, device, requires_grad, generator, "uniform", (0.0, 1.0))
 
@@ -106,6 +114,10 @@ def randn_like(
     input: Any, *, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """``randn`` in a tensor's shape, layout, dtype and device."""
+    if (dtype or input.dtype).is_complex:
+        distribution = "normal" if input._aval.is_contiguous else "normal_pairs"
+        params = (0.0, math.sqrt(0.5))
+        return _COMPLEX.complex_like(input, dtype, device, requires_grad, generator, distribution, params)
     floating("normal_kernel_cpu", dtype or input.dtype, input.numel())
     distribution = "normal" if input._aval.is_contiguous else "normal_pairs"
     return _like(input, dtype, device, requires_grad, generator, distribution, (0.0, 1.0))
@@ -226,6 +238,8 @@ def normal(
     source = generator_or_default("normal", generator)
     if size is not None:
         check_std(std)
+        if dtype is not None and dtype.is_complex:
+            return _COMPLEX.normal_numbers(ints((size,)), dtype, device, requires_grad, source, float(mean), float(std))
         chosen = floating("normal_kernel_cpu", dtype or get_default_dtype())
         return make(ints((size,)), chosen, device, requires_grad, source, "normal", float(mean), float(std))
     return constant_in(_normal_around(mean, std, source), mean, std)

@@ -18,6 +18,8 @@ from jitgrad.functions.distinct import Histogram
 from jitgrad.functions.joining import cat
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.reduction import mean, std, var
+from jitgrad.functions.views import conjugated
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.tensor_base import TensorBase
 
@@ -79,7 +81,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     centred = x - (weighted.sum(1) / total).unsqueeze(1)
     divisor = _divisor(total, correction, weights, aweights)
     right = centred if weights is None else centred * weights
-    return (matmul(centred, right.t()) / divisor).squeeze()
+    return (matmul(centred, conjugated(right.t())) / divisor).squeeze()
 
 
 def _divisor(total: Any, correction: int, weights: Any, aweights: Any) -> Any:
@@ -104,8 +106,12 @@ def corrcoef(input: Any) -> Any:
     found = cov(input)
     if not found.ndim:
         return found / found
-    deviation = found.diagonal().sqrt()
-    return (found / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+    diagonal = found.diagonal()
+    deviation = (diagonal.real if found.is_complex() else diagonal).sqrt()
+    found = found / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if found.is_complex():
+        return call("complex", found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
+    return found.clamp(-1, 1)
 
 
 # --- two moments at once ---

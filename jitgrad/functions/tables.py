@@ -194,6 +194,7 @@ _HIDDEN = frozenset(
         "matrix_transpose",
         "conjugate_matrix_transpose",
         "conjugate_transpose",
+        "conjugated",
         "ValuesIndices",
         "MinMax",
         "successes",

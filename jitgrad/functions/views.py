@@ -28,6 +28,7 @@ __all__ = [
     "chunk",
     "conjugate_matrix_transpose",
     "conjugate_transpose",
+    "conjugated",
     "detach",
     "diagonal",
     "expand",
@@ -177,22 +178,23 @@ def conjugate_transpose(input: Any) -> Any:
     if input.ndim not in (0, 2):
         hint = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{hint}")
-    return _conjugated(matrix_transpose(input))
+    return conjugated(matrix_transpose(input))
 
 
 def adjoint(input: Any) -> Any:
     """Matrices with their dimensions swapped, conjugated. RuntimeError for vectors."""
     if input.ndim == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    return _conjugated(matrix_transpose(input))
+    return conjugated(matrix_transpose(input))
 
 
 def conjugate_matrix_transpose(input: Any) -> Any:
     """The last two dimensions swapped, conjugated (``x.mH``). RuntimeError for vectors."""
-    return _conjugated(matrix_transpose(input))
+    return conjugated(matrix_transpose(input))
 
 
-def _conjugated(x: Any) -> Any:
+def conjugated(x: Any) -> Any:
+    """The conjugate; a real tensor itself."""
     return door.apply(OPS["conj_physical"], x) if x._aval.dtype.is_complex else x
 
 

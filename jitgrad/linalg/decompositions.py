@@ -1,6 +1,7 @@
 """Factors of matrices.
 
-Owns: cholesky, cholesky_ex, svd, svdvals, eigh, eigvalsh, qr, lu, lu_factor, lu_factor_ex, lu_solve, and lu_unpack.
+Owns: cholesky, cholesky_ex, svd, svdvals, eig, eigvals, eigh, eigvalsh, qr, lu, lu_factor,
+lu_factor_ex, lu_solve, and lu_unpack.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from jitgrad.ops.table import OPS
 __all__ = [
     "cholesky",
     "cholesky_ex",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "lu",
     "lu_factor",
@@ -54,6 +57,13 @@ class Eigh(NamedTuple):
     eigenvectors: Any
 
 
+class Eig(NamedTuple):
+    """Eigenvalues, eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class QR(NamedTuple):
     """Orthonormal columns, and an upper triangle."""
 
@@ -85,31 +95,31 @@ class LUFactorEx(NamedTuple):
 
 
 def cholesky(A: Any, *, upper: bool = False) -> Any:
-    """The lower triangular L with ``L L^T = A``, of symmetric positive definite [*, n, n].
+    """The lower triangular L with ``L L^H = A``, of Hermitian positive definite [*, n, n].
 
     Args:
         A: only its lower triangle is looked at.
-        upper: return ``L^T``.
+        upper: return ``L^H``.
 
     Raises:
         RuntimeError: the matrices are not square, or not floating.
         LinAlgError: a matrix is not positive definite.
     """
-    factor = door.apply(_CHOLESKY, A.transpose(-2, -1) if upper else A)
-    return factor.transpose(-2, -1) if upper else factor
+    factor = door.apply(_CHOLESKY, A.mH if upper else A)
+    return factor.mH if upper else factor
 
 
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """(L, info): as ``cholesky``, but a matrix that is not positive definite is reported in ``info``, [*] of int32,
     as the order of its leading block that is not; LinAlgError with ``check_errors`` only."""
-    factor, info = call("linalg_cholesky_info", A.transpose(-2, -1) if upper else A)
+    factor, info = call("linalg_cholesky_info", A.mH if upper else A)
     if check_errors and bool(info.any()):
         order = int(info.max())
         raise LinAlgError(
             "linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite "
             f"(the leading minor of order {order} is not positive-definite)."
         )
-    return CholeskyEx(factor.transpose(-2, -1) if upper else factor, info)
+    return CholeskyEx(factor.mH if upper else factor, info)
 
 
 def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
@@ -132,11 +142,11 @@ def svdvals(A: Any, *, driver: str | None = None) -> Any:
 
 
 def eigh(A: Any, UPLO: str = "L") -> Any:
-    """(eigenvalues, eigenvectors) of symmetric [*, n, n], in ascending order.
+    """(eigenvalues, eigenvectors) of Hermitian [*, n, n], in ascending order.
 
     Args:
         A: only its lower triangle is looked at, or with ``UPLO="U"`` the upper one. Its gradient is that of a
-            symmetric matrix.
+            Hermitian matrix.
 
     Raises:
         RuntimeError: the matrices are not square, or not floating; another ``UPLO``.
@@ -144,6 +154,24 @@ def eigh(A: Any, UPLO: str = "L") -> Any:
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     return Eigh(*call("_linalg_eigh", A, UPLO.upper() == "U"))
+
+
+def eig(A: Any) -> Any:
+    """(eigenvalues, eigenvectors) of [*, n, n], complex also of real matrices, in LAPACK's order.
+
+    The eigenvectors are columns of length 1, up to a factor ``exp(i phi)``, on which what is differentiated must not
+    depend. The derivative needs eigenvalues that differ.
+
+    Raises:
+        RuntimeError: the matrices are not square, or not floating; in backward, what depends on the factor.
+        LinAlgError: the algorithm did not converge.
+    """
+    return Eig(*call("linalg_eig", A))
+
+
+def eigvals(A: Any) -> Any:
+    """The eigenvalues of ``eig``."""
+    return call("linalg_eig", A)[0]
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
@@ -220,13 +248,13 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
         LU: [*, n, n].
         B: [*, n, k]; batches broadcast.
         left: whether A stands on the left.
-        adjoint: solve with ``A^T``.
+        adjoint: solve with ``A^H``.
     """
     if not left:
-        return lu_solve(LU, pivots, B.transpose(-2, -1), adjoint=not adjoint).transpose(-2, -1)
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     P, L, U = lu_unpack(LU, pivots)
     if adjoint:
-        inner = solve_triangular(U.transpose(-2, -1), B, upper=False)
-        return P @ solve_triangular(L.transpose(-2, -1), inner, upper=True, unitriangular=True)
+        inner = solve_triangular(U.mH, B, upper=False)
+        return P @ solve_triangular(L.mH, inner, upper=True, unitriangular=True)
     inner = solve_triangular(L, P.transpose(-2, -1) @ B, upper=False, unitriangular=True)
     return solve_triangular(U, inner, upper=True)

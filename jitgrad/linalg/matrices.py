@@ -130,8 +130,8 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
 
 
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-    """Inner products along ``dim``; the other dimensions broadcast."""
-    return (x * y).sum(dim)
+    """Inner products along ``dim``, of the conjugate of ``x``; the other dimensions broadcast."""
+    return (x.conj() * y).sum(dim)
 
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:

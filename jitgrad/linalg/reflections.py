@@ -37,13 +37,13 @@ def _vector(input: Any, i: int) -> Any:
 
 
 def _reflect(x: Any, vector: Any, factor: Any) -> Any:
-    """``(I - factor v v^T) x``."""
-    return x - matmul(vector * factor.unsqueeze(-1).unsqueeze(-1), matmul(vector.mT, x))
+    """``(I - factor v v^H) x``."""
+    return x - matmul(vector * factor.unsqueeze(-1).unsqueeze(-1), matmul(vector.mH, x))
 
 
 @takes_out
 def householder_product(A: Any, tau: Any) -> Any:
-    """The first n columns of H1 H2 ... Hk, each ``I - tau v v^T``.
+    """The first n columns of H1 H2 ... Hk, each ``I - tau v v^H``.
 
     Args:
         A: [*, m, n], m >= n; column i holds the vector of reflection i below the diagonal, after a one.
@@ -82,7 +82,7 @@ orgqr = householder_product
 
 @takes_out
 def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
-    """``Q @ other``, or ``other @ Q``, with the whole Q = H1 H2 ... Hk, or its transpose.
+    """``Q @ other``, or ``other @ Q``, with the whole Q = H1 H2 ... Hk, or its conjugate transpose.
 
     Args:
         input: [*, m, k], see ``householder_product``.
@@ -94,10 +94,11 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     """
     _check_ormqr(input, tau, other, left)
     if not left:
-        return ormqr(input, tau, other.mT, True, not transpose).mT
+        return ormqr(input, tau, other.mH, True, not transpose).mH
     order = range(tau.shape[-1])
     for i in order if transpose else reversed(order):
-        other = _reflect(other, _vector(input, i), tau[..., i])
+        factor = tau[..., i].conj() if transpose else tau[..., i]
+        other = _reflect(other, _vector(input, i), factor)
     return other
 
 
@@ -152,7 +153,7 @@ def _basis(A: Any, q: int, niter: int) -> Any:
     """q orthonormal columns whose span holds most of the columns of A."""
     Q = qr(matmul(A, randn(A.shape[-1], q, dtype=A.dtype, device=A.device))).Q
     for _ in range(niter):
-        Q = qr(matmul(A, qr(matmul(A.mT, Q)).Q)).Q
+        Q = qr(matmul(A, qr(matmul(A.mH, Q)).Q)).Q
     return Q
 
 
@@ -168,10 +169,10 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     centred = A if M is None else A - M
     is_wide = A.shape[-2] < A.shape[-1]
-    tall = centred.mT if is_wide else centred
+    tall = centred.mH if is_wide else centred
     Q = _basis(tall, q, niter)
-    U, S, Vh = svd(matmul(Q.mT, tall), full_matrices=False)
-    left, right = matmul(Q, U), Vh.mT
+    U, S, Vh = svd(matmul(Q.mH, tall), full_matrices=False)
+    left, right = matmul(Q, U), Vh.mH
     return (right, S, left) if is_wide else (left, S, right)
 
 

@@ -161,7 +161,7 @@ def pinv(
     Raises:
         RuntimeError: not matrices, or not floating.
     """
-    if A.ndim < 2 or not A.dtype.is_floating_point:
+    if A.ndim < 2 or not A.dtype.is_inexact:
         raise RuntimeError(
             f"linalg.pinv({A.dtype.type_name}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of "
             "float, double, cfloat or cdouble types"
@@ -184,7 +184,7 @@ def _pinv_by_matrix(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
         limit = where(limit > atol, limit, atol)
     kept = S.gt(limit)
     inverse = where(kept, where(kept, S, 1.0).reciprocal(), 0.0)
-    return Vh.mT @ (inverse.unsqueeze(-1) * U.mT)
+    return Vh.mH @ (inverse.unsqueeze(-1) * U.mH)
 
 
 class LeastSquares(NamedTuple):
@@ -228,9 +228,10 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     X = call("linalg_pinv", A, None, rcond, False) @ right
     rank = matrix_rank(A, rtol=rcond)
     m, n = A.shape[-2:]
-    residuals, values = empty(0, dtype=A.dtype), empty(0, dtype=A.dtype)
+    residuals, values = (empty(0, dtype=A.dtype.to_real()) for _ in range(2))
     if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
-        residuals = ((A @ X - right) ** 2).sum(-2)
+        rest = A @ X - right
+        residuals = (rest**2 if not rest.is_complex() else rest.abs() ** 2).sum(-2)
     if driver in ("gelsd", "gelss"):
         values = call("_linalg_svd", A.detach(), False)[1]
     rank = rank if driver != "gels" else empty(0, dtype=int64)

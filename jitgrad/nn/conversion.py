@@ -68,13 +68,13 @@ class Convertible:
             RuntimeError: there is no such device.
         """
         dtype, device = to_target(args, dtype, device)
-        if dtype is not None and not dtype.is_floating_point:
+        if dtype is not None and not dtype.is_inexact:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
 
         def convert(t: Tensor) -> Tensor:
-            kind = dtype if t.dtype.is_floating_point else None
+            kind = dtype if t.dtype.is_inexact else None
             return t.to(dtype=kind, device=device, memory_format=memory_format if t.ndim in (4, 5) else None)
 
         return self._apply(convert)

@@ -80,7 +80,8 @@ _LATE = {
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),
-    "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_lu_factor_ex linalg_qr lu_permutation",
+    "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_eig linalg_lu_factor_ex "
+    "linalg_qr lu_permutation",
     "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
     "linalg_solve_triangular",
     "scans": "cummax cummin cumprod logcumsumexp",

@@ -1,6 +1,7 @@
 """Rules of operations on complex numbers that differ from those on real ones.
 
-Owns: ``AVALS``, ``NUMPY``, ``VJPS``, ``REFUSALS``: by the operation's name, what takes the place of its own rule.
+Owns: ``AVALS``, ``NUMPY``, ``CONJUGATED``, ``VJPS``, ``TANGENTS``, ``REFUSALS``: by the operation's name, what takes
+the place of its own rule.
 Must not know: which operations have complex forms (``complex_forms``).
 
 Derivatives are those of PyTorch's FunctionsManual.cpp, with its values where they do not exist.
@@ -14,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.linear_systems import adjoint
 from jitgrad.ops.reductions import Dim, restore
 from jitgrad.ops.shapes import contiguous_dims, is_number, np_operand, reduced_shape, result_dtype, wrap_dims
-from jitgrad.ops.table import RuleContext, Vjp
+from jitgrad.ops.table import OPS, RuleContext, Vjp
 
-__all__ = ["AVALS", "NUMPY", "REFUSALS", "VJPS"]
+__all__ = ["AVALS", "CONJUGATED", "NUMPY", "REFUSALS", "TANGENTS", "VJPS"]
 
 
 def _real(x: Any) -> Any:
@@ -108,17 +111,24 @@ def _np_sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _np_matmul(x: Any, y: Any) -> Any:
-    return np.matmul(x, y)
+def _np_ldexp(x: Any, y: Any) -> Any:
+    dtype = result_dtype(x, y)
+    return np_operand(x, dtype) * np.power(dtype.np.type(2), np_operand(y, dtype))
+
+
+def _np_full(value: complex, shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.full(shape, value if dtype.is_complex else dtype.number(value.real), dtype.np)
 
 
 NUMPY: dict[str, Any] = {
+    "full": _np_full,
     "sgn": _np_sgn,
     "angle": np.angle,
     "isreal": np.isreal,
     "var": _np_var,
     "std": lambda *args: np.sqrt(_np_var(*args)),
     "linalg_vector_norm": _np_norm,
+    "ldexp": _np_ldexp,
     "logaddexp": _np_logaddexp,
     "logsumexp": _np_logsumexp,
     "logcumsumexp": _np_logcumsumexp,
@@ -127,7 +137,22 @@ NUMPY: dict[str, Any] = {
 }
 
 
+def _np_nan_to_num(x: Any, *replacements: float | None) -> Any:
+    parts = [OPS["nan_to_num"].numpy(part, *replacements) for part in (x.real, x.imag)]  # type: ignore[misc]
+    return (parts[0] + 1j * parts[1]).astype(x.dtype)
+
+
+NUMPY["nan_to_num"] = _np_nan_to_num
+
+
 # --- derivatives ---
+
+
+def _nan_to_num_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    """Part by part."""
+    finite = call("isfinite", call("view_as_real", x.detach()))
+    pairs = call("where", finite, call("view_as_real", g), 0.0)
+    return call("complex", pairs.select(-1, 0), pairs.select(-1, 1))
 
 
 def _abs_rule(c: RuleContext, g: Any, x: Any) -> Any:
@@ -189,22 +214,74 @@ def _pow_base_rule(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
     return call("where", call("eq", y, 0.0), 0.0, g * (y * call("pow", x, y - 1)))
 
 
+_MATRIX_FUNCTIONS = LazyModule("jitgrad.ops.matrix_functions")
+
+CONJUGATED: dict[str, tuple[Vjp | None, ...]] = {
+    "mul": (
+        Vjp(lambda c, g, y: g * _conj(y), (1,)),
+        Vjp(lambda c, g, x: g * _conj(x), (0,)),
+    ),
+    "mm": (Vjp(lambda c, g, y: call("mm", g, adjoint(y)), (1,)), Vjp(lambda c, g, x: call("mm", adjoint(x), g), (0,))),
+}
+"""Rules of holomorphic functions that are conjugated as they stand: the commonest, one conjugation instead of two."""
+
+
+def _conj(x: Any) -> Any:
+    if is_number(x):
+        return x.conjugate()
+    return call("conj_physical", x) if x._aval.dtype.is_complex else x
+
+
 VJPS: dict[str, tuple[Vjp | None, ...]] = {
     "abs": (Vjp(_abs_rule, (0,)),),
     "sgn": (Vjp(_sgn_rule, (0, "out")),),
     "angle": (Vjp(_angle_rule, (0,)),),
+    "nan_to_num": (Vjp(_nan_to_num_rule, (0,)),),
     "linalg_vector_norm": (Vjp(_norm_rule, (0, "out")),),
+    "_linalg_slogdet": (Vjp(lambda *args: _MATRIX_FUNCTIONS.complex_slogdet_rule(*args), (0, "out")),),
     "pow": (Vjp(_pow_base_rule, (0, 1)), Vjp(_pow_exponent_rule, (0, 1, "out"))),
 }
+
+
+# --- tangents ---
+
+
+def _norm_tangent(use: Any) -> tuple[Any, ...]:
+    """The sum of what each element contributes, Re(conj(gradient) tangent): right also where the norm has a kink."""
+    out, gradient = use.outs[0], use.vjp(0)
+    weights = gradient(call("ones_like", out))
+    if weights is None:
+        return (None,)
+    terms = _real(call("conj_physical", weights) * use.tangents[0])
+    return (call("sum_dim", terms, use.params[1], False, None).reshape(out._aval.shape),)
+
+
+TANGENTS: dict[str, Any] = {"linalg_vector_norm": _norm_tangent}
 
 
 # --- refusals that are not NotImplementedError('"name_cpu" not implemented for ..') ---
 
 _NO = NotImplementedError
+_EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 REFUSALS: dict[str, tuple[type[Exception], str]] = {
     **dict.fromkeys(
         ("clamp", "clamp_tensor", "clamp_min", "clamp_max", "clamp_low", "clamp_high", "relu"),
         (_NO, "clamp is not supported for complex types"),
     ),
+    **{name: (_NO, f"{name} is not supported for complex inputs") for name in ("floor", "ceil", "trunc")},
+    **{name: (RuntimeError, f"{name} not implemented for complex tensors.") for name in _EXTREMES},
+    **{name: (RuntimeError, f"{name} does not support complex inputs.") for name in ("isposinf", "isneginf")},
+    **{name: (RuntimeError, f"{name} is not supported for complex tensors.") for name in ("rad2deg", "deg2rad")},
+    **{name: (RuntimeError, f"{name}(): does not support complex input") for name in ("argmax", "argmin")},
+    "max_dim": (RuntimeError, "max(): does not support complex input"),
+    "min_dim": (RuntimeError, "min(): does not support complex input"),
+    "max": (_NO, '"max_all" not implemented for \'{dtype}\''),
+    "min": (_NO, '"min_all" not implemented for \'{dtype}\''),
+    "floor_divide": (_NO, '"div_floor_cpu" not implemented for \'{dtype}\''),
+    "heaviside": (RuntimeError, "heaviside is not yet implemented for complex tensors."),
+    "isin": (RuntimeError, "Unsupported input type encountered for isin(): {dtype}"),
+    "sign": (_NO, "torch.sign is not intended to support complex numbers. Please use torch.sgn instead."),
+    "signbit": (_NO, "signbit is not implemented for complex tensors."),
     "sort": (RuntimeError, " Sort does not support complex dtypes on CPU"),
+    "topk": (RuntimeError, " topk does not support complex dtypes on CPU"),
 }

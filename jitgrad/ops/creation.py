@@ -13,9 +13,10 @@ import numpy as np
 
 from jitgrad.dtypes import INTEGER, DType, bool_, float64, int64
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import zero_grad
 from jitgrad.ops.shapes import as_dtype, broadcast, check_fits, np_cast, np_operand, operand
-from jitgrad.ops.table import Vjp, define
+from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
 
@@ -72,7 +73,8 @@ def _counted(name: str, dtype: DType) -> DType:
 
 
 def _arange_aval(start: float, end: float, step: float, dtype: DType) -> Aval:
-    _counted("arange", dtype)
+    if _counted("arange", dtype).is_complex:
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtype.type_name}'")
     return make_aval((_range_length(start, end, step),), dtype)
 
 
@@ -148,12 +150,21 @@ def _lower_cast(b: Any, x: Any, dtype: DType) -> Any:
     return b.ne(x, b.const(0, x.dtype)) if dtype is bool_ and x.dtype is not bool_ else b.cast(x, dtype)
 
 
+def _cast_rule(c: RuleContext, g: Any) -> Any:
+    """The gradient in the input's dtype; of a real input the real part of it, Note [Complex forms]."""
+    aval = c.avals[0]
+    assert aval is not None
+    if g._aval.dtype.is_complex and not aval.dtype.is_complex:
+        g = call("view_as_real", g).select(-1, 0)
+    return g.to(aval.device, aval.dtype)
+
+
 define(
     "_to_copy",
     aval=lambda x, dtype: make_aval(x.shape, dtype),
     numpy=_np_cast,
     lower=_lower_cast,
-    vjps=[Vjp(lambda c, g: g.to(c.avals[0].device, c.avals[0].dtype))],
+    vjps=[Vjp(_cast_rule)],
     node_name="ToCopyBackward0",
 )
 

@@ -16,7 +16,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["check_matrix", "check_square", "cholesky_rule", "transposed"]
+__all__ = ["adjoint", "check_matrix", "check_square", "cholesky_rule", "transposed"]
 
 def check_matrix(name: str, a: Aval) -> None:
     """RuntimeError unless it is [*, m, n], of floats; ``name`` is for messages."""
@@ -90,6 +90,12 @@ def transposed(x: Any) -> Any:
     return x.transpose(-2, -1)
 
 
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose; rules of functions that are not holomorphic are written with it."""
+    turned = x.transpose(-2, -1)
+    return call("conj_physical", turned) if x._aval.dtype.is_complex else turned
+
+
 def _solve_b_rule(c: RuleContext, g: Any, a: Any) -> Any:
     return call("linalg_solve_ex", transposed(a), g)
 
@@ -100,11 +106,11 @@ def _solve_a_rule(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
 
 def cholesky_rule(c: RuleContext, g: Any, factor: Any) -> Any:
     """I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10, symmetric."""
-    back = transposed(factor)
+    back = adjoint(factor)
     inner = call("tril", back @ g, 0)
-    symmetric = (inner + transposed(call("tril", inner, -1))) * 0.5
+    symmetric = (inner + adjoint(call("tril", inner, -1))) * 0.5
     left = call("linalg_solve_ex", back, symmetric)
-    return transposed(call("linalg_solve_ex", back, transposed(left)))
+    return adjoint(call("linalg_solve_ex", back, adjoint(left)))
 
 
 def _inv_rule(c: RuleContext, g: Any, inverse: Any) -> Any:

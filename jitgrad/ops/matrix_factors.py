@@ -1,7 +1,7 @@
-"""Factors of matrices: singular values, eigenvalues of symmetric matrices, QR, LU, Cholesky with a report.
+"""Factors of matrices: singular values, eigenvalues, QR, LU, Cholesky with a report.
 
-Owns: _linalg_svd, _linalg_eigh, linalg_qr, linalg_lu_factor_ex, lu_permutation, linalg_cholesky_info, over [*, m, n].
-None has a lowering: LAPACK runs, through NumPy. Signs of vectors are LAPACK's.
+Owns: _linalg_svd, _linalg_eigh, linalg_eig, linalg_qr, linalg_lu_factor_ex, lu_permutation, linalg_cholesky_info, over
+[*, m, n]. None has a lowering: LAPACK runs, through NumPy. Signs of vectors are LAPACK's.
 Must not know: Tensor, kernels.
 """
 
@@ -15,7 +15,7 @@ from jitgrad.dtypes import int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
-from jitgrad.ops.linear_systems import check_matrix, check_square, cholesky_rule, transposed
+from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, cholesky_rule, transposed
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -33,6 +33,12 @@ def _eye(c: RuleContext, n: int) -> Any:
     return call("eye", n, n, aval.dtype, *beside(aval))
 
 
+def _eye_of(values: Any) -> Any:
+    """The identity of the order and dtype of ``values``, [*, k]."""
+    n = values.shape[-1]
+    return call("eye", n, n, values.dtype, *beside(values._aval))
+
+
 def _add(total: Any, term: Any) -> Any:
     return term if total is None else total + term
 
@@ -44,7 +50,8 @@ def _svd_aval(a: Aval, full: bool) -> tuple[Aval, Aval, Aval]:
     check_matrix("linalg.svd", a)
     batch, m, n, k = _sizes(a)
     left, right = (m, n) if full else (k, k)
-    return tuple(make_aval((*batch, *shape), a.dtype) for shape in ((m, left), (k,), (right, n)))  # type: ignore[return-value]
+    real = a.dtype.to_real()
+    return make_aval((*batch, m, left), a.dtype), make_aval((*batch, k), real), make_aval((*batch, right, n), a.dtype)
 
 
 def _np_svd(a: Any, full: bool) -> Any:
@@ -59,23 +66,42 @@ def _svd_rule(c: RuleContext, g: Any, u: Any, s: Any, vh: Any) -> Any:
     factors have no effect, as in PyTorch."""
     k = s.shape[-1]
     u, vh = u.narrow(-1, 0, k), vh.narrow(-2, 0, k)
-    v, ut = transposed(vh), transposed(u)
+    v, ut = adjoint(vh), adjoint(u)
     row, column = s.unsqueeze(-2), s.unsqueeze(-1)
-    gaps = (row - column) * (row + column) + _eye(c, k)
+    gaps = (row - column) * (row + column) + _eye_of(s)
     gu = None if g[0] is None else g[0].narrow(-1, 0, k)
-    gv = None if g[2] is None else transposed(g[2].narrow(-2, 0, k))
+    gv = None if g[2] is None else adjoint(g[2].narrow(-2, 0, k))
+    if u._aval.dtype.is_complex:
+        _check_phase("svd_backward: The singular vectors", (ut, gu), (vh, gv))
     middle = total = None
     if g[1] is not None:
-        middle = g[1].unsqueeze(-1) * _eye(c, k)
+        middle = (g[1].unsqueeze(-1) * _eye_of(s)).to(u.dtype)
     if gu is not None:
         own = ut @ gu
-        middle = _add(middle, (own - transposed(own)) / gaps * row)
+        middle = _add(middle, (own - adjoint(own)) / gaps * row)
         total = ((gu - u @ own) / row) @ vh
     if gv is not None:
         own = vh @ gv
-        middle = _add(middle, column * ((own - transposed(own)) / gaps))
-        total = _add(total, u @ transposed((gv - v @ own) / row))
+        middle = _add(middle, column * ((own - adjoint(own)) / gaps))
+        total = _add(total, u @ adjoint((gv - v @ own) / row))
+    if gu is not None and gv is not None and u._aval.dtype.is_complex:
+        turned = ut @ gu
+        middle = middle + (turned - adjoint(turned)) * _eye_of(s) / (2 * row)
     return _add(total, u @ middle @ vh)
+
+
+def _check_phase(who: str, *pairs: tuple[Any, Any]) -> None:
+    """RuntimeError for gradients of complex vectors that say something of the vectors' phases, which are arbitrary."""
+    moved = 0.0
+    for vectors, gradient in pairs:
+        if gradient is not None:
+            diagonals = (vectors.detach() @ gradient.detach()).diagonal(0, -2, -1)
+            moved = moved + call("view_as_real", diagonals)._ndarray()[..., 1]
+    if not np.allclose(moved, 0.0, atol=1e-2):
+        raise RuntimeError(
+            f"{who} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function "
+            "depends on this phase term, making it ill-defined."
+        )
 
 
 define("_linalg_svd", aval=_svd_aval, numpy=_np_svd, vjps=[Vjp(_svd_rule, ("out", "out1", "out2"))], checks_reals=True)
@@ -86,7 +112,7 @@ define("_linalg_svd", aval=_svd_aval, numpy=_np_svd, vjps=[Vjp(_svd_rule, ("out"
 
 def _eigh_aval(a: Aval, upper: bool) -> tuple[Aval, Aval]:
     check_square("linalg.eigh", a)
-    return make_aval(a.shape[:-1], a.dtype), make_aval(a.shape, a.dtype)
+    return make_aval(a.shape[:-1], a.dtype.to_real()), make_aval(a.shape, a.dtype)
 
 
 def _np_eigh(a: Any, upper: bool) -> Any:
@@ -99,17 +125,56 @@ def _np_eigh(a: Any, upper: bool) -> Any:
 def _eigh_rule(c: RuleContext, g: Any, values: Any, vectors: Any) -> Any:
     """M. Giles, "An extended collection of matrix derivative results" (2008), 3.1; of eigenvectors, what their lengths
     say has no effect."""
-    eye = _eye(c, values.shape[-1])
+    eye = _eye_of(values)
     middle = None
     if g[0] is not None:
-        middle = g[0].unsqueeze(-1) * eye
+        middle = (g[0].unsqueeze(-1) * eye).to(vectors.dtype)
     if g[1] is not None:
+        if vectors._aval.dtype.is_complex:
+            _check_phase("linalg_eigh_backward: The eigenvectors", (adjoint(vectors), g[1]))
         gaps = values.unsqueeze(-2) - values.unsqueeze(-1) + eye
-        middle = _add(middle, (transposed(vectors) @ g[1]) * (1 - eye) / gaps)
-    return vectors @ ((middle + transposed(middle)) * 0.5) @ transposed(vectors)
+        middle = _add(middle, (adjoint(vectors) @ g[1]) * (1 - eye) / gaps)
+    return vectors @ ((middle + adjoint(middle)) * 0.5) @ adjoint(vectors)
 
 
 define("_linalg_eigh", aval=_eigh_aval, numpy=_np_eigh, vjps=[Vjp(_eigh_rule, ("out", "out1"))], checks_reals=True)
+
+
+# --- linalg_eig(a): eigenvalues, eigenvectors, complex ---
+
+
+def _eig_aval(a: Aval) -> tuple[Aval, Aval]:
+    check_square("linalg.eig", a)
+    return make_aval(a.shape[:-1], a.dtype.to_complex()), make_aval(a.shape, a.dtype.to_complex())
+
+
+def _np_eig(a: Any) -> Any:
+    if not np.isfinite(a).all():
+        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+    try:
+        return tuple(np.linalg.eig(a))
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.eig: The algorithm failed to converge.") from None
+
+
+def _eig_rule(c: RuleContext, g: Any, values: Any, vectors: Any) -> Any:
+    """C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum
+    beamforming" (2017), 4.60, of vectors of length 1; PyTorch's ``linalg_eig_backward``."""
+    back, eye = adjoint(vectors), _eye_of(values)
+    middle = None if g[0] is None else g[0].unsqueeze(-1) * eye
+    if g[1] is not None:
+        own = back @ g[1]
+        _check_phase("linalg_eig_backward: The eigenvectors", (back, g[1]))
+        along = _real(own.diagonal(0, -2, -1)).unsqueeze(-2)
+        gaps = call("conj_physical", values.unsqueeze(-2) - values.unsqueeze(-1)) + eye
+        middle = _add(middle, (own - (back @ vectors) * along) * (1 - eye) / gaps)
+    return call("linalg_solve_ex", back, middle @ back)
+
+
+define(
+    "linalg_eig", aval=_eig_aval, numpy=_np_eig, vjps=[Vjp(_eig_rule, ("out", "out1"))], checks_reals=True,
+    is_complex=True,
+)  # fmt: skip
 
 
 # --- linalg_qr(a | mode): Q, R ---
@@ -149,15 +214,20 @@ def _qr_rule(c: RuleContext, g: Any, q: Any, r: Any) -> Any:
     if m >= n:
         return _tall_qr(q, r, gq, gr)
     rest = gr.narrow(-1, m, n - m)
-    gq = gq + q @ r.narrow(-1, m, n - m) @ transposed(rest)
+    gq = gq + q @ r.narrow(-1, m, n - m) @ adjoint(rest)
     return call("cat", [_tall_qr(q, r.narrow(-1, 0, m), gq, gr.narrow(-1, 0, m)), q @ rest], -1)
 
 
 def _tall_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
-    inner = r @ transposed(gr) - transposed(gq) @ q
-    mirrored = call("tril", inner, 0) + transposed(call("tril", inner, -1))
-    right = transposed(gq + q @ mirrored)
-    return transposed(call("linalg_solve_triangular", r, right, True, False))
+    inner = r @ adjoint(gr) - adjoint(gq) @ q
+    lower = call("tril", inner, -1)
+    mirrored = lower + adjoint(lower) + _real(inner.diagonal(0, -2, -1)).unsqueeze(-1) * _eye_of(r)
+    right = adjoint(gq + q @ mirrored)
+    return adjoint(call("linalg_solve_triangular", r, right, True, False))
+
+
+def _real(x: Any) -> Any:
+    return call("view_as_real", x).select(-1, 0) if x._aval.dtype.is_complex else x
 
 
 define("linalg_qr", aval=_qr_aval, numpy=_np_qr, vjps=[Vjp(_qr_rule, ("out", "out1"))])
@@ -180,7 +250,7 @@ def _np_lu(a: Any, pivot: bool) -> tuple[Any, Any, Any]:
     pivots, info = np.empty((count, k), np.int32), np.zeros(count, np.int32)
     every = np.arange(count)
     for j in range(k):
-        at = j + (np.abs(factors[:, j:, j]).argmax(1) if pivot else np.zeros(count, np.int64))
+        at = j + (_size(factors[:, j:, j]).argmax(1) if pivot else np.zeros(count, np.int64))
         pivots[:, j] = at + 1
         factors[every, j], factors[every, at] = factors[every, at], factors[every, j]
         diagonal = factors[:, j, j]
@@ -189,6 +259,11 @@ def _np_lu(a: Any, pivot: bool) -> tuple[Any, Any, Any]:
         factors[:, j + 1 :, j] = column
         factors[:, j + 1 :, j + 1 :] -= column[:, :, None] * factors[:, j, None, j + 1 :]
     return factors.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
+
+
+def _size(x: Any) -> Any:
+    """What pivots are chosen by; of complex numbers LAPACK takes the sum of the sizes of the parts."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 
 def _lu_rule(c: RuleContext, g: Any, factors: Any, pivots: Any) -> Any:

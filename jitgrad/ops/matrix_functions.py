@@ -14,10 +14,10 @@ import numpy as np
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_matrix, check_square, transposed
+from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, transposed
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["complex_slogdet_rule"]
 
 
 # --- _linalg_det(a), linalg_cofactors(a), _linalg_slogdet(a) ---
@@ -30,7 +30,7 @@ def _det_aval(a: Aval) -> Aval:
 
 def _slogdet_aval(a: Aval) -> tuple[Aval, Aval]:
     check_square("linalg.slogdet", a)
-    return make_aval(a.shape[:-2], a.dtype), make_aval(a.shape[:-2], a.dtype)
+    return make_aval(a.shape[:-2], a.dtype), make_aval(a.shape[:-2], a.dtype.to_real())
 
 
 def _np_cofactors(a: Any) -> Any:
@@ -42,7 +42,7 @@ def _np_cofactors(a: Any) -> Any:
         return np.full_like(a, np.nan)
     others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
     sign = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-    return ((u * others[..., None, :]) @ vh * sign).astype(a.dtype)
+    return ((u.conj() * others[..., None, :]) @ vh.conj() * sign).astype(a.dtype)
 
 
 def _wide(g: Any) -> Any:
@@ -59,6 +59,15 @@ def _slogdet_rule(c: RuleContext, g: Any, a: Any) -> Any:
     if g[1] is None:  # the sign is constant
         return call("zeros_like", a)
     return _wide(g[1]) * transposed(call("linalg_inv_ex", a))
+
+
+def complex_slogdet_rule(c: RuleContext, g: Any, a: Any, sign: Any) -> Any:
+    """The sign turns: ``d sign = i Im(tr(A^-1 dA)) sign``."""
+    factor = g[1]
+    if g[0] is not None:
+        turn = call("view_as_real", g[0] * call("conj_physical", sign)).select(-1, 1) * 1j
+        factor = turn if factor is None else factor + turn
+    return _wide(factor) * adjoint(call("linalg_inv_ex", a))
 
 
 define(
@@ -99,7 +108,7 @@ def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) ->
     try:
         if hermitian:
             s, u = np.linalg.eigh(a)
-            vh = u.swapaxes(-1, -2)
+            vh = u.swapaxes(-1, -2).conj()
         else:
             u, s, vh = np.linalg.svd(a, full_matrices=False)
     except np.linalg.LinAlgError:
@@ -107,12 +116,12 @@ def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) ->
     sizes = np.abs(s)
     kept = sizes > np.maximum(atol or 0.0, rtol * sizes.max(-1, keepdims=True))
     inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
-    return (vh.swapaxes(-1, -2) * inverse[..., None, :]) @ u.swapaxes(-1, -2)
+    return (vh.swapaxes(-1, -2).conj() * inverse[..., None, :]) @ u.swapaxes(-1, -2).conj()
 
 
 def _pinv_rule(c: RuleContext, g: Any, a: Any, p: Any) -> Any:
     """G. Golub, V. Pereyra, "The differentiation of pseudo-inverses .." (1973), 4.12, transposed; of constant rank."""
-    back, gt = transposed(p), transposed(g)
+    back, gt = adjoint(p), adjoint(g)
     left = gt @ p @ back
     right = back @ p @ gt
     return left - a @ (p @ left) + right - (right @ p) @ a - back @ g @ back
@@ -140,7 +149,7 @@ def _np_exp(a: Any) -> Any:
     float64."""
     if not a.size:
         return a.copy()
-    x = a.astype(np.float64)
+    x = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     norms = np.abs(x).sum(-2).max(-1)
     squarings = np.maximum(np.ceil(np.log2(np.maximum(norms, _MAX_NORM) / _MAX_NORM)), 0)
     squarings = np.where(np.isfinite(norms), squarings, 0).astype(np.int64)[..., None, None]

@@ -31,6 +31,7 @@ from jitgrad.dtypes import (
 
 __all__ = [
     "as_dtype",
+    "as_real",
     "broadcast",
     "check_fits",
     "contiguous_dims",
@@ -135,6 +136,13 @@ def np_exact_operand(x: Any, dtype: DType) -> Any:
     return np_operand(x, dtype.compute if dtype.is_half and not shape_of(x) else dtype)
 
 
+def as_real(number: complex, c_name: str) -> float:
+    """A complex number as a real one; RuntimeError unless it is. ``c_name``: the type that it is to be."""
+    if number.imag:
+        raise RuntimeError(f"value cannot be converted to type {c_name} without overflow")
+    return number.real
+
+
 def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     """RuntimeError for a number that an integer or half dtype does not hold.
 
@@ -143,9 +151,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     if hasattr(value, "shape"):
         return
     if isinstance(value, complex) and not dtype.is_complex:
-        if value.imag:
-            raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
-        value = value.real
+        value = as_real(value, dtype.c_name)
     if dtype.is_half and finfo(dtype).max < abs(value) < math.inf:
         raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
     if dtype.category is not INTEGER:

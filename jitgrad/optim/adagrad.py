@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.optim.checks import check_nonnegative, variants
+from jitgrad.optim.dense import by_parts, decayed
 from jitgrad.optim.optimizer import Group, Optimizer
 
 __all__ = ["Adagrad"]
@@ -74,9 +75,11 @@ class Adagrad(Optimizer):
             grad = -p.grad if group["maximize"] else p.grad
             if grad.is_sparse:
                 grad = grad.to_dense()  # zeros move nothing
-            if group["weight_decay"]:
-                grad = grad + group["weight_decay"] * p
-            total = kept["sum"]
-            total.addcmul_(grad, grad)
-            rate = group["lr"] / (1 + (kept["step"] - 1) * group["lr_decay"])
-            p.addcdiv_(grad, total.sqrt() + group["eps"], value=-rate)
+            by_parts(self._move, p, grad, kept, group)
+
+    def _move(self, p: Any, grad: Any, kept: dict[str, Any], group: Group) -> None:
+        total = kept["sum"]
+        grad = decayed(p, grad, group)
+        total.addcmul_(grad, grad)
+        rate = group["lr"] / (1 + (kept["step"] - 1) * group["lr_decay"])
+        p.addcdiv_(grad, total.sqrt() + group["eps"], value=-rate)

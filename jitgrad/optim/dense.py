@@ -1,17 +1,30 @@
 """``DenseOptimizer``: rules that update one parameter after the other from dense gradients.
 
-Owns: going through a group, counting steps, refusing sparse gradients.
+Owns: going through a group, counting steps, refusing sparse gradients; which tensors an update is of.
 Must not know: any update rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from jitgrad.lazy import LazyModule
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
-__all__ = ["DenseOptimizer", "decayed"]
+__all__ = ["DenseOptimizer", "by_parts", "decayed"]
+
+
+_COMPLEX = LazyModule("jitgrad.optim.complex_parameters")
+
+
+def by_parts(update: Callable[..., None], p: Tensor, grad: Any, kept: dict[str, Any], group: Group) -> None:
+    """``update(p, grad, kept, group)``; of a complex parameter, of its parts."""
+    if p.dtype.is_complex:
+        _COMPLEX.in_parts(update, p, grad, kept, group)
+    else:
+        update(p, grad, kept, group)
 
 
 class DenseOptimizer(Optimizer):
@@ -28,7 +41,7 @@ class DenseOptimizer(Optimizer):
             if not kept:
                 kept = self.state[p] = {"step": 0, **self._start(p, group)}
             kept["step"] += 1
-            self._update_parameter(p, -grad if group["maximize"] else grad, kept, group)
+            by_parts(self._update_parameter, p, -grad if group["maximize"] else grad, kept, group)
 
     def _start(self, p: Tensor, group: Group) -> dict[str, Any]:
         """A parameter's state before its first step."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.joining import cat
 from jitgrad.grad_mode import enable_grad, no_grad
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.optim.optimizer import Optimizer
 from jitgrad.tensor import Tensor
 
@@ -159,14 +160,15 @@ class LBFGS(Optimizer):
             g = p.grad
             if g is None:
                 g = zeros(p.shape, dtype=p.dtype, device=p.device)
-            parts.append((g.to_dense() if g.is_sparse else g).detach().reshape(-1))
+            parts.append(_as_reals(g.to_dense() if g.is_sparse else g).detach().reshape(-1))
         return result, float(result), cat(parts)
 
     def _move(self, direction: Tensor, length: float) -> None:
         at = 0
         for p in self.param_groups[0]["params"]:
-            p.add_(direction[at : at + p.numel()].view_as(p), alpha=length)
-            at += p.numel()
+            reals = _as_reals(p)
+            reals.add_(direction[at : at + reals.numel()].view_as(reals), alpha=length)
+            at += reals.numel()
 
     def _search(
         self, closure: Callable[[], Any], start: _Point, direction: Tensor, length: float, max_trials: int
@@ -273,6 +275,11 @@ class _StrongWolfe:
             ends[low] = new
             if is_done:
                 return
+
+
+def _as_reals(x: Any) -> Any:
+    """A tensor; a complex one as pairs of real numbers."""
+    return call("view_as_real", x) if x.dtype.is_complex else x
 
 
 def _interpolate(a: _Point, b: _Point, low: float, high: float) -> float:

@@ -240,7 +240,8 @@ class Optimizer:
     def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:
         """State of the parameter's shape. It is memory at once, also in a trace: what the first step records must be
         what every later step records."""
-        return moved(from_array_copy(np.full(p.shape, value, p.dtype.np)), p.device)
+        number = complex(value, value) if p.dtype.is_complex else value  # parts are parameters of their own
+        return moved(from_array_copy(np.full(p.shape, number, p.dtype.np)), p.device)
 
     # state dictionaries, in PyTorch's form: parameters are numbered through all groups
     def _numbers(self) -> dict[Tensor, int]:

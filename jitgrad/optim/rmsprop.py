@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitgrad.optim.checks import check_nonnegative, variants
+from jitgrad.optim.dense import by_parts
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
 
@@ -79,9 +80,10 @@ class RMSprop(Optimizer):
             if group["centered"]:
                 kept["grad_avg"] = self._zeros(p)
         kept["step"] += 1
+        by_parts(self._move, p, -grad if group["maximize"] else grad, kept, group)
+
+    def _move(self, p: Tensor, grad: Any, kept: dict[str, Any], group: Group) -> None:
         alpha = group["alpha"]
-        if group["maximize"]:
-            grad = -grad
         if group["weight_decay"]:
             grad = grad + group["weight_decay"] * p
         mean_square = kept["square_avg"]

@@ -118,7 +118,6 @@ GROUPS = (
         "use complex64",
         """
         complex32 chalf Tensor.chalf ComplexDoubleStorage ComplexFloatStorage view_as_complex_* view_as_real_*
-        linalg.eig linalg.eigvals
         """,
     ),
     _group(

@@ -22,6 +22,7 @@ from weakref import ref
 
 from jitgrad import dispatch
 from jitgrad.grad_mode import enable_grad
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.jvps import JVPS, Use, add, fitted
@@ -38,16 +39,35 @@ from jitgrad.transforms.backward import record_under_levels
 from jitgrad.transforms.batched import BatchedTensor
 from jitgrad.transforms.level import Level, without
 
-__all__ = ["DualLevel", "by_transposition", "jvp_rule"]
+__all__ = ["DualLevel", "by_transposition", "jvp_rule", "moved_tangents"]
 
 _CLONE, _COPY, _ZEROS, _AS_STRIDED, _SELECT = (
     OPS[n] for n in ("clone", "copy", "zeros_like", "as_strided", "strided_select")
 )
 
 
+def moved_tangents(
+    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The tangents of an operation's outputs, see ``Use``; None where an output does not move."""
+    rule = jvp_rule(op)
+    if any(map(_is_complex, inputs)):
+        op, row = _FORMS.tangent_form(op, None if rule is by_transposition else rule)
+        rule = row or by_transposition
+    moved: tuple[Any, ...] = rule(Use(op, inputs, params, outs, tangents))
+    return moved
+
+
 def jvp_rule(op: Op) -> Any:
-    """The tangent rule of an operation that has derivatives."""
+    """The tangent rule of an operation that has derivatives, on real numbers."""
     return JVPS.get(op, by_transposition)
+
+
+_FORMS = LazyModule("jitgrad.ops.complex_forms")
+
+
+def _is_complex(x: Any) -> bool:
+    return x._aval.dtype.is_complex if isinstance(x, TensorBase) else isinstance(x, complex)
 
 
 def by_transposition(use: Use) -> tuple[Any, ...]:
@@ -80,7 +100,14 @@ def _pulled(use: Use, probe: Any) -> list[tuple[Any, Any, Any]]:
         gradients = use.vjp(0)(probe)
         return [(g, x, t) for g, x, t in zip(gradients, use.inputs, use.tangents, strict=True) if t is not None]
     rules = [(use.vjp(i), x, t) for i, (x, t) in enumerate(zip(use.inputs, use.tangents, strict=True)) if t is not None]
-    return [(rule(probe), x, t) for rule, x, t in rules if rule is not None]
+    return [(_real_for(x, rule(probe)), x, t) for rule, x, t in rules if rule is not None]
+
+
+def _real_for(x: Any, gradient: Any) -> Any:
+    """A gradient, or its real part where the input is real, Note [Complex forms]."""
+    if gradient is None or x._aval.dtype.is_complex or not gradient._aval.dtype.is_complex:
+        return gradient
+    return call("select", call("view_as_real", gradient), -1, 0)
 
 
 def _or_zeros(x: Any, tangent: Any) -> Any:
@@ -232,7 +259,7 @@ class DualLevel(Level):
                 if t is not None:
                     self._number(x, t)  # a trace gives some tensors their value ids when they are used
         outs = tuple(result) if isinstance(result, tuple | list) else (result,)
-        moved = jvp_rule(op)(Use(op, inputs, params, outs, tangents))
+        moved = moved_tangents(op, inputs, params, outs, tangents)
         for y, t in zip(outs, moved, strict=True):
             if t is not None and y._aval.dtype.is_inexact:
                 self.attach(y, t if op.is_view else self._own(t, tangents))
@@ -268,7 +295,7 @@ class DualLevel(Level):
             # the rules want the operands as they were
             before = tuple([self._before(x, targets) for x in inputs])
             dispatch.apply_inplace(op, targets, *args)
-            moved = jvp_rule(op)(Use(op, before, params, targets, tangents))
+            moved = moved_tangents(op, before, params, targets, tangents)
         for alias in aliases:
             if id(alias) not in self._handles:
                 self._note(alias, None)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["LEFT_OUT", "ROWS", "known"]
 
-_COMPLEX = "chalf stft istft linalg.eig linalg.eigvals"
+_COMPLEX = "chalf stft istft"
 _FFT = " ".join(
     f"fft.{name}"
     for name in "fft fft2 fftn hfft hfft2 hfftn rfft rfft2 rfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 "

@@ -831,6 +831,8 @@ def _complex_numbers() -> dict[str, list[Sample]]:
         "view_as_complex": [Sample((f(3, 4, 2),), (), lambda t, x: t.view_as_complex(x))],
         "view_as_real": [Sample((numbers,), (), lambda t, x: t.view_as_real(x))],
         "_conj": [Sample((numbers,), (), lambda t, x: t.conj(x).resolve_conj())],
+        # not compared here: a loss may not depend on the phases of eigenvectors; PyTorch's own samples know that
+        "linalg_eig": [Sample((np.array([[1.0, 2.0], [-0.5, 0.3]]),), (), None, False)],
         "conj_physical": [Sample((numbers,), (), lambda t, x: t.conj_physical(x))],
     }
 

@@ -13,6 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
+from complex_cases import CASES  # noqa: E402
+
 import jitgrad  # noqa: E402
 
 COMPLEX = "Complex numbers have no kernels: a trace leaves them to eager execution."
@@ -105,3 +107,49 @@ def test_values_and_gradients(mode: Any, program: Callable[..., Any], arrays: li
 def _fresh(step: Any, x: Any, y: Any) -> Any:
     x.grad = y.grad = None
     return step(x, y)
+
+
+def _answer(t: Any, case: Callable[[Any], Any]) -> Any:
+    try:
+        return case(t)
+    except Exception as error:
+        return error
+
+
+def _assert_same(got: Any, expected: Any) -> None:
+    if isinstance(expected, torch.Tensor):
+        assert got.dtype.name == str(expected.dtype).removeprefix("torch.")
+        assert tuple(got.shape) == tuple(expected.shape) and got.requires_grad == expected.requires_grad
+        np.testing.assert_allclose(got.numpy(force=True), expected.numpy(force=True), rtol=2e-6, atol=1e-12)
+    elif isinstance(expected, tuple | list):
+        assert len(got) == len(expected)
+        for x, y in zip(got, expected, strict=True):
+            _assert_same(x, y)
+    elif isinstance(expected, Exception):
+        assert isinstance(got, Exception) and type(got).__name__ == type(expected).__name__, got
+    else:
+        assert repr(got).replace("jitgrad", "torch") == repr(expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_is_what_pytorch_says(name: str) -> None:
+    _assert_same(_answer(jitgrad, CASES[name]), _answer(torch, CASES[name]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.tensor([1 + 2j, -3.5e-5 + 1j]),
+        lambda t: t.tensor([[1 + 2j, float("nan")], [0, -1j]]),
+        lambda t: t.tensor(1j),
+        lambda t: t.ones(30, 40, dtype=t.complex64) * 1.5,
+        lambda t: t.arange(1200) * (1e6 - 1e-3j),
+        lambda t: t.arange(12).reshape(3, 2, 2) * 1j,
+        lambda t: t.empty(0, 2, dtype=t.cdouble),
+        lambda t: t.tensor([1 + 2j], dtype=t.cdouble, requires_grad=True),
+        lambda t: t.arange(30) * (0.25 - 1e9j),
+    ],
+)
+def test_prints_as_pytorch(make: Callable[[Any], Any]) -> None:
+    assert repr(make(jitgrad)).replace("jitgrad", "torch") == repr(make(torch))

@@ -15,9 +15,10 @@ from opinfo.errors import refusals  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 _OPS = {name: op for name, op in operations().items() if op.name not in LEFT_OUT}
-_CHECKS = (("values", "float32"), ("first", "float64"))
+_CHECKS = (("values", "float32"), ("first", "float64"), ("values", "complex64"), ("first", "complex128"))
 _IN_TURN = (
     ("second", "float64"), ("forward", "float64"), ("saved", "float64"), ("out", "float32"), ("values", "int64"),
+    ("second", "complex128"), ("forward", "complex128"), ("compiled", "complex128"), ("saved", "complex128"),
 )  # fmt: skip
 """Each operation takes one of these, in turn."""
 _COMPILED = (("compiled", "float64"), ("compiled values", "int64"))

@@ -51,8 +51,8 @@ EAGER_ONLY |= dict.fromkeys(
     "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk".split(), "no primitive that sorts"
 )
 EAGER_ONLY |= dict.fromkeys(
-    "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd linalg_cholesky_info linalg_cofactors linalg_lu_factor_ex "
-    "linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular lu_permutation".split(),
+    "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd linalg_cholesky_info linalg_cofactors linalg_eig "
+    "linalg_lu_factor_ex linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular lu_permutation".split(),
     "LAPACK, through NumPy",
 )
 EAGER_ONLY |= dict.fromkeys(("_ctc_loss", "_ctc_loss_backward"), "sums over paths, step by step through time")

@@ -46,7 +46,7 @@ def _directions(inputs: tuple[Any, ...]) -> list[Any]:
     def one(x: Any) -> Any:
         if isinstance(x, list):
             return [one(y) for y in x]
-        return np.asarray(rng.standard_normal(x.shape)) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else None
+        return np.asarray(rng.standard_normal(x.shape)) if isinstance(x, np.ndarray) and x.dtype.kind in "fc" else None
 
     return [one(x) for x in inputs]
 
@@ -67,7 +67,7 @@ def _numerical(name: str, sample: Sample, directions: list[Any], eps: float = 1e
     for step in (eps, -eps):
         moved = tuple(_moved(x, t, step) for x, t in zip(sample.inputs, directions, strict=True))
         sides.append([y.numpy() for y in _outputs(door.apply(OPS[name], *_tensors(moved), *sample.params))])
-    return [(a - b) / (2 * eps) if a.dtype.kind == "f" else None for a, b in zip(*sides, strict=True)]
+    return [(a - b) / (2 * eps) if a.dtype.kind in "fc" else None for a, b in zip(*sides, strict=True)]
 
 
 def _forward(name: str, sample: Sample, directions: list[Any]) -> list[Any]:
@@ -89,7 +89,7 @@ def _check(tangents: list[Any], expected: list[Any]) -> None:
             continue
         value = np.zeros(want.shape) if got is None else got.detach().numpy()
         assert value.shape == want.shape
-        exact = want.dtype == np.float64  # differences of float32 results say little
+        exact = want.dtype in (np.float64, np.complex128)  # differences of float32 results say little
         np.testing.assert_allclose(value, want, rtol=1e-6 if exact else 0.1, atol=1e-7 if exact else 0.05)
 
 

@@ -142,6 +142,12 @@ def _check_given(index: int, root: Any, grad: Any) -> None:
             f"Mismatch in shape: grad_output[{index}] has a shape of torch.Size({list(grad._aval.shape)}) and "
             f"output[{index}] has a shape of torch.Size({list(root._aval.shape)})."
         )
+    if grad._aval.dtype.is_complex is not root._aval.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{index}] has a dtype of {grad._aval.dtype} and output[{index}] has a dtype of "
+            f"{root._aval.dtype}."
+        )
 
 
 def fill_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
