@@ -17,6 +17,11 @@ _ALL = (
     Row("pinn", "PINN, second derivatives", "pinn", {"points": 256, "hidden": 64}, rtol=1e-3),
     Row("nbody", "N-body, 20 steps", "nbody", {"bodies": 64, "steps": 20}, rtol=1e-3),
     Row("lenet", "LeNet, batch 32", "lenet", {"batch": 32}, rtol=1e-3),
+    Row("kepler", "Kepler's equation per element, 1e6", "scalars", {"problem": "kepler", "n": 1_000_000}, 2),
+    Row("gamma", "incomplete gamma per element, 1e5", "scalars", {"problem": "gamma", "n": 100_000}, 2),
+    Row("mandelbrot", "Mandelbrot distance per element, 1e5", "scalars", {"problem": "mandelbrot", "n": 100_000}, 2),
+    Row("volatility", "implied volatility per element, 1e5", "scalars", {"problem": "volatility", "n": 100_000}, 2),
+    Row("drag", "a law of ten branches per element, 1e6", "scalars", {"problem": "drag", "n": 1_000_000}, 2),
     Row("new_graph", "a new graph every step", "new_graph", {"depth": 15}),
 )
 

@@ -60,7 +60,7 @@ class Program:
     """A random function of ``count`` floats, as source text.
 
     What it computes stays moderate: arguments of exp, sinh and cosh are bounded, of log and sqrt positive, divisors
-    away from zero.
+    away from zero, and what a loop may repeat is bounded.
     """
 
     def __init__(self, seed: int) -> None:
@@ -86,7 +86,10 @@ class Program:
     def _assign(self, indent: str, depth: int) -> None:
         is_new = indent == "    " and self.draw.random() < 0.6
         name = self._new() if is_new else self.draw.choice(self.locals)
-        self.lines.append(f"{indent}{name} = {self.expression(2)}")
+        value = self.expression(2)
+        if indent != "    ":
+            value = f"1.5 * math.tanh({value})"
+        self.lines.append(f"{indent}{name} = {value}")
         if name not in self.locals:
             self.locals.append(name)
 

@@ -88,8 +88,14 @@ def _fmul(node: Term) -> tuple[Partial, ...]:
 
 
 def _fdiv(node: Term) -> tuple[Partial, ...]:
-    y = node.args[1]
-    return (lambda p: p.div(1.0, y), lambda p: p.neg(p.div(node, y)))
+    made: list[Term] = []
+
+    def inverse(p: Pen) -> Term:  # one division for both
+        if not made:
+            made.append(p.div(1.0, node.args[1]))
+        return made[0]
+
+    return (inverse, lambda p: p.neg(p.mul(node, inverse(p))))
 
 
 def _frem(node: Term) -> tuple[Partial, ...]:
