@@ -5,6 +5,8 @@ Must not know: Tensor, kernels.
 
 Each is one matrix product over *columns*: [N, G, C/G * KH * KW, OH * OW], the input's patches (im2col; Chellapilla et
 al. 2006). Columns are slices of the padded input put side by side; adding columns back is slices padded and summed.
+Kernels have no columns where every group has one channel of its own (depthwise): there, each position of the window is
+one multiply-add over a slice of the padded input.
 
 Parameters are (stride, padding, dilation, groups), each a pair but the last.
 """
@@ -15,13 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["Geometry", "pad_2d", "place_2d", "window_2d"]
+__all__ = ["Geometry", "add_windows", "pad_2d", "window_2d"]
 
 Pair = tuple[int, int]
 
@@ -101,25 +102,31 @@ def window_2d(b: Any, x: Any, at: Pair, out: Pair, stride: Pair) -> Any:
     return b.slice(x, starts, stops, [1] * lead + list(stride))
 
 
-def place_2d(b: Any, x: Any, at: Pair, full: Pair, stride: Pair, lead: tuple[Any, ...] = ()) -> Any:
-    """The inverse of ``window_2d``: extents ``full``, x where ``at`` of a window saw an element, zeros elsewhere.
+def add_windows(b: Any, taps: list[Any], offsets: list[Pair], full: Pair, stride: Pair) -> Any:
+    """The sum of ``taps`` [N, C, OH, OW], each where its offset of every window saw an element of [N, C, *full].
 
-    ``lead`` are constant positions in the dimensions of x before the last two: x[..., *lead, :, :] is placed.
+    With strides, positions that are equal modulo the stride see the same offsets: each such phase is a sum of shifted
+    taps, and the phases are put side by side. Example: with stride 2, even rows see the even offsets only.
     """
-    outer, out = x.shape[: len(x.shape) - 2 - len(lead)], x.shape[-2:]
-    shape = (*outer, *full)
-    indices: list[Any] = [b.iota(shape, d) for d in range(len(outer))]
-    indices += [b.const(position, int64, shape) for position in lead]
-    seen = None
-    for axis in (0, 1):
-        distance = b.sub(b.iota(shape, len(outer) + axis), at[axis])
-        window = b.floordiv(distance, stride[axis]) if stride[axis] > 1 else distance
-        inside = b.and_(b.ge(distance, 0), b.lt(window, out[axis]))
-        if stride[axis] > 1:
-            inside = b.and_(inside, b.eq(b.mul(window, stride[axis]), distance))
-        seen = inside if seen is None else b.and_(seen, inside)
-        indices.append(b.min(b.max(window, 0), out[axis] - 1))
-    return b.where(seen, b.gather(x, indices), b.const(0.0, x.dtype))
+    n, c, *out = taps[0].shape
+    count = [-(-size // step) for size, step in zip(full, stride, strict=True)]
+
+    def phase(row: int, column: int) -> Any:
+        total = None
+        for tap, at in zip(taps, offsets, strict=True):
+            if (at[0] % stride[0], at[1] % stride[1]) == (row, column):
+                lo = [a // s for a, s in zip(at, stride, strict=True)]
+                hi = [size - first - o for size, first, o in zip(count, lo, out, strict=True)]
+                placed = b.pad(tap, [0, 0, *lo], [0, 0, *hi])
+                total = placed if total is None else b.add(total, placed)
+        return b.const(0.0, taps[0].dtype, (n, c, *count)) if total is None else total
+
+    if stride == (1, 1):
+        return phase(0, 0)
+    shape = (n, c, count[0], 1, count[1], 1)
+    rows = [b.cat([b.reshape(phase(i, j), shape) for j in range(stride[1])], 5) for i in range(stride[0])]
+    whole = b.reshape(b.cat(rows, 3), (n, c, count[0] * stride[0], count[1] * stride[1]))
+    return b.slice(whole, [0] * 4, [n, c, *full], [1] * 4)
 
 
 def _offsets(geo: Geometry, dilation: Pair) -> list[Pair]:
@@ -136,16 +143,18 @@ def _lower_columns(b: Any, x: Any, geo: Geometry, stride: Pair, padding: Pair, d
 
 def _lower_uncolumns(b: Any, columns: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
     taps = b.reshape(columns, (geo.n, geo.c, geo.kh * geo.kw, geo.oh, geo.ow))
+    shape, stops = (geo.n, geo.c, geo.oh, geo.ow), [geo.n, geo.c, 0, geo.oh, geo.ow]
+    each = []
+    for k in range(geo.kh * geo.kw):
+        stops[2] = k + 1
+        each.append(b.reshape(b.slice(taps, [0, 0, k, 0, 0], stops, [1] * 5), shape))
+    return _without_padding(b, each, geo, stride, padding, dilation)
+
+
+def _without_padding(b: Any, taps: list[Any], geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
+    """The taps, added where their windows saw the input."""
     full = (geo.h + 2 * padding[0], geo.w + 2 * padding[1])
-    total = None
-    for k, at in enumerate(_offsets(geo, dilation)):
-        if stride == (1, 1):
-            tap = b.slice(taps, [0, 0, k, 0, 0], [geo.n, geo.c, k + 1, geo.oh, geo.ow], [1] * 5)
-            hi = [0, 0, full[0] - at[0] - geo.oh, full[1] - at[1] - geo.ow]
-            placed = b.pad(b.reshape(tap, (geo.n, geo.c, geo.oh, geo.ow)), [0, 0, *at], hi)
-        else:
-            placed = place_2d(b, taps, at, full, stride, (k,))
-        total = placed if total is None else b.add(total, placed)
+    total = add_windows(b, taps, _offsets(geo, dilation), full, stride)
     stops = [geo.n, geo.c, padding[0] + geo.h, padding[1] + geo.w]
     return b.slice(total, [0, 0, *padding], stops, [1] * 4)
 
@@ -158,8 +167,78 @@ def _grouped_out(geo: Geometry) -> tuple[int, int, int, int]:
     return (geo.n, geo.groups, geo.o // geo.groups, geo.oh * geo.ow)
 
 
+_MOST_TAPS = 49  # positions of a window that one kernel adds up
+
+
+def _is_depthwise(geo: Geometry) -> bool:
+    return geo.c == geo.groups > 1 and geo.kh * geo.kw <= _MOST_TAPS
+
+
+def _taps(
+    b: Any, padded: Any, geo: Geometry, out: Pair, stride: Pair, offsets: list[Pair]
+) -> list[Any]:  # fmt: skip
+    """Per offset, what it sees: [N, G, planes per group, *out]."""
+    shape = (geo.n, geo.groups, padded.shape[1] // geo.groups, *out)
+    return [b.reshape(window_2d(b, padded, at, out, stride), shape) for at in offsets]
+
+
+def _weights(b: Any, w: Any, geo: Geometry) -> list[Any]:
+    """Per position of the window, the weights: [1, G, planes per group, 1, 1]."""
+    positions = [(i, j) for i in range(geo.kh) for j in range(geo.kw)]
+    shape = (1, geo.groups, geo.o // geo.groups, 1, 1)
+    return [
+        b.reshape(b.slice(w, [0, 0, i, j], [geo.o, 1, i + 1, j + 1], [1] * 4), shape) for i, j in positions
+    ]  # fmt: skip
+
+
+def _sum_of_products(b: Any, xs: list[Any], ys: list[Any]) -> Any:
+    total = None
+    for x, y in zip(xs, ys, strict=True):
+        product = b.mul(x, y)
+        total = product if total is None else b.add(total, product)
+    return total
+
+
+def _lower_depthwise(b: Any, x: Any, w: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
+    taps = _taps(b, pad_2d(b, x, padding), geo, (geo.oh, geo.ow), stride, _offsets(geo, dilation))
+    return b.reshape(_sum_of_products(b, taps, _weights(b, w, geo)), (geo.n, geo.o, geo.oh, geo.ow))
+
+
+def _lower_depthwise_input(
+    b: Any, g: Any, w: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair
+) -> Any:  # fmt: skip
+    weights = _weights(b, w, geo)
+    if stride == (1, 1) and _reaches_all(geo, padding, dilation):
+        # windows over the padded gradient, from their other end
+        last = (dilation[0] * (geo.kh - 1), dilation[1] * (geo.kw - 1))
+        padded = pad_2d(b, g, (last[0] - padding[0], last[1] - padding[1]))
+        offsets = [(last[0] - i, last[1] - j) for i, j in _offsets(geo, dilation)]
+        total = _sum_of_products(b, _taps(b, padded, geo, (geo.h, geo.w), stride, offsets), weights)
+        return b.reshape(b.sum(total, (2,)), (geo.n, geo.c, geo.h, geo.w))
+    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, geo.oh, geo.ow))
+    shape = (geo.n, geo.c, geo.oh, geo.ow)
+    taps = [b.reshape(b.sum(b.mul(planes, weight), (2,)), shape) for weight in weights]
+    return _without_padding(b, taps, geo, stride, padding, dilation)
+
+
+def _reaches_all(geo: Geometry, padding: Pair, dilation: Pair) -> bool:
+    """Whether the padding is no wider than the window: else some windows see nothing."""
+    return padding[0] <= dilation[0] * (geo.kh - 1) and padding[1] <= dilation[1] * (geo.kw - 1)
+
+
+def _lower_depthwise_weight(
+    b: Any, x: Any, g: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair
+) -> Any:  # fmt: skip
+    taps = _taps(b, pad_2d(b, x, padding), geo, (geo.oh, geo.ow), stride, _offsets(geo, dilation))
+    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, geo.oh, geo.ow))
+    sums = [b.reshape(b.sum(b.mul(tap, planes), (0, 3, 4)), (geo.o, 1, 1)) for tap in taps]
+    return b.reshape(b.cat(sums, 2), (geo.o, 1, geo.kh, geo.kw))
+
+
 def _lower_conv(b: Any, x: Any, w: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
+    if _is_depthwise(geo):
+        return _lower_depthwise(b, x, w, geo, stride, padding, dilation)
     columns = _lower_columns(b, x, geo, stride, padding, dilation)
     out = b.matmul(b.reshape(w, _grouped_weight(geo)), columns)
     return b.reshape(out, (geo.n, geo.o, geo.oh, geo.ow))
@@ -169,6 +248,8 @@ def _lower_conv_input(
     b: Any, g: Any, w: Any, shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
     geo = geometry(shape, w.shape, stride, padding, dilation, groups)
+    if _is_depthwise(geo):
+        return _lower_depthwise_input(b, g, w, geo, stride, padding, dilation)
     flipped = b.permute(b.reshape(w, _grouped_weight(geo)), (0, 2, 1))
     columns = b.matmul(flipped, b.reshape(g, _grouped_out(geo)))
     return _lower_uncolumns(b, columns, geo, stride, padding, dilation)
@@ -178,6 +259,8 @@ def _lower_conv_weight(
     b: Any, x: Any, g: Any, shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
     geo = geometry(x.shape, shape, stride, padding, dilation, groups)
+    if _is_depthwise(geo):
+        return _lower_depthwise_weight(b, x, g, geo, stride, padding, dilation)
     columns = _lower_columns(b, x, geo, stride, padding, dilation)
     per_image = b.matmul(b.reshape(g, _grouped_out(geo)), b.permute(columns, (0, 1, 3, 2)))
     return b.reshape(b.sum(per_image, (0,)), shape)

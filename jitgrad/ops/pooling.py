@@ -16,7 +16,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.convolution import out_extent, pad_2d, place_2d, window_2d
+from jitgrad.ops.convolution import add_windows, out_extent, pad_2d, window_2d
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -228,10 +228,8 @@ def _lower_avg_pool_backward(b: Any, g: Any, shape: tuple[int, ...], kernel: Pai
     if _tiles(shape, kernel, stride, padding):
         return _untile(b, _tile(b, b.div(g, count), kernel), shape)
     full = (shape[2] + 2 * padding[0], shape[3] + 2 * padding[1])
-    total = None
-    for at in _offsets(kernel):
-        placed = place_2d(b, g, at, full, stride)
-        total = placed if total is None else b.add(total, placed)
+    offsets = list(_offsets(kernel))
+    total = add_windows(b, [g] * len(offsets), offsets, full, stride)
     inner = b.slice(total, [0, 0, *padding], [*shape[:2], padding[0] + shape[2], padding[1] + shape[3]], [1] * 4)
     return b.div(inner, count)
 

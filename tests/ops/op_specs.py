@@ -712,6 +712,7 @@ def _losses() -> dict[str, list[Sample]]:
 
 def _layers() -> dict[str, list[Sample]]:
     conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
+    depthwise = ((2, 1), (1, 1), (1, 1), 3)
     pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
     tiled = ((2, 2), (2, 2), (0, 0))
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
@@ -733,6 +734,7 @@ def _layers() -> dict[str, list[Sample]]:
                 (f(2, 3, 6, 6), f(4, 3, 3, 3)), ((1, 1), (1, 1), (1, 1), 1), lambda t, x, w: t.conv2d(x, w, None, 1, 1)
             ),
             Sample((f(2, 4, 6, 7), f(6, 2, 3, 2)), geometry, conv),
+            Sample((f(2, 3, 6, 7), f(6, 1, 3, 2)), depthwise, lambda t, x, w: t.conv2d(x, w, None, (2, 1), 1, 1, 3)),
         ],
         "conv2d_input": [Sample((f(2, 6, 3, 9), f(6, 2, 3, 2)), ((2, 4, 6, 7), *geometry))],
         "conv2d_weight": [Sample((f(2, 4, 6, 7), f(2, 6, 3, 9)), ((6, 2, 3, 2), *geometry))],
