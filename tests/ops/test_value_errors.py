@@ -18,7 +18,10 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.numpy_rule import run_numpy
 from tests.ops.op_specs import SPECS
 
-HOSTILE = {"f": (-5.0, 7.0, 0.0, np.nan, np.inf), "i": (10**6, -(10**6), -1, 0), "b": (True, False), "c": (0j, 1e30j, complex(np.nan, np.inf))}
+HOSTILE = {
+    "f": (-5.0, 7.0, 0.0, np.nan, np.inf), "i": (10**6, -(10**6), -1, 0), "b": (True, False),
+    "c": (0j, 1e30j, complex(np.nan, np.inf)),
+}  # fmt: skip
 INTERNAL = "only derivatives and functions that have looked at the values use it"
 UNCHECKED = {
     **dict.fromkeys(["_ctc_loss_backward", "masked_select", "max_pool2d_backward", "max_pool2d_read"], INTERNAL),
