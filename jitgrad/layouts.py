@@ -20,9 +20,9 @@ __all__ = [
     "channels_last",
     "channels_last_3d",
     "contiguous_format",
-    "dense_order",
     "format_order",
     "is_laid_out",
+    "iteration_order",
     "layout",
     "memory_format",
     "plain",
@@ -148,27 +148,42 @@ def format_order(format: Any, rank: int) -> tuple[int, ...] | None:
     return order
 
 
-def dense_order(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of dimensions that a copy keeps, from the slowest to the fastest; None: in order.
+def iteration_order(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+    """The order of dimensions in which PyTorch walks through operands, from the slowest to the fastest; None: in order.
 
-    Smaller strides are faster, of equal ones the smaller extent. A stride of 0 says nothing: such a dimension stays
-    where it is among the others. As ``clone(memory_format=torch.preserve_format)`` in PyTorch.
+    Smaller strides are faster; the first operand that has an opinion decides; of equal strides, the smaller extent is
+    faster. A stride of 0 says nothing: such a dimension stays where it is among the others. With one operand it is
+    the order that ``clone(memory_format=torch.preserve_format)`` keeps.
+
+    Args:
+        shape: of what is computed.
+        strides: per operand, in that shape.
     """
     rank = len(shape)
     fastest = list(range(rank - 1, -1, -1))
     for i in range(1, rank):
         at = i
         for before in range(i - 1, -1, -1):
-            a, b = fastest[before], fastest[at]
-            if not (stride[a] and stride[b]):
-                continue
-            if stride[a] < stride[b]:
+            wanted = _swaps(shape, strides, fastest[before], fastest[at])
+            if wanted < 0:
                 break
-            if stride[a] > stride[b] or shape[a] > shape[b]:
-                fastest[before], fastest[at] = b, a
+            if wanted:
+                fastest[before], fastest[at] = fastest[at], fastest[before]
                 at = before
     order = tuple(reversed(fastest))
     return None if order == tuple(range(rank)) else order
+
+
+def _swaps(shape: Sequence[int], strides: Sequence[Sequence[int]], a: int, b: int) -> int:
+    """Whether dimension ``a`` is slower than ``b``: 1; -1 if it is faster, 0 if nobody knows."""
+    for stride in strides:
+        if not (stride[a] and stride[b]):
+            continue
+        if stride[a] != stride[b]:
+            return 1 if stride[a] > stride[b] else -1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
 
 
 def is_laid_out(shape: Sequence[int], stride: Sequence[int], format: Any) -> bool:

@@ -46,8 +46,13 @@ def build(piece: Piece) -> None:
         for vid, aval, value in zip(instr.outputs, instr.avals, outs, strict=True):
             values[vid] = _exactly(b, value, aval.shape, aval.dtype)
     written = [(operand(vid, False), piece.inputs[into]) for vid, into in piece.writes]
-    piece.results = [operand(vid, False) for vid in piece.outputs]
+    piece.results = [_in_memory(b, operand(vid, False), piece.orders.get(vid)) for vid in piece.outputs]
     piece.results += [_exactly(b, value, aval.shape, aval.dtype) for value, aval in written]
+
+
+def _in_memory(b: Builder, value: Value, order: tuple[int, ...] | None) -> Value:
+    """What fills an output's memory, row-major: Note [Strides of results]."""
+    return value if order is None else b.permute(value, order)
 
 
 def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Value:

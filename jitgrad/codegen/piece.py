@@ -25,7 +25,7 @@ from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
 from jitgrad.codegen.primitives.builder import Builder, Value
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Instr, Segment
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Piece:
         outputs: value ids to store to fresh buffers.
         writes: (value id, input id).
         target: what to compile for.
+        orders: value id -> its dimensions from the slowest to the fastest, of outputs that are not row-major.
         builder: makes its values.
         results: the values of ``outputs``, then those of ``stores``.
         stores: (input id, strides, offset): where in existing storages ``writes`` go, see Note [Updates].
@@ -60,6 +61,7 @@ class Piece:
     outputs: tuple[int, ...]
     writes: tuple[tuple[int, int], ...]
     target: Target
+    orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     builder: Builder = field(default_factory=Builder)
     results: list[Value] = field(default_factory=list)
     stores: list[tuple[int, tuple[int, ...], int]] = field(default_factory=list)
@@ -77,10 +79,6 @@ class Piece:
         for n in v.shape:
             size *= n
         return size
-
-
-def _row_major(aval: Aval) -> Aval:
-    return make_aval(aval.shape, aval.dtype)
 
 
 def cut(segment: Segment, target: Target) -> list[Piece | EagerStep]:
@@ -102,9 +100,15 @@ def cut(segment: Segment, target: Target) -> list[Piece | EagerStep]:
             outputs = [vid for vid in avals if vid in wanted[number]]
             if last:
                 outputs += [vid for vid in segment.outputs if vid in segment.inputs]
-            parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), target))
-        inputs.update((vid, _row_major(aval)) for vid, aval in avals.items())
+            orders = {vid: _order(segment.layouts[vid]) for vid in outputs if vid in segment.layouts}
+            parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), target, orders))
+        inputs.update((vid, segment.stored_aval(vid, aval)) for vid, aval in avals.items())
     return parts
+
+
+def _order(aval: Aval) -> tuple[int, ...]:
+    """The dimensions of a layout without gaps, from the slowest to the fastest."""
+    return tuple(sorted(range(aval.ndim), key=lambda d: (-aval.stride[d], -aval.shape[d])))
 
 
 def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:

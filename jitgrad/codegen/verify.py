@@ -104,9 +104,11 @@ def _must(holds: bool, what: str) -> None:
 def _check_results(piece: Piece) -> None:
     """The results are what was recorded: one per output and per write."""
     avals = {vid: aval for _, i in piece.instrs for vid, aval in zip(i.outputs, i.avals, strict=True)} | piece.inputs
-    wanted = [avals[vid] for vid in piece.outputs] + [piece.inputs[into] for _, into in piece.writes]
-    for v, aval in zip(piece.results, wanted, strict=True):
-        _must(v.shape == aval.shape and v.dtype is aval.dtype, f"{v} should be {aval!r}")
+    wanted = [(avals[vid], piece.orders.get(vid)) for vid in piece.outputs]
+    wanted += [(piece.inputs[into], None) for _, into in piece.writes]
+    for v, (aval, order) in zip(piece.results, wanted, strict=True):
+        shape = aval.shape if order is None else tuple(aval.shape[d] for d in order)
+        _must(v.shape == shape and v.dtype is aval.dtype, f"{v} should be {aval!r}")
 
 
 # --- groups ---

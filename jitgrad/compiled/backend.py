@@ -22,7 +22,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, logger
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.ops.table import OPS, Op
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.eager import check_inplace, checked_plan, split_args
@@ -126,7 +126,7 @@ class _Backend:
     @staticmethod
     def copy_instr(vid: int, fresh: int, aval: Aval) -> Instr:
         """A copy of a value, outside the graph."""
-        return Instr(OPS["clone"], (vid,), (), (fresh,), (make_aval(aval.shape, aval.dtype),), (aval,), False, (False,))
+        return Instr(OPS["clone"], (vid,), (), (fresh,), (own_layout(aval),), (aval,), False, (False,))
 
     @staticmethod
     def alias_instr(vid: int, fresh: int, aval: Aval) -> Instr:

@@ -17,7 +17,7 @@ from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval, row_major
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.probe import probe
-from jitgrad.runtime.eager.numpy_rule import own, run_numpy
+from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
 from jitgrad.runtime.eager.plan import find_plan
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.storage.storage import Storage
@@ -170,7 +170,10 @@ def _keep_computed(segment: Segment, values: dict[int, Any], buffers: Buffers) -
 
 def _keep(segment: Segment, vid: int, result: Any, buffers: Buffers) -> None:
     """An output: the array that was computed is its memory, unless some storage waits for it."""
-    if vid in buffers or vid in segment.inputs or not result.flags.c_contiguous or result.base is not None:
-        store(vid, result, make_aval(result.shape, from_numpy_dtype(result.dtype)), buffers)
-    else:
-        buffers[vid] = Storage.from_array(result)
+    aval = segment.stored_aval(vid, make_aval(result.shape, from_numpy_dtype(result.dtype)))
+    if vid not in buffers and vid not in segment.inputs:
+        made = result if result.base is None and aval.is_contiguous else own(result, aval, (result,))
+        if is_laid_out(made, aval):
+            buffers[vid] = Storage.from_array(made)
+            return
+    store(vid, result, aval, buffers)

@@ -12,7 +12,7 @@ from typing import Any
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.events import bump
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval, row_major
+from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
@@ -168,7 +168,7 @@ def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars:
         _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
     ]
     for vid, result, aval in zip(instr.outputs, _one_by_one.compute(instr, arrays), instr.avals, strict=True):
-        _one_by_one.store(vid, result, row_major(aval), buffers)
+        _one_by_one.store(vid, result, segment.stored_aval(vid, aval), buffers)
 
 
 def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> Any:
@@ -179,5 +179,5 @@ def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any
     stored = segment.inputs.get(x)
     if stored is None:
         assert aval is not None
-        stored = row_major(aval)
+        stored = segment.stored_aval(x, aval)
     return buffers[x].array(stored)

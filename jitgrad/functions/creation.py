@@ -80,10 +80,14 @@ def _finish(out: Any, requires_grad: bool) -> Any:
 # --- from data ---
 
 
-def from_array_copy(array: Any) -> Any:
-    """A tensor with a copy of a NumPy array's values (in 64-byte aligned memory)."""
+def from_array_copy(array: Any, stride: tuple[int, ...] | None = None) -> Any:
+    """A tensor with a copy of a NumPy array's values (in 64-byte aligned memory).
+
+    Args:
+        stride: how it is laid out, without gaps; None = row-major.
+    """
     source = np.asarray(array)
-    aval = make_aval(source.shape, from_numpy_dtype(source.dtype))
+    aval = make_aval(source.shape, from_numpy_dtype(source.dtype), stride)
     storage = Storage(aval.nbytes)
     view = storage.array(aval)
     np.copyto(view, source)

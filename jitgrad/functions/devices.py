@@ -30,8 +30,9 @@ from jitgrad.dtypes import (
 )
 from jitgrad.functions._parse import given
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function
-from jitgrad.layouts import contiguous_format, dense_order, format_order, is_laid_out, preserve_format
+from jitgrad.layouts import contiguous_format, format_order, is_laid_out, preserve_format
 from jitgrad.lazy import LazyModule
+from jitgrad.ops.aval import in_order, kept, suggested_order
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.devices.stream import Stream, virtual
@@ -83,7 +84,7 @@ NOWHERE = (
 """Attributes of Tensor that ask for what jitgrad does not have."""
 
 _STORAGES = LazyModule("jitgrad.functions.storages")
-_CLONE, _CAST, _PERMUTE = OPS["clone"], OPS["_to_copy"], OPS["permute"]
+_CLONE, _CAST, _CONTIGUOUS = OPS["clone"], OPS["_to_copy"], OPS["contiguous"]
 
 
 def made_on(device: Any, op: Op, *args: Any) -> Any:
@@ -141,6 +142,8 @@ def to(
     wanted = aval.dtype if dtype is None else dtype
     if memory_format is not None and memory_format is not preserve_format:
         moved = to(input, dtype=dtype, device=device)
+        if moved is input and not copy and suggested_order(aval) == format_order(memory_format, aval.ndim):
+            return input
         return clone(input, memory_format=memory_format) if copy and moved is input else contiguous(
             moved, memory_format=memory_format
         )
@@ -353,45 +356,19 @@ def untyped_storage(self: Any) -> Any:
 # --- layouts ---
 
 
-def _kept_order(input: Any, format: Any) -> tuple[int, ...] | None:
-    """The dimensions of a copy, from the slowest to the fastest; None: in order.
-
-    Args:
-        format: a memory format; None = ``preserve_format``.
-    """
-    aval = input._aval
-    if format is None or format is preserve_format:
-        return None if aval.is_contiguous else dense_order(aval.shape, aval.stride)
-    return format_order(format, aval.ndim)
-
-
-def _copy_in_order(input: Any, order: tuple[int, ...]) -> Any:
-    """A copy whose dimensions lie in memory in this order: nobody sees the row-major one behind it."""
-    return _ordered(door.apply(_CLONE, door.apply(_PERMUTE, input, order)), order)
-
-
-def _ordered(row_major: Any, order: tuple[int, ...]) -> Any:
-    """A tensor of which ``row_major`` is ``permute(order)``.
-
-    Memory that a compiled step makes is row-major, so there it is a view as any other; else nobody sees that it is one.
-    """
-    out = door.apply(_PERMUTE, row_major, tuple(order.index(d) for d in range(len(order))))
-    if state.handler is None:
-        out._base = out._view_version = out._creation_meta = None
-    return out
+def _strides_in(input: Any, format: Any) -> tuple[int, ...] | None:
+    """Strides of a copy in a memory format, which is not ``preserve_format``; None: row-major."""
+    return in_order(input._aval.shape, format_order(format, input.ndim))
 
 
 def made_like(make: Callable[[Any], Any], input: Any, memory_format: Any) -> Any:
-    """``make(input)``, of the same shape, in the layout of ``input`` or in a memory format.
-
-    In a compiled step it is row-major unless a format is given: gradients are seeded with it, which are no views.
-    """
-    if memory_format is None and (input._aval.is_contiguous or state.handler is not None):
-        return make(input)
-    order = _kept_order(input, memory_format)
-    if order is None:
-        return make(input)
-    return _ordered(make(door.apply(_PERMUTE, input, order)), order)
+    """``make(input)``, of the same shape, in the layout of ``input`` or in a memory format."""
+    out = make(input)
+    stride = kept(input._aval) if memory_format in (None, preserve_format) else _strides_in(input, memory_format)
+    aval = out._aval
+    if out.is_sparse or (aval.is_canonical if stride is None else aval.stride == stride):
+        return out
+    return door.apply(_CONTIGUOUS, out, stride)
 
 
 def clone(input: Any, *, memory_format: Any = None) -> Any:
@@ -404,10 +381,9 @@ def clone(input: Any, *, memory_format: Any = None) -> Any:
     Raises:
         RuntimeError: a tensor of this rank cannot have the format.
     """
-    if memory_format is None and input._aval.is_contiguous:
+    if memory_format is None or memory_format is preserve_format:
         return door.apply(_CLONE, input)
-    order = _kept_order(input, memory_format)
-    return door.apply(_CLONE, input) if order is None else _copy_in_order(input, order)
+    return door.apply(_CONTIGUOUS, input, _strides_in(input, memory_format))
 
 
 def contiguous(input: Any, *, memory_format: Any = None) -> Any:
@@ -420,13 +396,13 @@ def contiguous(input: Any, *, memory_format: Any = None) -> Any:
         RuntimeError: a tensor of this rank cannot have the format, or it is ``preserve_format``.
     """
     if memory_format is None or memory_format is contiguous_format:
-        return input if input._aval.is_contiguous else door.apply(_CLONE, input)
-    order = format_order(memory_format, input.ndim)
+        return input if input._aval.is_contiguous else door.apply(_CONTIGUOUS, input, None)
+    stride = _strides_in(input, memory_format)
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     if is_contiguous(input, memory_format=memory_format):
         return input
-    if order is None:
-        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    return _copy_in_order(input, order)
+    return door.apply(_CONTIGUOUS, input, stride)
 
 
 def is_contiguous(input: Any, *, memory_format: Any = None) -> bool:

@@ -16,8 +16,8 @@ from jitgrad.dtypes import BOOLEAN, FLOATING, DType
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.devices import placed
 from jitgrad.generator import Generator, default_generator
-from jitgrad.layouts import dense_order
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import kept as kept_strides
 from jitgrad.runtime.devices.device import META, canonical
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
@@ -134,13 +134,7 @@ def draw_array(
 
 def dense(aval: Aval, dtype: DType) -> Aval:
     """A layout without gaps whose memory is in the order in which ``aval`` is counted."""
-    if aval.is_contiguous:
-        return make_aval(aval.shape, dtype)
-    stride, step = [0] * len(aval.shape), 1
-    for d in reversed(dense_order(aval.shape, aval.stride) or range(aval.ndim)):
-        stride[d] = step
-        step *= max(aval.shape[d], 1)
-    return make_aval(aval.shape, dtype, tuple(stride))
+    return make_aval(aval.shape, dtype, kept_strides(aval))
 
 
 def fresh_like(

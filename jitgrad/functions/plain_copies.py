@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.functions.devices import clone
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.views import (
     as_strided,
@@ -16,6 +17,7 @@ from jitgrad.functions.views import (
     expand,
     narrow,
     permute,
+    reshape,
     select,
     slice_,
     split,
@@ -25,8 +27,8 @@ from jitgrad.functions.views import (
     unbind,
     unfold,
     unsqueeze,
-    view,
 )
+from jitgrad.layouts import contiguous_format
 
 __all__ = [
     "alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy",
@@ -35,10 +37,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _row_major(view: Any) -> Any:
+    return clone(view, memory_format=contiguous_format)
+
+
 def _copying(make: Callable[..., Any], name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         found = make(*args, **kwargs)
-        return tuple(y.clone() for y in found) if isinstance(found, tuple) else found.clone()
+        return tuple(map(_row_major, found)) if isinstance(found, tuple) else _row_major(found)
 
     function.__name__ = function.__qualname__ = f"{name}_copy"
     function.__doc__ = f"A copy of what ``{name}`` views; the arguments are the same."
@@ -68,4 +74,4 @@ transpose_copy = _copying(transpose, "transpose")
 unbind_copy = _copying(unbind, "unbind")
 unfold_copy = _copying(unfold, "unfold")
 unsqueeze_copy = _copying(unsqueeze, "unsqueeze")
-view_copy = _copying(lambda input, size: view(input, size), "view")
+view_copy = _copying(lambda input, size: reshape(input, size), "view")

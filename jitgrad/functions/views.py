@@ -70,7 +70,7 @@ __all__ = [
 _STORAGES = LazyModule("jitgrad.functions.storages")
 
 
-_VIEW, _UNSAFE_VIEW, _CLONE = OPS["view"], OPS["unsafe_view"], OPS["clone"]
+_VIEW, _UNSAFE_VIEW, _CONTIGUOUS = OPS["view"], OPS["unsafe_view"], OPS["contiguous"]
 _TRANSPOSE, _T, _PERMUTE, _EXPAND = OPS["transpose"], OPS["t"], OPS["permute"], OPS["expand"]
 _SQUEEZE, _UNSQUEEZE, _SELECT, _SLICE = OPS["squeeze"], OPS["unsqueeze"], OPS["select"], OPS["slice"]
 _SQUEEZE_DIM, _SQUEEZE_DIMS = OPS["squeeze_dim"], OPS["squeeze_dims"]
@@ -86,7 +86,7 @@ def reshape(input: Any, *shape: Any) -> Any:
     aval = input._aval
     if aval.is_contiguous or view_strides(aval, infer_shape(wanted, aval.numel)) is not None:
         return door.apply(_VIEW, input, wanted)
-    return door.apply(_UNSAFE_VIEW, door.apply(_CLONE, input), wanted)
+    return door.apply(_UNSAFE_VIEW, door.apply(_CONTIGUOUS, input, None), wanted)
 
 
 def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
@@ -143,7 +143,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
 
 def ravel(input: Any) -> Any:
     """All elements in one dimension."""
-    whole = input if input._aval.is_contiguous else door.apply(_CLONE, input)
+    whole = input if input._aval.is_contiguous else door.apply(_CONTIGUOUS, input, None)
     return door.apply(_VIEW, whole, (-1,))
 
 
@@ -432,7 +432,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
         raise RuntimeError("repeats can not be negative")
     x = input
     wide = expand(unsqueeze(x, d + 1), (*shape[: d + 1], repeats, *shape[d + 1 :]))
-    return reshape(door.apply(_CLONE, wide), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+    return reshape(door.apply(_CONTIGUOUS, wide, None), (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
 
 
 def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:

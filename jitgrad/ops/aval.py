@@ -1,12 +1,18 @@
-"""``Aval``: what is known of a tensor without its data."""
+"""``Aval``: what is known of a tensor without its data; layouts, and which one a result has."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
-from jitgrad.layouts import Size
+from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
 
-__all__ = ["Aval", "contiguous_strides", "devices_in_use", "make_aval", "row_major"]
+__all__ = [
+    "Aval", "Strides", "contiguous_strides", "dense", "devices_in_use", "in_order", "is_dense", "kept", "make_aval",
+    "own_layout", "pointwise_strides", "row_major", "suggested_order",
+]  # fmt: skip
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -33,10 +39,11 @@ class Aval:
         offset: elements from the start of the storage.
         numel: number of elements.
         is_contiguous: row-major without gaps (the offset may be anything).
+        is_canonical: the same, and the strides of dimensions with one element are those of a new tensor.
         device: where the data are.
     """
 
-    __slots__ = ("device", "dtype", "is_contiguous", "numel", "offset", "shape", "size", "stride")
+    __slots__ = ("device", "dtype", "is_canonical", "is_contiguous", "numel", "offset", "shape", "size", "stride")
 
     shape: tuple[int, ...]
     size: Size
@@ -45,6 +52,7 @@ class Aval:
     offset: int
     numel: int
     is_contiguous: bool
+    is_canonical: bool
     device: Device
 
     def on(self, device: Device) -> Aval:
@@ -93,6 +101,7 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         aval.is_contiguous = aval.numel == 0 or all(
             n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True)
         )
+        aval.is_canonical = stride == row_major
     # setdefault: two threads that race here must end with one object
     return _INTERNED.setdefault(key, aval)
 
@@ -117,9 +126,111 @@ def _on(aval: Aval, device: Device) -> Aval:
     moved = Aval()
     moved.shape, moved.dtype, moved.stride, moved.offset = key
     moved.numel, moved.is_contiguous, moved.device = aval.numel, aval.is_contiguous, device
-    moved.size = aval.size
+    moved.size, moved.is_canonical = aval.size, aval.is_canonical
     return _INTERNED.setdefault((*key, device), moved)
 
 
 def _rebuild(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...], offset: int, device: Device) -> Aval:
     return make_aval(shape, dtype, stride, offset).on(device)
+
+
+# --- layouts ---
+
+Strides = tuple[int, ...]
+
+
+def in_order(shape: Sequence[int], order: Sequence[int] | None) -> Strides | None:
+    """The strides of a tensor without gaps; ``order``: dimensions from the slowest to the fastest. None: row-major."""
+    if order is None:
+        return None
+    stride, step = [0] * len(shape), 1
+    for d in reversed(order):
+        stride[d] = step
+        step *= max(shape[d], 1)
+    return tuple(stride)
+
+
+def is_dense(aval: Aval) -> bool:
+    """Whether every element of a stretch of memory is seen once: PyTorch's is_non_overlapping_and_dense."""
+    if aval.is_contiguous:
+        return True
+    step = 1
+    for stride, extent in sorted((s, n) for s, n in zip(aval.stride, aval.shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def dense(aval: Aval) -> Strides | None:
+    """Strides without gaps whose memory is in the order in which ``aval`` is counted. None: row-major."""
+    return None if aval.is_canonical else in_order(aval.shape, iteration_order(aval.shape, (aval.stride,)))
+
+
+def kept(aval: Aval) -> Strides | None:
+    """Strides of a copy: those of what is copied, if it has no gaps (``preserve_format``). None: row-major."""
+    if aval.is_canonical:
+        return None
+    return aval.stride if is_dense(aval) else dense(aval)
+
+
+def own_layout(aval: Aval) -> Aval:
+    """How a value that was laid out as ``aval`` lies in memory of its own."""
+    if not aval.offset and (aval.is_canonical or is_dense(aval)):
+        return aval
+    return make_aval(aval.shape, aval.dtype, aval.stride if is_dense(aval) else None)
+
+
+# --- pointwise operations ---
+
+
+def _aligned(aval: Aval, shape: Strides) -> Strides:
+    """Strides of an operand in the shape of the result: 0 where it is repeated."""
+    missing = len(shape) - aval.ndim
+    own = zip(aval.shape, aval.stride, shape[missing:], strict=True)
+    return (*(0,) * missing, *(0 if n == 1 and m != 1 else s for n, s, m in own))
+
+
+def _common(avals: Sequence[Aval]) -> tuple[bool, Strides | None]:
+    """(whether all operands of one shape have one layout, its strides): TensorIterator's fast setup."""
+    first = avals[0]
+    if all(a.is_contiguous for a in avals):
+        return True, None
+    for format in (channels_last, channels_last_3d):
+        if all(_is_in_format(a, format) for a in avals):
+            return True, in_order(first.shape, format_order(format, first.ndim))
+    return is_dense(first) and all(a.stride == first.stride for a in avals), first.stride
+
+
+def _is_in_format(aval: Aval, format: Any) -> bool:
+    return is_laid_out(aval.shape, aval.stride, format)
+
+
+def pointwise_strides(shape: Strides, avals: Sequence[Aval], has_numbers: bool) -> Strides | None:
+    """TensorIterator's choice. A number counts as an operand of another shape."""
+    if not has_numbers and all(a.shape == shape for a in avals):
+        is_common, strides = _common(avals)
+        if is_common:
+            return strides
+    return in_order(shape, iteration_order(shape, [_aligned(a, shape) for a in avals]))
+
+
+# --- memory formats ---
+
+
+def suggested_order(aval: Aval) -> Strides | None:
+    """The order of dimensions of the memory format that a tensor seems to have. None: row-major.
+
+    PyTorch's suggest_memory_format: also of tensors with gaps, as long as the channels are fastest.
+    """
+    if aval.is_canonical or aval.ndim not in (4, 5):
+        return None
+    order = (1, *range(aval.ndim - 1, 1, -1), 0)
+    least = 0
+    if aval.stride[1] == 0:
+        return None
+    for d in order:
+        if aval.shape[d] == 0 or aval.stride[d] < least or (d == 0 and least == aval.stride[1]):
+            return None
+        least = aval.stride[d] * max(aval.shape[d], 1)
+    return (0, *range(2, aval.ndim), 1)

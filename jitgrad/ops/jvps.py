@@ -265,7 +265,7 @@ eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
 _LINEAR = """
 trace squeeze_dim squeeze_dims
 alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice split split_with_sizes unbind diagonal
-unfold clone _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool2d
+unfold clone contiguous _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool2d
 avg_pool2d_backward slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
 as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter diagonal_scatter
 """

@@ -244,7 +244,7 @@ _define_same_dtype("round", np.rint, zero_grad)
 def _decimals_aval(x: Aval, decimals: int) -> Aval:
     if x.dtype.category < FLOATING and (decimals or x.dtype.category is BOOLEAN):
         raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
-    return x
+    return same_aval(x)
 
 
 def _np_round_decimals(x: Any, decimals: int) -> Any:

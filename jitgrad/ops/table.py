@@ -2,15 +2,27 @@
 
 Owns: ``Op``, ``Vjp``, ``RuleContext`` and the registry ``OPS``, which imports some of its entries late.
 Must not know: Tensor, the tracer, LLVM, devices. A rule computes with its arguments and knows no more of them.
+
+# Note [Strides of results]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# An operation's shape rule says shape and dtype, row-major; where operands are not row-major, the rule of its class
+# then says the strides, as PyTorch's do. ``define`` puts the two together, so that eager execution, traces and kernels
+# see one aval. A result never has gaps or repetitions: what has such a layout is a view.
+# Classes: pointwise operations follow PyTorch's TensorIterator, which sorts dimensions by the strides of the operands,
+# the first one first; copies are laid out as what they copy; a few classes more are below; the rest is row-major.
+# Who stores a result (``numpy_rule.own``, the outputs of a segment) takes the strides from the aval. A value within a
+# segment has none: an output that is not row-major is stored as a permuted value, row-major (``codegen/build.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
+from jitgrad.layouts import iteration_order
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, Strides, in_order, kept, make_aval, pointwise_strides, suggested_order
 from jitgrad.structs import field, struct
 
 __all__ = ["OPS", "Op", "OpTable", "RuleContext", "Vjp", "define"]
@@ -143,6 +155,114 @@ class OpTable(dict[str, Op]):
 OPS = OpTable()
 
 
+# --- strides of results, by classes of operations ---
+
+_POINTWISE = """
+exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf asinh acosh atanh sinc
+rad2deg deg2rad logit rsqrt reciprocal abs floor ceil trunc round round_decimals sign sgn frac nan_to_num neg lgamma
+digamma erfinv erfc i0 special_i1 special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0
+special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
+special_modified_bessel_k1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+special_spherical_bessel_j0 special_entr special_erfcx special_log_ndtr special_ndtri special_i0e special_i1e angle
+relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh gelu silu softplus log_sigmoid elu celu mish
+hardsigmoid_backward hardsigmoid hardswish leaky_relu hardshrink_backward hardshrink softshrink threshold_at_backward
+threshold _prelu_kernel
+add sub rsub mul div add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum minimum clamp
+clamp_tensor clamp_min clamp_low clamp_max clamp_high where lerp addcmul addcdiv atan2 logaddexp copysign fmax fmin
+xlogy special_xlog1py special_zeta
+eq eq_as_self ne ne_as_self lt lt_as_self le le_as_self gt gt_as_self ge ge_as_self logical_and logical_or logical_xor
+logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan isinf isfinite isposinf isneginf isreal signbit isclose
+polygamma pow_scalar pow hypot heaviside nextafter ldexp logaddexp2 gcd lcm bitwise_left_shift bitwise_right_shift
+special_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t special_chebyshev_polynomial_u
+special_shifted_chebyshev_polynomial_u special_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_v
+special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_w special_hermite_polynomial_h
+special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p igamma igammac frexp
+"""
+"""They go through TensorIterator."""
+
+_LOSSES = "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits"
+"""Pointwise, unless they are reduced."""
+
+_KEPT = """
+clone zeros_like ones_like _to_copy zero copy flip index_fill put sort select_scatter slice_scatter diagonal_scatter
+index_put1 index_put2 index_put3 index_put4 index_put5 index_put6 index_put_accumulate1 index_put_accumulate2
+index_put_accumulate3 index_put_accumulate4 index_put_accumulate5 index_put_accumulate6
+"""
+"""Copies of their first operand, changed: ``preserve_format``."""
+
+_COLUMNS = """
+linalg_inv_ex linalg_cholesky_ex linalg_cholesky_info linalg_solve_ex _linalg_eigh linalg_qr linalg_lu_factor_ex
+linalg_solve_triangular
+"""
+"""What LAPACK writes: the columns of each matrix one after another, whatever the operands' strides."""
+
+_IN_FORMAT = "conv2d conv2d_input conv2d_weight max_pool2d max_pool2d_read max_pool2d_backward avg_pool2d"
+"""Channels last where an operand is, else row-major."""
+
+
+def _pointwise_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    avals = [x for x in inputs if type(x) is Aval]
+    return pointwise_strides(out.shape, avals, len(avals) != len(inputs))
+
+
+def _kept_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    return kept(inputs[0])
+
+
+def _losses_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    return _pointwise_rule(out, inputs) if out.shape else None
+
+
+def _columns_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    rank = out.ndim
+    return in_order(out.shape, (*range(rank - 2), rank - 1, rank - 2)) if rank == inputs[0].ndim else None
+
+
+def _format_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    orders = [suggested_order(x) for x in inputs if type(x) is Aval and x.ndim == out.ndim]
+    return in_order(out.shape, next(filter(None, orders), None))
+
+
+def _glu_rule(out: Aval, inputs: Sequence[Any]) -> Strides | None:
+    """Of a half that is strided as the whole is."""
+    return in_order(out.shape, iteration_order(out.shape, (inputs[0].stride,)))
+
+
+Rule = Callable[[Aval, Sequence[Any]], Strides | None]
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_POINTWISE.split(), _pointwise_rule),
+    **dict.fromkeys(_KEPT.split(), _kept_rule),
+    **dict.fromkeys(_LOSSES.split(), _losses_rule),
+    **dict.fromkeys(_COLUMNS.split(), _columns_rule),
+    **dict.fromkeys(_IN_FORMAT.split(), _format_rule),
+    "glu": _glu_rule,
+}
+
+
+def _laid_out(name: str, rule: Callable[..., Any], num_inputs: int) -> Callable[..., Any]:
+    """An operation's shape rule with the strides of its class."""
+    strides = _RULES.get(name)
+    if strides is None:
+        return rule
+
+    def with_strides(out: Aval, inputs: Sequence[Any]) -> Aval:
+        found = strides(out, inputs)
+        return out if found is None else make_aval(out.shape, out.dtype, found)
+
+    @wraps(rule)
+    def aval(*args: Any) -> Any:
+        out = rule(*args)
+        inputs = args[0] if num_inputs < 0 else args[:num_inputs]
+        if strides is not _columns_rule and all(x.is_canonical for x in inputs if type(x) is Aval):
+            return out
+        if type(out) is tuple:
+            return tuple([with_strides(one, inputs) for one in out])
+        return with_strides(out, inputs)
+
+    return aval
+
+
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.strip("_").split("_"))
 
@@ -170,7 +290,7 @@ def define(
     node_name = node_name or f"{_camel(name)}Backward0"
     op = Op(
         name,
-        aval,
+        _laid_out(name, aval, num_inputs),
         numpy,
         lower,
         tuple(vjps),

@@ -26,6 +26,7 @@ import numpy as np
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.grad_mode import enable_grad, no_grad
+from jitgrad.ops.aval import kept as kept_strides
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
 from jitgrad.state import state as thread_state
 from jitgrad.tensor import Tensor
@@ -238,10 +239,10 @@ class Optimizer:
         raise NotImplementedError
 
     def _zeros(self, p: Tensor, value: float = 0.0) -> Tensor:
-        """State of the parameter's shape. It is memory at once, also in a trace: what the first step records must be
-        what every later step records."""
+        """State of the parameter's shape and layout. It is memory at once, also in a trace: what the first step records
+        must be what every later step records."""
         number = complex(value, value) if p.dtype.is_complex else value  # parts are parameters of their own
-        return moved(from_array_copy(np.full(p.shape, number, p.dtype.np)), p.device)
+        return moved(from_array_copy(np.full(p.shape, number, p.dtype.np), kept_strides(p._aval)), p.device)
 
     # state dictionaries, in PyTorch's form: parameters are numbered through all groups
     def _numbers(self) -> dict[Tensor, int]:

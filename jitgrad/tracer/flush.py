@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
-from jitgrad.tracer.keys import FRESH, PENDING, VIEW, Filling
+from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.tracer.slots import has_node
 from jitgrad.tracer.view_hits import assignments
 
@@ -41,11 +41,14 @@ def build_end(
     writes = tuple((vid, owner) for owner, vid in history.writes.items())
     outputs += _unused_checks(history, outputs, writes)
     segment = _segment(history, outputs, writes)
+    layouts = [(h._vid, h._aval if how is VIEW else own_layout(h._aval)) for h, how in zip(alive, assign, strict=True)]
+    fresh = [row for row, how in zip(layouts, assign, strict=True) if how is not VIEW]
+    segment.layouts = {vid: aval for vid, aval in fresh if not aval.is_contiguous}
     make = backend.defer_end if defers else backend.compile_end
     program = make(segment) if outputs or writes else None
-    layouts = [(h._vid, _stored_aval(h._aval, how)) for h, how in zip(alive, assign, strict=True)]
     layouts += [
-        (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype)) for vid in (saved - in_place) & here
+        (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype))
+        for vid in (saved - in_place - survivors) & here
     ]
     layouts += [(vid, layout) for vid, _, layout in windows]
     # last: a value that is written is found in the storage that it was written to, whoever else keeps it
@@ -101,12 +104,7 @@ def _layout_at_the_end(history: History, vid: int, here: set[int]) -> Aval | Non
     if owners:
         return history.aval_of(owners[0])
     aval = history.aval_of(vid)
-    return aval if aval.is_contiguous and not aval.offset else None
-
-
-def _stored_aval(aval: Aval, how: Filling) -> Aval:
-    """Fresh memory is row-major, whatever view of it the aval once described."""
-    return aval if how is VIEW else make_aval(aval.shape, aval.dtype)
+    return aval if own_layout(aval) is aval else None
 
 
 def _unused_checks(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> tuple[int, ...]:

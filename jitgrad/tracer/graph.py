@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
-from jitgrad.structs import struct, value
+from jitgrad.structs import field, struct, value
 
 __all__ = ["Const", "Instr", "RuntimeScalar", "Segment", "segment_text"]
 
@@ -69,10 +69,11 @@ class Segment:
     Attributes:
         instrs: in recording order; inputs are earlier outputs or ``inputs``.
         inputs: value id -> aval (with stride and offset) of each buffer that the segment may read.
-        outputs: value ids to be stored into fresh row-major buffers.
+        outputs: value ids to be stored into fresh buffers.
         writes: (value id, target input id): store the value into that input's storage, through the input's layout,
             after every read of the old contents.
         write_log: the same for every write that was recorded, in order; ``writes`` has only each input's last.
+        layouts: value id -> aval, of outputs that are not row-major; see Note [Strides of results].
     """
 
     instrs: list[Instr]
@@ -80,6 +81,11 @@ class Segment:
     outputs: tuple[int, ...]
     writes: tuple[tuple[int, int], ...] = ()
     write_log: tuple[tuple[int, int], ...] = ()
+    layouts: dict[int, Aval] = field(default_factory=dict)
+
+    def stored_aval(self, vid: int, aval: Aval) -> Aval:
+        """How a value that the segment computes lies in memory; ``aval``: its shape and dtype."""
+        return self.layouts.get(vid) or make_aval(aval.shape, aval.dtype)
 
 
 def segment_text(segment: Segment) -> str:

@@ -16,6 +16,7 @@ from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
 from jitgrad.ops.table import Op
 from jitgrad.state import state
+from jitgrad.structs import replaced
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
@@ -312,6 +313,7 @@ class Writes:
             vid += len(instr.outputs)
             for target, aval in zip(targets, instr.avals, strict=True):
                 recorder.backend.check_inplace(op, target, aval)
+            instr = in_targets(instr, targets)
             events.append(self._write_event(history, (instr,), instr, targets))
         event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
         event.ends_segment = self._path.is_full(len(rows))
@@ -367,7 +369,18 @@ def keep_target(
 
 
 def as_targets(recorder: Any, instr: Instr, targets: tuple[Any, ...]) -> tuple[tuple[Instr, ...], Instr]:
-    """Append a cast where the result's dtype is not the target's."""
-    if len(targets) != 1 or instr.avals[0].dtype is targets[0]._aval.dtype:
-        return (instr,), instr
-    return recorder.backend.cast_after(instr, targets[0]._aval.dtype)
+    """Results as they lie in the targets; with a cast where the dtype of a result is not the target's."""
+    if len(targets) == 1 and instr.avals[0].dtype is not targets[0]._aval.dtype:
+        both, final = recorder.backend.cast_after(instr, targets[0]._aval.dtype)
+        cast = in_targets(final, targets)
+        return (*both[:-1], cast), cast
+    written = in_targets(instr, targets)
+    return (written,), written
+
+
+def in_targets(instr: Instr, targets: tuple[Any, ...]) -> Instr:
+    """The results of a write have the layout of what is written, whatever they would have in memory of their own."""
+    avals = tuple([t._aval if a.dtype is t._aval.dtype else a for t, a in zip(targets, instr.avals, strict=True)])
+    if all(a is b for a, b in zip(avals, instr.avals, strict=True)):
+        return instr
+    return replaced(instr, avals=avals)

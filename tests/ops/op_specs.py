@@ -613,6 +613,10 @@ def _creation() -> dict[str, list[Sample]]:
         "linspace": [Sample((), (-1.0, 2.0, 7, float64), lambda t: t.linspace(-1, 2, 7, dtype=t.float64))],
         "eye": [Sample((), (3, 4, float32), lambda t: t.eye(3, 4))],
         "clone": [Sample((x,), (), lambda t, x: x.clone())],
+        "contiguous": [
+            Sample((x,), (None,), lambda t, x: x.clone(memory_format=t.contiguous_format)),
+            Sample((f(2, 3),), ((1, 2),), lambda t, x: t.empty_strided((2, 3), (1, 2), dtype=x.dtype).copy_(x)),
+        ],
         "zero": [Sample((x,), (), lambda t, x: x.clone().zero_())],
         "_to_copy": [
             Sample((x,), (int64,), lambda t, x: x.to(t.int64)),

@@ -34,7 +34,7 @@ from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, 
 from jitgrad.config import config
 from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
@@ -235,9 +235,10 @@ class CallBackward:
             if vid not in made:  # a saved value, or a tensor that a rule has made
                 vid, inner.next_vid = inner.next_vid, inner.next_vid + 1
                 instrs.append(backend.copy_instr(grad._vid, vid, grad._aval))
-            results.append((vid, make_aval(grad._aval.shape, grad._aval.dtype)))
+            results.append((vid, own_layout(grad._aval)))
         outputs = tuple(dict.fromkeys([r[0] for r in results if isinstance(r, tuple)]))
         segment = _cut(instrs, outputs, lambda vid: known[vid] if vid in known else history.aval_of(vid))
+        segment.layouts = {r[0]: r[1] for r in results if isinstance(r, tuple) and not r[1].is_contiguous}
         own = tuple([vid for vid in segment.inputs if vid not in known])
         consts = tuple([(vid, t._storage) for vid, t in inner.consts if vid in segment.inputs])
         seeds = tuple([(vid, nr) for vid, nr in numbers.items() if vid in segment.inputs])

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.handler import Handler
-from jitgrad.ops.aval import make_aval
+from jitgrad.ops.aval import own_layout
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state, switch_handler
@@ -118,7 +118,7 @@ class InnerRecorder(Handler):
         operands = tuple([self._operand(x) for x in inputs])
         avals, several = known_avals(op, inputs, params)
         if op.is_view:  # values have no storage here, so a view is laid out afresh
-            avals = tuple([make_aval(a.shape, a.dtype) for a in avals])
+            avals = tuple([own_layout(a) for a in avals])
         needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
         joins = True in needs and state.grad_enabled and bool(op.vjps)
         vids = tuple(range(self.next_vid, self.next_vid + len(avals)))

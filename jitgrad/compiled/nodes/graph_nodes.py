@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
@@ -358,7 +358,7 @@ def take_history(handle: Any) -> None:
 def _handle(recipe: Recipe, vid: int, aval: Aval, sources: Sources, is_output: bool = False) -> tuple[Any, bool]:
     """A handle on a value; on one that is lost, a handle under a version counter of its own."""
     if vid in recipe.gone or not sources.has_value(vid):
-        return fresh_handle(make_aval(aval.shape, aval.dtype), None), False
+        return fresh_handle(own_layout(aval), None), False
     return sources.value(vid, aval, is_output), True
 
 

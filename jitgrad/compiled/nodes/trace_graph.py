@@ -24,7 +24,7 @@ from jitgrad.config import config
 from jitgrad.devices import CPU
 from jitgrad.dispatch import program_leaves
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, accumulator_of
 from jitgrad.runtime.engine.graph.node import CallNode
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
@@ -348,7 +348,7 @@ class TraceGraph(CallGraph):
                     handle._vc = counter
                 return handle
             else:
-                handle = fresh_handle(make_aval(aval.shape, aval.dtype), None, tid, vid)
+                handle = fresh_handle(own_layout(aval), None, tid, vid)
                 if wholes.get(vid) in shared:
                     handle._vc = shared[wholes[vid]]
             recorder.adopt(handle)

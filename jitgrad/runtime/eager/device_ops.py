@@ -21,7 +21,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.devices.device_storage import DeviceStorage, MetaStorage
 from jitgrad.runtime.devices.stream import Stream, current_stream
-from jitgrad.runtime.eager.numpy_rule import run_numpy
+from jitgrad.runtime.eager.numpy_rule import own, run_numpy
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase, new_tensor
 
@@ -97,7 +97,7 @@ def _run_on_host(
     outs = []
     for aval, result in zip(out_avals, run_numpy(op, arrays, params, out_avals), strict=True):
         if aval.device is CPU:
-            storage = Storage.from_array(result.copy())
+            storage = Storage.from_array(own(result, aval, arrays))
         else:
             storage = DeviceStorage(aval.nbytes)
             np.copyto(storage.memory(aval), result)

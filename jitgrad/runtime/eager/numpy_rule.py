@@ -15,12 +15,13 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.quiet import run_quietly
 
-__all__ = ["own", "rule_for", "run_numpy"]
+__all__ = ["is_laid_out", "own", "rule_for", "run_numpy"]
 
 _ndarray = np.ndarray
 
 _MOVES = frozenset(
-    "cat clone embedding flip gather index1 index2 index3 index_select masked_select repeat roll stack".split()
+    "cat clone contiguous embedding flip gather index1 index2 index3 index_select masked_select repeat roll "
+    "stack".split()
 )
 """Operations that only move elements: their rules take halves as they are."""
 
@@ -62,9 +63,31 @@ def _widened(x: Any) -> Any:
 
 
 def _exactly(result: Any, aval: Aval) -> Any:
-    """A row-major array of the aval's dtype; 0-d results of NumPy are scalars, so ``asarray`` first."""
-    array = run_quietly(np.asarray, result, aval.dtype.np, "C")  # rounding to a half may overflow
-    return array if array.shape == aval.shape else np.ascontiguousarray(np.broadcast_to(array, aval.shape))
+    """An array of the aval's shape and dtype, laid out anyhow; 0-d results of NumPy are scalars, so ``asarray`` first.
+
+    Rounding to a half may overflow.
+    """
+    array = run_quietly(np.asarray, result, aval.dtype.np)
+    return array if array.shape == aval.shape else np.broadcast_to(array, aval.shape)
+
+
+def is_laid_out(array: Any, aval: Aval) -> bool:
+    """Whether an array lies in memory as the aval says, from its first element on."""
+    if aval.is_contiguous:
+        return bool(array.flags.c_contiguous)
+    size = aval.dtype.itemsize
+    return all(n == 1 or s == w * size for n, s, w in zip(aval.shape, array.strides, aval.stride, strict=True))
+
+
+def _copied(array: Any, aval: Aval) -> Any:
+    """The elements in memory of their own, laid out as the aval says, which has no gaps."""
+    if aval.is_contiguous:
+        return array.copy()
+    size, memory = aval.dtype.itemsize, np.empty(aval.numel, aval.dtype.np)
+    alike = np.ndarray(aval.shape, aval.dtype.np, memory, 0, [s * size for s in aval.stride])
+    out = np.empty_like(alike)  # which owns its memory: Note [Storage on demand]
+    out[...] = array
+    return out
 
 
 def own(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
@@ -72,19 +95,14 @@ def own(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
 
     Args:
         result: an array, perhaps (a view of) an input, or a NumPy scalar.
-        aval: what it is to be.
+        aval: what it is to be: a layout without gaps.
         inputs: what the rule was given.
     """
-    if (
-        type(result) is not _ndarray
-        or result.dtype is not aval.dtype.np
-        or result.shape != aval.shape
-        or not result.flags.c_contiguous
-    ):
+    if type(result) is not _ndarray or result.dtype is not aval.dtype.np or result.shape != aval.shape:
         result = _exactly(result, aval)
-    if result.base is not None:
-        return result.copy()
+    if result.base is not None or not is_laid_out(result, aval):
+        return _copied(result, aval)
     for array in inputs:
         if result is array:
-            return result.copy()
+            return _copied(result, aval)
     return result

@@ -9,6 +9,13 @@ Must not know: operations, the queue.
 # added into ``.grad`` in place, and the user may write to it. PyTorch asks for the reference count of the tensor alone;
 # a gradient whose *storage* is shared (a view of what another leaf received) would then be corrupted, so here both
 # counts, see Note [Reference counts].
+#
+# Note [Layout of gradients]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# ``.grad`` is made with the strides of its leaf, if the leaf has neither gaps nor repetitions, else row-major: so an
+# optimizer walks through both in one order (PyTorch's ``accumulate_grad.h``). A gradient that arrives with other
+# strides is copied, even if nobody else can see it. What is added later, in place, keeps the strides of ``.grad``,
+# whoever made that; with ``create_graph`` the sum is a new tensor, laid out as any sum.
 """
 
 from __future__ import annotations
@@ -19,7 +26,7 @@ from typing import Any
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.locks import process_lock
-from jitgrad.ops.aval import devices_in_use
+from jitgrad.ops.aval import Aval, devices_in_use, is_dense
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
@@ -83,8 +90,8 @@ class AccumulateGrad(Node):
         with self._lock:
             old = variable._grad
             if old is None:
-                is_ours = references(new_grad) == ONE_LOCAL and _owns_storage(new_grad)
-                variable._grad = new_grad if is_ours and not state.grad_enabled else call("clone", new_grad)
+                is_ours = references(new_grad) == ONE_LOCAL and _owns_storage(new_grad, variable._aval)
+                variable._grad = new_grad if is_ours and not state.grad_enabled else _copy_like(new_grad, variable)
             elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
                 variable._grad = old + new_grad
             else:
@@ -107,12 +114,27 @@ def _run_post_accumulate_hooks(hooks: HookDict, variable: Any) -> None:
         raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
-def _owns_storage(grad: TensorBase) -> bool:
-    """Whether the tensor is laid out row-major in a storage that nothing else refers to, NumPy included."""
+def _copy_like(grad: Any, variable: Any) -> Any:
+    """A copy that obeys Note [Layout of gradients]."""
+    if grad.is_sparse:
+        return call("clone", grad)
+    layout = variable._aval
+    return call("contiguous", grad, None if layout.is_canonical or not is_dense(layout) else layout.stride)
+
+
+def _obeys(aval: Aval, layout: Aval) -> bool:
+    """Whether a gradient is laid out as Note [Layout of gradients] says; ``layout``: of the leaf."""
+    if layout.is_canonical or not is_dense(layout):
+        return aval.is_contiguous
+    return all(n == 1 or s == t for n, s, t in zip(aval.shape, aval.stride, layout.stride, strict=True))
+
+
+def _owns_storage(grad: TensorBase, layout: Aval) -> bool:
+    """Whether the tensor is laid out for a leaf, in a storage that nothing else refers to, NumPy included."""
     if grad.is_sparse:
         return False
     aval = grad._aval
-    if not aval.is_contiguous or aval.offset or grad._base is not None:
+    if aval.offset or grad._base is not None or not (aval is layout or _obeys(aval, layout)):
         return False
     array = grad._array
     if array is not None and array.base is None and references(array) == ONE_LOCAL + 1:
