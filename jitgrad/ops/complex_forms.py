@@ -41,8 +41,8 @@ __all__ = ["AS_WRITTEN", "HOLOMORPHIC", "LINEAR", "complex_form", "tangent_form"
 LINEAR = frozenset(
     (
         "neg view unsafe_view detach alias transpose t permute expand squeeze squeeze_dim squeeze_dims unsqueeze "
-        "full select slice add sub rsub where zeros_like ones_like clone _to_copy copy zero sum sum_dim mean "
-        "mean_dim trace cumsum gather scatter_add index_select embedding masked_select masked_fill tril triu cat "
+        "full select slice add sub rsub where zeros_like ones_like clone contiguous _to_copy copy zero sum sum_dim "
+        "mean mean_dim trace cumsum gather scatter_add index_select embedding masked_select masked_fill tril triu cat "
         "stack flip roll repeat constant_pad scatter index_copy index_fill masked_scatter masked_scatter_backward "
         "take put split split_with_sizes unsafe_split unbind slice_backward diagonal diagonal_backward unfold "
         "unfold_backward as_strided as_strided_backward as_strided_again select_scatter slice_scatter "

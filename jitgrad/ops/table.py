@@ -176,7 +176,8 @@ polygamma pow_scalar pow hypot heaviside nextafter ldexp logaddexp2 gcd lcm bitw
 special_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t special_chebyshev_polynomial_u
 special_shifted_chebyshev_polynomial_u special_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_v
 special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_w special_hermite_polynomial_h
-special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p igamma igammac frexp conj_physical complex polar
+special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p igamma igammac frexp
+conj_physical complex polar
 """
 """They go through TensorIterator."""
 
