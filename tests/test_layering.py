@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),
     frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "transforms"})
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
-    | {"array_api", "distributions", "elementwise", "safetensors", "signal", "special", "types", "xpu"},
+    | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"},
     frozenset({"scripts", "__main__"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

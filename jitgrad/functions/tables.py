@@ -230,6 +230,7 @@ _LATE_BY_PLACE = {
     "functions.real_parts": "angle complex conj conj_physical conj_physical_ frexp imag is_conj is_neg polar real "
     "resolve_conj resolve_neg view_as_complex view_as_real",
     "functions.sliding": "channel_shuffle pixel_shuffle pixel_unshuffle",
+    "functions.spectrograms": "istft stft",
     "functions.statistics": "corrcoef cov gradient histogramdd std_mean var_mean",
     "linalg.lobpcg": "lobpcg",
     "linalg.reflections": "geqrf lu orgqr ormqr pca_lowrank svd_lowrank",
@@ -259,6 +260,7 @@ _LATE_METHODS = {
     "renorm_ resize_as_",
     "functions.plain_copies": "narrow_copy",
     "functions.real_parts": "angle conj conj_physical conj_physical_ frexp is_conj is_neg resolve_conj resolve_neg",
+    "functions.spectrograms": "istft stft",
     "functions.statistics": "corrcoef cov",
     "linalg.reflections": "geqrf lu orgqr ormqr",
 }

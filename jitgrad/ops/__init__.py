@@ -78,6 +78,7 @@ _LATE = {
     "complex_numbers": "_conj complex conj_physical polar view_as_complex view_as_real",
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
+    "fourier": "_fft_c2c _fft_c2r _fft_r2c fft_c2r_backward fft_r2c_backward",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_eig linalg_lu_factor_ex "

@@ -282,6 +282,7 @@ REFUSALS: dict[str, tuple[type[Exception], str]] = {
     "isin": (RuntimeError, "Unsupported input type encountered for isin(): {dtype}"),
     "sign": (_NO, "torch.sign is not intended to support complex numbers. Please use torch.sgn instead."),
     "signbit": (_NO, "signbit is not implemented for complex tensors."),
+    "_fft_r2c": (RuntimeError, "Only supports floating-point dtypes, but found: {dtype}"),
     "sort": (RuntimeError, " Sort does not support complex dtypes on CPU"),
     "topk": (RuntimeError, " topk does not support complex dtypes on CPU"),
 }

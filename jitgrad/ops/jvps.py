@@ -268,6 +268,7 @@ alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice
 unfold clone contiguous _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool2d
 avg_pool2d_backward slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
 as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter diagonal_scatter
+_fft_c2c _fft_r2c _fft_c2r fft_r2c_backward fft_c2r_backward
 """
 _FIRST_IS_LINEAR = (
     "gather take masked_select index_select embedding max_pool2d_backward max_pool2d_read masked_scatter_backward "

@@ -121,14 +121,6 @@ GROUPS = (
         """,
     ),
     _group(
-        "Fourier transforms",
-        "They are not there yet.",
-        "numpy.fft, outside the graph",
-        """
-        fft stft istft Tensor.stft Tensor.istft
-        """,
-    ),
-    _group(
         "Compressed sparse tensors",
         "Sparse tensors are gradients of embeddings, in coordinate form.",
         "use sparse_coo_tensor, or SciPy's matrices",

@@ -360,6 +360,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("transpose", _needs_dims(_with_dim(0, 1))),
     ("select slice unbind unfold flip cat", _needs_dims(_with_dim(0))),
     ("split split_with_sizes unsafe_split", _needs_dims(_with_dim(1))),
+    ("_fft_c2c _fft_r2c _fft_c2r fft_r2c_backward fft_c2r_backward", _with_dim(0)),
     ("roll", lambda use: _needs_dims(_with_dim(1))(use) if use.params[1] else None),
     ("stack", _with_dim(0, extra=1)),
     ("diagonal", _with_dim(1, 2)),

@@ -10,12 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["LEFT_OUT", "ROWS", "known"]
 
-_COMPLEX = "chalf stft istft"
-_FFT = " ".join(
-    f"fft.{name}"
-    for name in "fft fft2 fftn hfft hfft2 hfftn rfft rfft2 rfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 "
-    "irfftn fftshift ifftshift".split()
-)
+_COMPLEX = "chalf"
 _SPARSE = "sparse.sampled_addmm sparse.mm to_sparse"
 _INSIDE = (
     "_softmax_backward_data native_batch_norm _native_batch_norm_legit _batch_norm_with_update native_group_norm "
@@ -33,7 +28,6 @@ _MASKED = " ".join(
 _LAPACK = "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve"
 LEFT_OUT: dict[str, str] = {
     **dict.fromkeys(_COMPLEX.split(), "complex numbers"),
-    **dict.fromkeys(_FFT.split(), "complex numbers"),
     **dict.fromkeys(_SPARSE.split(), "sparse layouts have tests of their own"),
     **dict.fromkeys(_MASKED.split(), "torch.masked is a prototype"),
     **dict.fromkeys(_LAPACK.split(), "needs LAPACK's sytrf, which NumPy does not have"),

@@ -22,7 +22,7 @@ import jitgrad
 __all__ = ["TranslationError", "together", "translated"]
 
 _NAMESPACES = (
-    "", "Tensor", "nn.functional", "linalg", "special", "signal.windows", "_refs", "nn.init",
+    "", "Tensor", "nn.functional", "linalg", "special", "fft", "signal.windows", "_refs", "nn.init",
 )  # fmt: skip
 
 

@@ -872,6 +872,24 @@ def _elementwise() -> dict[str, list[Sample]]:
     return specs
 
 
+def _fourier() -> dict[str, list[Sample]]:
+    def by(name: str, x: Any, *params: Any) -> Sample:
+        return Sample((x,), params, lambda t, x: getattr(t, name)(x, *params))
+
+    numbers, half = f(3, 4, 5) + 1j * f(3, 4, 5), f(3, 3) + 1j * f(3, 3)
+    kinds = (((2,), 0), ((0, 2), 1), ((2, 1), 2))
+    return {
+        "_fft_c2c": [by("_fft_c2c", numbers, dims, norm, norm != 1) for dims, norm in kinds],
+        "_fft_r2c": [by("_fft_r2c", numbers.real, dims, norm, one) for dims, norm in kinds for one in (True, False)],
+        "_fft_c2r": [
+            by("_fft_c2r", numbers, dims, norm, 2 * numbers.shape[dims[-1]] - less)
+            for dims, norm in kinds for less in (1, 2)
+        ],
+        "fft_r2c_backward": [Sample((half,), ((0, 1), norm, n)) for norm, n in ((0, 4), (1, 5), (2, 4))],
+        "fft_c2r_backward": [Sample((f(3, n),), ((0, 1), norm)) for norm, n in ((0, 4), (1, 5), (2, 4))],
+    }  # fmt: skip
+
+
 SPECS: dict[str, list[Sample]] = {
     **_unary(),
     **_binary(),
@@ -891,4 +909,5 @@ SPECS: dict[str, list[Sample]] = {
     **_special(),
     **_complex_numbers(),
     **_elementwise(),
+    **_fourier(),
 }

@@ -57,7 +57,9 @@ EAGER_ONLY |= dict.fromkeys(
 )
 EAGER_ONLY |= dict.fromkeys(("_ctc_loss", "_ctc_loss_backward"), "sums over paths, step by step through time")
 EAGER_ONLY |= dict.fromkeys(
-    "_conj complex conj_physical polar view_as_complex view_as_real".split(), "traces hold no complex numbers"
+    "_conj complex conj_physical polar view_as_complex view_as_real _fft_c2c _fft_c2r _fft_r2c fft_c2r_backward "
+    "fft_r2c_backward".split(),
+    "traces hold no complex numbers",
 )
 EAGER_ONLY |= dict.fromkeys("histc isin searchsorted".split(), "as sort, which they are made of")
 OPS.load()
