@@ -25,6 +25,7 @@ from jitgrad.elementwise.source_key import source_key
 from jitgrad.events import bump
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["VectorizedFunction", "vectorize"]
 
@@ -59,16 +60,28 @@ class VectorizedFunction:
     def __repr__(self) -> str:
         return f"<vectorized function {self.__name__}{self._signature}>"  # type: ignore[attr-defined]
 
+    def __reduce__(self) -> str:
+        """Pickled, and copied, as functions are: by name."""
+        return self.__qualname__  # type: ignore[attr-defined, no-any-return]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function to tensors and numbers, which broadcast together.
 
         Returns:
             A tensor of the operands' floating dtype, or a tuple of them if the function returns one.
+
+        Raises:
+            TypeError: an operand is neither a tensor nor a number, or not of its parameter's kind.
+            RuntimeError: shapes do not broadcast.
         """
         if kwargs or len(args) != len(self._family.names):
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
+        for x, name in zip(args, self._family.names, strict=True):
+            if not isinstance(x, TensorBase | int | float):
+                found = type(x).__name__
+                raise TypeError(f"{self._family.title}(): parameter {name!r} must be Tensor or number, not {found}")
         return door.apply(self._op, *args, self._value)
 
     def derivative(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -108,6 +108,8 @@ def test_kinds_of_operands() -> None:
         function(x, 2, 1)
     with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
         function(x.to(jitgrad.complex64), 2, True)
+    with pytest.raises(TypeError, match=r"power\(\): parameter 'x' must be Tensor or number, not str"):
+        function("x", 2, True)
     with pytest.raises(TypeError, match="missing a required argument: 'is_on'"):
         function(x, 2)
     with pytest.raises(RuntimeError, match="must match the size"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
 import math
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,9 @@ from functions import escape_distance, kepler, pieces, upper_gamma
 from modes import Mode
 
 import jitgrad
+from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.target import host_target
+from jitgrad.codegen.scalars import array_loop
 from jitgrad.utils.checkpoint import checkpoint
 
 numba = pytest.importorskip("numba", reason="jitgrad.vectorize compiles by Numba")
@@ -170,6 +177,56 @@ def test_value_and_derivatives_are_one_evaluation_in_the_neighbours_kernel(rng: 
         "kepler: result 0, result 0 by input 0, result 0 by input 1 in one evaluation; vector code, 1 loop until all "
         "lanes are done"
     ]
+
+
+@pytest.mark.parametrize("form", ["epilogue", "rows", "columns", "transposed", "joined", "padded", "empty"])
+def test_in_every_form_of_kernel(mode: Mode, rng: Any, form: str) -> None:
+    """A matrix product's epilogue, sums along either dimension, squares of a transposed operand, parts of a storage."""
+    shape = (0, 3) if form == "empty" else (33, 40)
+    x, y = rng.uniform(0.1, 0.8, shape), rng.uniform(0.1, 0.8, shape)
+    halve = jitgrad.vectorize(_until_two)
+    forms = {
+        "epilogue": lambda x, y: KEPLER((x @ y.t()) / 40, 1.0),
+        "rows": lambda x, y: KEPLER(x, y).softmax(1).sum(1),
+        "columns": lambda x, y: KEPLER(x, y).sum(0),
+        "transposed": lambda x, y: KEPLER(x.t(), y.reshape(40, 33)),
+        "joined": lambda x, y: jitgrad.cat([KEPLER(x, y), halve(y.flip(0))[::2]]),
+        "padded": lambda x, y: halve(jitgrad.nn.functional.pad(halve(x) + y, (2, 3), value=1.0)),
+        "empty": KEPLER,
+    }
+
+    def step(x: Any, y: Any) -> Any:
+        out = forms[form](x, y)
+        return out.detach(), *jitgrad.autograd.grad((out * out).sum(), (x, y))
+
+    found = mode.run(step, lambda: (_leaf(x), _leaf(y)))
+    for got, wanted in zip(found, step(_leaf(x), _leaf(y)), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("width", [1, 4, 8, 32])
+@pytest.mark.parametrize("has_fma", [True, False])
+def test_on_every_width_of_vector(rng: Any, width: int, has_fma: bool) -> None:
+    """Lanes of 32 bits: narrower targets than this one, and wider ones, compute the same."""
+    function = PIECES._family.function
+    components = ((0, ()), (1, (0,)))
+    target = replace(host_target(), width=width, has_fma=has_fma)
+    name = f"lanes_{width}_{has_fma}"
+    text = array_loop._text(function, components, name, target)
+    (kernel,) = compile_kernels([KernelSource(name, text, lambda: text)])
+    arrays = [rng.uniform(-3.0, 3.0, 29), rng.integers(0, 7, 29), rng.random(29) < 0.5]
+    outs = [np.empty(29), np.empty(29)]
+    words = (ctypes.c_int64 * 6)(0, *(a.ctypes.data for a in (*arrays, *outs)))
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    prototype(kernel.address)(words, None, 0, 29)
+    for got, wanted in zip(outs, array_loop.run(function, components, arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-13)
+
+
+def test_copies_and_pickles_are_by_name() -> None:
+    assert copy.deepcopy(KEPLER) is KEPLER
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(KEPLER)  # its name stands for the plain function
 
 
 def test_the_bits_do_not_depend_on_threads(rng: Any) -> None:
