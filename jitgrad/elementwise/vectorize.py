@@ -62,7 +62,7 @@ class VectorizedFunction:
 
     def __reduce__(self) -> str:
         """Pickled, and copied, as functions are: by name."""
-        return self.__qualname__  # type: ignore[attr-defined, no-any-return]
+        return self.__qualname__  # type: ignore[attr-defined]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function to tensors and numbers, which broadcast together.
