@@ -7,6 +7,7 @@ Must not know: anything above level 0.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 
-__all__ = ["CALLS", "COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
+__all__ = ["CALLS", "CALL_LIMIT", "COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -37,8 +38,11 @@ COUNTERS: dict[str, str] = {
 
 _values: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 _lock = process_lock()
-CALLS: list[tuple[int, int, int, int]] = []
-"""(events, misses, segments, launches) of calls that are not added up yet."""
+CALL_LIMIT = 1 << 20
+"""More segments or launches than this of one call are not packed."""
+CALLS: list[int] = []
+"""Of calls without misses that are not added up yet: (events * ``CALL_LIMIT`` + segments) * ``CALL_LIMIT`` + launches.
+One int each: equal calls, as most are, are added up together."""
 _MAX_CALLS = 1000
 _DEBUG = 10  # of ``logging``, which may not be imported yet
 _logging = LazyModule("logging")
@@ -53,7 +57,11 @@ def bump(name: str, by: int = 1) -> None:
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:
     """Count one call of a compiled function. Calls are added up later: this is the hot path."""
-    CALLS.append((events, misses, segments, launches))
+    if misses or segments >= CALL_LIMIT or launches >= CALL_LIMIT:
+        with _lock:
+            _add_calls(1, events - misses, misses, segments, launches)
+        return
+    CALLS.append((events * CALL_LIMIT + segments) * CALL_LIMIT + launches)
     if len(CALLS) >= _MAX_CALLS:
         with _lock:
             _add_up()
@@ -63,12 +71,19 @@ def _add_up() -> None:
     """Move the calls into the counters; under the lock."""
     calls = CALLS[:]
     del CALLS[: len(calls)]  # others may have appended meanwhile
-    _values["traces"] += len(calls)
-    for events, misses, segments, launches in calls:
-        _values["hits"] += events - misses
-        _values["misses"] += misses
-        _values["segments"] += segments
-        _values["launches"] += launches
+    for call, times in Counter(calls).items():  # most steps repeat
+        rest, launches = divmod(call, CALL_LIMIT)
+        events, segments = divmod(rest, CALL_LIMIT)
+        _add_calls(times, events, 0, segments, launches)
+
+
+def _add_calls(times: int, hits: int, misses: int, segments: int, launches: int) -> None:
+    """Count so many equal calls; under the lock."""
+    _values["traces"] += times
+    _values["hits"] += times * hits
+    _values["misses"] += times * misses
+    _values["segments"] += times * segments
+    _values["launches"] += times * launches
 
 
 def stats() -> dict[str, int]:

@@ -12,7 +12,7 @@ from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import NATIVE, activate, native, refcount, same
 from jitgrad.dtypes import DEFAULT_DTYPE
-from jitgrad.events import CALLS
+from jitgrad.events import CALL_LIMIT, CALLS
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
@@ -155,7 +155,11 @@ def hit_finish(recorder: RecorderState) -> bool:
     node.tick = trie.clock
     if int(trie.size) > int(trie.limit) or len(CALLS) >= _MAX_CALLS:
         return False
-    CALLS.append((node.depth, 0, recorder.segments, recorder.launches))
+    segments: int = recorder.segments
+    launches: int = recorder.launches
+    if segments >= CALL_LIMIT or launches >= CALL_LIMIT:
+        return False
+    CALLS.append((int(node.depth) * CALL_LIMIT + segments) * CALL_LIMIT + launches)
     graph.recorder = None
     if graph.tip is not None:
         escape(recorder, graph)
