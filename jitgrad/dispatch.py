@@ -20,8 +20,8 @@ from jitgrad.state import state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
 __all__ = [
-    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_updates", "install_sparse", "program_leaves",
-    "update_now",
+    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_losses", "compiled_updates",
+    "install_sparse", "program_leaves", "update_now",
 ]  # fmt: skip
 
 
@@ -138,8 +138,11 @@ def update_now(
 program_leaves: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """By id: some of the leaves whose gradients a backward outside of compiled steps has computed by a program."""
 
+compiled_losses: list[Callable[..., Any]] = []
+"""What calls a loss function of a compiled call's result: called with the function, then with its arguments."""
+
 compiled_updates: list[Callable[..., bool]] = []
-"""What does an update outside of compiled steps, see ``compiled/updates.py``: called like ``update_now``, it says
+"""What does an update outside of compiled steps, see ``compiled/outside.py``: called like ``update_now``, it says
 whether it did it. Empty until a backward outside was a program."""
 
 

@@ -7,9 +7,11 @@ Owns: their public signatures, and those that are compositions in PyTorch too.
 
 from __future__ import annotations
 
-import warnings
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from jitgrad.dispatch import compiled_losses
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.functions import pointwise
@@ -18,7 +20,8 @@ from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.state import autocasts
+from jitgrad.state import autocasts, state
+from jitgrad.user_line import warn_user
 
 __all__ = [
     "binary_cross_entropy",
@@ -38,6 +41,18 @@ _BCE, _BCE_LOGITS = OPS["binary_cross_entropy"], OPS["binary_cross_entropy_with_
 _MOVE = OPS["permute"]
 
 
+def _on_results(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a loss of what a compiled function has returned be a compiled call, too: see ``compiled/outside.py``."""
+
+    @functools.wraps(loss)
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiled_losses and state.handler is None and getattr(input, "_graph", None) is not None:
+            return compiled_losses[-1](loss, input, *args, **kwargs)
+        return loss(input, *args, **kwargs)
+
+    return call
+
+
 def _reduced(loss: Any, reduction: str) -> Any:
     check_reduction(reduction)
     if reduction == "none":
@@ -49,11 +64,10 @@ def _same_sizes(input: Any, target: Any) -> tuple[Any, Any]:
     """Both, broadcast to one shape: from there on neither is a tensor without dimensions."""
     if input.shape == target.shape:
         return input, target
-    warnings.warn(
+    warn_user(
         f"Using a target size (torch.Size({list(target.shape)})) that is different to the input size "
         f"(torch.Size({list(input.shape)})). This will likely lead to incorrect results due to broadcasting. Please "
-        "ensure they have the same size.",
-        stacklevel=4,
+        "ensure they have the same size."
     )
     shape = broadcast("loss", input.shape, target.shape)
     return tuple(x if x.shape == shape else x.expand(shape) for x in (input, target))
@@ -69,6 +83,7 @@ def _weighted(loss: Any, weight: Any, input: Any, reduction: str, divisor: Any) 
     return _reduced(loss, reduction)
 
 
+@_on_results
 def mse_loss(
     input: Any,
     target: Any,
@@ -88,6 +103,7 @@ def mse_loss(
     return door.apply(_MSE, expanded, target, reduction)
 
 
+@_on_results
 def l1_loss(
     input: Any,
     target: Any,
@@ -106,6 +122,7 @@ def l1_loss(
     return _reduced(loss, reduction) if weight is None else _weighted(loss, weight, input, reduction, weight)
 
 
+@_on_results
 def smooth_l1_loss(
     input: Any,
     target: Any,
@@ -127,6 +144,7 @@ def smooth_l1_loss(
     return door.apply(_SMOOTH_L1, input, target, reduction, float(beta))
 
 
+@_on_results
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """Half the squared error up to ``delta``, linear above, times ``weight``."""
     if autocasts:
@@ -148,6 +166,7 @@ def _same_shape(name: str, input: Any, target: Any) -> None:
         )
 
 
+@_on_results
 def binary_cross_entropy(
     input: Any,
     target: Any,
@@ -167,6 +186,7 @@ def binary_cross_entropy(
     return _reduced(door.apply(_BCE, input, target, "none") * weight, reduction)
 
 
+@_on_results
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
@@ -193,6 +213,7 @@ def binary_cross_entropy_with_logits(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@_on_results
 def kl_div(
     input: Any,
     target: Any,
@@ -207,11 +228,10 @@ def kl_div(
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     elif reduction == "mean":
-        warnings.warn(
+        warn_user(
             "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
             "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
-            "same as 'batchmean' in the next major release.",
-            stacklevel=3,
+            "same as 'batchmean' in the next major release."
         )
     if reduction != "batchmean":
         check_reduction(reduction)
@@ -254,6 +274,7 @@ def _check_target(input: Any, target: Any) -> None:
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
 
 
+@_on_results
 def nll_loss(
     input: Any,
     target: Any,
@@ -292,6 +313,7 @@ def nll_loss(
     return door.apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]
 
 
+@_on_results
 def cross_entropy(
     input: Any,
     target: Any,

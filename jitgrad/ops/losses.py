@@ -7,7 +7,6 @@ Must not know: Tensor, kernels. ``cross_entropy``, ``l1_loss`` and ``kl_div`` ar
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.shapes import broadcast, np_operand, numel, operand, result_dtype, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.user_line import warn_user
 
 __all__ = ["REDUCTIONS", "check_reduction", "old_reduction"]
 
@@ -28,9 +28,7 @@ def old_reduction(size_average: bool | None, reduce: bool | None, reduction: str
     if size_average is None and reduce is None:
         return reduction
     found = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=4
-    )
+    warn_user(f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.")
     return found
 
 

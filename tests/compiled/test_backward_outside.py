@@ -476,7 +476,7 @@ def test_optimizers_outside(name: str) -> None:
     want, _ = train(same)
     got, counted = train(jitgrad.compile)
     assert_same(got, want)
-    assert counted["outside_backwards"] == 1
+    assert counted["outside_backwards"] == 2
     assert not counted["misses"] and not counted["compiles"]
     if name != "RMSprop":
-        assert counted["traces"] == 2, "the model, and the update"
+        assert counted["traces"] == 3, "the model, the loss, and the update"

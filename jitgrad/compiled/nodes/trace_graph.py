@@ -42,7 +42,7 @@ __all__ = ["TraceGraph"]
 # loaded by the first backward outside of a compiled call
 _from_outside: Any = LazyModule("jitgrad.compiled.backward.from_outside")
 _sweep: Any = LazyModule("jitgrad.compiled.nodes.sweep")
-_updates: Any = LazyModule("jitgrad.compiled.updates")
+_outside_calls: Any = LazyModule("jitgrad.compiled.outside")
 
 
 class TraceGraph(CallGraph):
@@ -229,7 +229,7 @@ class TraceGraph(CallGraph):
                 if program is not None:
                     leaf = node.next_edges[-1][0]
                     if type(leaf) is AccumulateGrad and id(leaf.variable) not in program_leaves:
-                        _updates.note_leaf(leaf.variable)
+                        _outside_calls.note_leaf(leaf.variable)
                     return known.run(self._backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
         return _sweep.sweep(roots, [grad for grad in grads if grad is not None], node.next_edges)

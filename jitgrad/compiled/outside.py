@@ -1,27 +1,30 @@
-"""Optimizers' steps outside of compiled ones, each as one program.
+"""What plain Python does with the results of compiled calls: losses and optimizers' steps, each as a compiled call.
 
-Owns: which updates are compiled, and the functions that do them.
+Owns: which of them are compiled, and the functions that do them.
 Must not know: what compiled functions do.
 
 ``optimizer.step()`` in plain Python, after a backward that was a program (Note [Backward from outside]), is the same
 event as in a compiled step, recorded by a function that does nothing else. Parameters whose gradients come from NumPy
-are updated by NumPy: a process that compiles nothing loads no compiler.
+are updated by NumPy: a process that compiles nothing loads no compiler. In the same way, a loss of what a compiled
+model has returned is a compiled call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.compile import CompiledFunction
-from jitgrad.dispatch import compiled_updates, program_leaves, update_now
+from jitgrad.dispatch import compiled_losses, compiled_updates, program_leaves, update_now
 from jitgrad.ops.table import Op
+from jitgrad.state import modes_in_use, override_classes
 
 __all__ = ["note_leaf"]
 
 _MAX_FUNCTIONS = 64
 
 _functions: dict[Any, Any] = {}
+_losses: dict[Callable[..., Any], Any] = {}
 
 
 def note_leaf(leaf: Any) -> None:
@@ -30,6 +33,18 @@ def note_leaf(leaf: Any) -> None:
         program_leaves[id(leaf)] = leaf
         if not compiled_updates:
             compiled_updates.append(_update)
+            compiled_losses.append(_loss)
+
+
+def _loss(loss: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a loss function of a result; compiled, if that can still be differentiated."""
+    graph = input._graph
+    if graph.recorder is not None or not graph.saves or override_classes or modes_in_use:
+        return loss(input, *args, **kwargs)
+    function = _losses.get(loss)
+    if function is None:
+        function = _losses[loss] = CompiledFunction(loss)
+    return function(input, *args, **kwargs)
 
 
 def _update(
