@@ -381,5 +381,18 @@ _SHORT_DTYPES = [
            "            state.autocast = self.fast_dtype\n", "ops/test_autocast.py::test_what_computes_in_which_dtype"),
 ]
 
+_OUTSIDE = "compiled/test_backward_outside.py"
+_OUTSIDE_ROWS = [
+    Mutant("jitgrad/compiled/nodes/trace_graph.py",
+           "            if counter is not None and counter[VERSION] != versions[vid]:\n", "            if False:\n",
+           f"{_OUTSIDE}::test_what_was_saved_and_is_written_since"),
+    Mutant("jitgrad/compiled/nodes/trace_graph.py", "            self._buffers.pop(vid, None)\n            tensor",
+           "            tensor", f"{_OUTSIDE}::test_what_was_saved_is_freed_after_the_backward"),
+    Mutant("jitgrad/compiled/backward/from_outside.py", "                found.pop(edge, None)\n", "",
+           f"{_OUTSIDE}::test_hooks_see_the_order_of_eager_execution"),
+    Mutant("jitgrad/runtime/engine/run/run_alone.py", "dependencies.get(node) == 1 and node not in not_ready", "True",
+           f"{_OUTSIDE}::test_a_model_of_its_own_result"),
+]
+
 MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT,
-           *_SHORT_DTYPES]
+           *_SHORT_DTYPES, *_OUTSIDE_ROWS]

@@ -22,10 +22,31 @@ class CallGraph:
         marks: of ``CreationOrder``; empty while no Node was numbered.
         saves: what escaped can still be differentiated.
         leaves: (value id, tensor), flat: the leaves of a graph that escaped and was used up; None otherwise.
-        numbers: the run-time scalars of such a graph.
+        numbers: the run-time scalars of a graph that escaped by a hit.
+        noted: (value id, version counter, version), flat: of a graph that escaped by a hit, and can still be
+            differentiated; None otherwise.
+        entered, table, outer: what such a graph took over from the recorder, under the same names.
     """
 
-    __slots__ = ("is_touched", "leaves", "marks", "numbers", "recorder", "saves", "tid", "tip")
+    __slots__ = (
+        "entered",
+        "is_touched",
+        "leaves",
+        "marks",
+        "noted",
+        "numbers",
+        "outer",
+        "recorder",
+        "saves",
+        "table",
+        "tid",
+        "tip",
+    )
+
+    entered: Any
+    noted: Any
+    outer: Any
+    table: Any
 
     is_touched: bool
     leaves: list[Any] | None

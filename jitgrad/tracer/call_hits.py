@@ -145,7 +145,9 @@ def hit_finish(recorder: RecorderState) -> bool:
     if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks:
         return False
     node: TrieNode = recorder.node
-    if graph.tip is not None and (graph.saves or len(recorder.entry.outer) != 0 or recorder.has_stopped):
+    if graph.tip is not None and recorder.has_stopped:
+        return False
+    if graph.tip is not None and graph.noted is None and (graph.saves or len(recorder.entry.outer) != 0):
         return False
     if graph.tip is not None and len(recorder.input_table) * 3 != int(recorder.caught):
         return False  # the step has made leaves itself: ``entered`` does not have them
@@ -161,7 +163,9 @@ def hit_finish(recorder: RecorderState) -> bool:
         return False
     CALLS.append((int(node.depth) * CALL_LIMIT + segments) * CALL_LIMIT + launches)
     graph.recorder = None
-    if graph.tip is not None:
+    if graph.noted is not None:
+        escape_whole(recorder, graph)
+    elif graph.tip is not None:
         escape(recorder, graph)
     recorder.entered.clear()
     if int(recorder.caught) != 0:
@@ -203,6 +207,21 @@ def escape(recorder: RecorderState, graph: CallGraph) -> None:
     graph.tip = node
     recorder.graph.order.close(node.next_vid)
     recorder.graph = idle_graph(recorder)
+
+
+@native
+def escape_whole(recorder: RecorderState, graph: CallGraph) -> None:
+    """A result holds on to the graph, which can still be differentiated: it takes over what the call has met."""
+    graph.entered = recorder.entered
+    recorder.entered = []
+    graph.table = recorder.buffer_table
+    graph.outer = recorder.entry.outer
+    graph.numbers = recorder.scalars
+    recorder.scalars = []
+    node: TrieNode = recorder.node
+    graph.tip = node
+    recorder.graph.order.close(node.next_vid)
+    recorder.forget_graph()
 
 
 @native

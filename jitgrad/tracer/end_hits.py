@@ -395,7 +395,8 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     if plan is None or event.is_deferred:
         return False
     keeps = not is_last or plan.keeps or graph.tip is not None
-    if keeps and int(recorder.caught) != len(recorder.entered):
+    escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event)
+    if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
     if plan.has_program and not run(recorder, plan, alive, keeps):
         return False
@@ -404,7 +405,11 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     recorder.handles.clear()
     recorder.keepers.clear()
     if plan.keeps:
-        if event.saves:
+        if escapes:
+            note_versions(recorder, graph, alive)
+            graph.tip = node
+            graph.saves = True
+        elif event.saves:
             recorder.graph.keep(node, alive, event.saves, event.windows)
         else:
             graph.tip = node
@@ -413,6 +418,38 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     if keeps:
         after(recorder, plan, event, alive, is_last)
     return True
+
+
+@native
+def escapes_lightly(recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent) -> bool:
+    """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
+    if graph.tip is not None or graph.is_touched or graph.marks or int(recorder.caught) != 0:
+        return False
+    return len(plan.written) == 0 and len(event.windows) == 0
+
+
+@native
+def note_versions(recorder: RecorderState, graph: CallGraph, alive: list) -> None:
+    """Note which versions the call's inputs and results have."""
+    noted: list = []
+    entered: list = recorder.entered
+    i = 0
+    while i < len(entered):
+        note_version(recorder, noted, entered[i])
+        i += 3
+    for handle in alive:
+        note_version(recorder, noted, handle)
+    graph.noted = noted
+
+
+@native
+def note_version(recorder: RecorderState, noted: list, x: TensorBase) -> None:
+    """Note the version of a tensor, unless another call has its own number for it."""
+    if x._tid is recorder.tid:
+        counter: list = x._vc
+        noted.append(x._vid)
+        noted.append(x._vc)
+        noted.append(counter[0])
 
 
 @native

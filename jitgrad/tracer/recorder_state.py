@@ -161,6 +161,13 @@ class RecorderState(Handler):
         self.graph = backend.new_graph(self)
         self.graphs = [self.graph]
 
+    def forget_graph(self) -> None:
+        """The graph has left with the tables of the call: have others."""
+        graph = self.graph
+        self.graph = made = self.backend.new_graph(self)
+        self.graphs[:] = [made if other is graph else other for other in self.graphs]
+        self.buffer_table, self.entry.outer = {}, {}
+
     @property
     def inputs(self) -> dict[int, Any]:
         """Value id -> tensor, for what came from outside (and leaves made inside)."""

@@ -27,6 +27,7 @@ Must not know: LLVM, the engine's queues, who holds a graph.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
@@ -37,7 +38,7 @@ from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
+from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node, OwnedGrads
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.trace import Provisional
 from jitgrad.state import switch_handler
@@ -88,6 +89,7 @@ class _Program(NamedTuple):
         inputs: value ids of what it reads, but for gradients and constants.
         seeds: (value id, number of the result) of the gradients that come in.
         consts: (value id, storage) of tensors that rules have made.
+        owned: no gradient came in, and no two are the same.
         results: per edge: (value id, layout), the number of a result whose gradient it is, or None.
     """
 
@@ -95,6 +97,7 @@ class _Program(NamedTuple):
     inputs: tuple[int, ...]
     seeds: tuple[tuple[int, int], ...]
     consts: tuple[tuple[int, Any], ...]
+    owned: bool
     results: tuple[tuple[int, Aval] | int | None, ...]
 
 
@@ -242,12 +245,13 @@ class CallBackward:
         own = tuple([vid for vid in segment.inputs if vid not in known])
         consts = tuple([(vid, t._storage) for vid, t in inner.consts if vid in segment.inputs])
         seeds = tuple([(vid, nr) for vid, nr in numbers.items() if vid in segment.inputs])
-        return _Program(backend.compile_end(segment) if outputs else None, own, seeds, consts, tuple(results))
+        owned = len(outputs) == sum(result is not None for result in results)
+        return _Program(backend.compile_end(segment) if outputs else None, own, seeds, consts, owned, tuple(results))
 
     @staticmethod
     def run(
         backend: Any, program: _Program, buffers: dict[int, Any], scalars: list[Any], grads: list[Any]
-    ) -> tuple[Any, ...]:
+    ) -> Sequence[Any]:
         """The gradients of the targets; each that was computed has memory of its own."""
         bump("outside_backwards")
         memory: dict[int, Any] = {}
@@ -269,7 +273,7 @@ class CallBackward:
                 results.append(tensor)
             else:
                 results.append(grads[result] if type(result) is int else None)
-        return tuple(results)
+        return OwnedGrads(results) if program.owned else tuple(results)
 
 
 def call_backward(tip: Any) -> CallBackward | None:

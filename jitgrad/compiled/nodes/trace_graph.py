@@ -14,7 +14,7 @@ Owns: ``TraceGraph``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -84,6 +84,7 @@ class TraceGraph(CallGraph):
         self.is_touched = False
         self.leaves = None
         self.numbers = []
+        self.noted = self.entered = self.table = self.outer = None
         self._detached: set[int] = set()
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self._counters: dict[int, list[int]] = {}
@@ -127,6 +128,7 @@ class TraceGraph(CallGraph):
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
         recorder, self.recorder = self.recorder, None
+        self._take_notes()
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)
         if self.tip is None:
@@ -145,8 +147,29 @@ class TraceGraph(CallGraph):
         else:  # a graph that has been used up: its shape, and its leaves
             self._inputs = {vid: t for vid, t in recorder.inputs.items() if t._requires_grad}
 
+    def _take_over(self) -> None:
+        """A hit has closed the call: make tables of what it left."""
+        self._take_notes()
+        if self.entered is not None:
+            entered, self.entered = self.entered, None
+            self._inputs, self._buffers = dict(zip(entered[2::3], entered[::3], strict=True)), self.table
+            for vid, storage in zip(entered[2::3], entered[1::3], strict=True):
+                self._buffers.setdefault(vid, storage)
+            self._outer, self._scalars = self.outer, self.numbers
+            self.table = self.outer = None
+
+    def _take_notes(self) -> None:
+        """Versions that a hit has noted."""
+        if self.noted is not None:
+            noted, self.noted = self.noted, None
+            for vid, counter, version in zip(noted[::3], noted[1::3], noted[2::3], strict=True):
+                if vid not in self._counters:
+                    self._counters[vid], self._versions[vid] = counter, version
+
     def attach(self, tensor: Any) -> Any:
         """Give a tensor of the call its ``grad_fn``, and return that."""
+        if self.entered is not None:
+            self._take_over()
         vid = tensor._vid
         if vid not in self.nodes:
             tip = self.tip if self.recorder is None else self.recorder.node
@@ -158,6 +181,8 @@ class TraceGraph(CallGraph):
 
     def join(self, tensor: Any) -> None:
         """Give a result of the call, as it was made, the ``_grad_fn`` that edges lead to: a stand-in, or the Node."""
+        if self.entered is not None:
+            self._take_over()
         if self.recorder is None and self.saves and not self.nodes and not self._used:
             node = self._stand_in()
             number = node.known.numbers.get(tensor._vid) if node is not None else None
@@ -217,7 +242,7 @@ class TraceGraph(CallGraph):
                 return True
         return False
 
-    def run_backward(self, node: CallNode, grads: list[Any], needed: tuple[bool, ...] | None) -> tuple[Any, ...]:
+    def run_backward(self, node: CallNode, grads: list[Any], needed: tuple[bool, ...] | None) -> Sequence[Any]:
         """The gradients of a stand-in's edges."""
         known = node.known
         if all(grad is None for grad in grads):
@@ -269,6 +294,8 @@ class TraceGraph(CallGraph):
     def build(self, vid: int, recipe: Recipe) -> None:
         """Make the Nodes behind a value."""
         self.is_touched = True
+        if self.entered is not None:
+            self._take_over()
         if self.leaves is not None:  # a hit has closed the call
             self._inputs = dict(zip(self.leaves[::2], self.leaves[1::2], strict=True))
             self._scalars, self.leaves = self.numbers, None

@@ -32,6 +32,7 @@ __all__ = [
     "GraphRoot",
     "Identity",
     "Node",
+    "OwnedGrads",
     "call_node",
     "call_nodes_in_use",
     "device_of",
@@ -300,6 +301,12 @@ class Identity(Node):
         return tuple(grad_outputs)
 
 
+class OwnedGrads(list[Any]):
+    """Gradients of a ``CallNode`` that nobody else refers to, no two in the same memory."""
+
+    __slots__ = ()
+
+
 class CallNode(Node):
     """Stands in a graph for all Nodes that a call of a compiled function has recorded, as long as nobody looks.
 
@@ -341,7 +348,7 @@ class CallNode(Node):
         edges = self.next_edges
         needed = tuple([node in wanted for node, _ in edges]) if wanted else None
         self.used = (tuple([nr for nr, grad in enumerate(grad_outputs) if grad is not None]), needed)
-        grads: tuple[Any, ...] = self.graph.run_backward(self, grad_outputs, needed)
+        grads: Any = self.graph.run_backward(self, grad_outputs, needed)
         return grads
 
     def release_variables(self) -> None:

@@ -16,8 +16,9 @@ from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 from jitgrad.grad_mode import set_grad_mode
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import Node, call_node, name_of
+from jitgrad.runtime.engine.graph.node import Node, OwnedGrads, call_node, name_of
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.evaluate import capture, tell_arrival, tell_useless
@@ -68,7 +69,7 @@ def run_alone(task: GraphTask, run_other: Callable[[Entry], None]) -> None:
             outputs = node.apply(inputs) if hooks is None else _call_hooked(task, node, inputs)
             if not keep_graph:
                 node.release_variables()
-            edges = node.next_edges
+            edges = _give_to_leaves(task, node, outputs) if type(outputs) is OwnedGrads else node.next_edges
             if len(outputs) != len(edges):
                 check_count(node, len(outputs), len(edges))
         index = -1
@@ -109,6 +110,34 @@ def run_alone(task: GraphTask, run_other: Callable[[Entry], None]) -> None:
         task.outstanding_tasks -= 1
         # gone before the next node runs: AccumulateGrad takes a gradient that nobody else refers to
         inputs = outputs = grad = buffer = entry = None  # type: ignore[assignment]
+
+
+def _give_to_leaves(task: GraphTask, sender: Node, grads: OwnedGrads) -> Any:
+    """Make gradients the ``.grad`` of leaves where accumulating does no more; ``grads`` keeps the others.
+
+    Returns:
+        The edges of those that are left.
+    """
+    edges = sender.next_edges
+    if task.exec_info or state.grad_enabled or trace.is_active():
+        return edges
+    dependencies, not_ready = task.dependencies, task.not_ready
+    left: list[Any] = []
+    for grad, edge in zip(grads, edges, strict=True):
+        node: Any = edge[0]
+        is_last = dependencies.get(node) == 1 and node not in not_ready
+        if is_last and type(node) is AccumulateGrad and node.hooks is None:
+            leaf = node.variable
+            is_simple = leaf._requires_grad and not leaf._post_accumulate_hooks and grad is not None
+            if is_simple and grad._aval is node.input_metadata[0]:
+                with node._lock:
+                    if leaf._grad is None:
+                        leaf._grad = grad
+                        del dependencies[node]
+                        continue
+        left.append((grad, edge))
+    grads[:] = [grad for grad, _ in left]
+    return [edge for _, edge in left]
 
 
 def _tell_run(task: GraphTask, node: Node, inputs: list[Any]) -> None:
