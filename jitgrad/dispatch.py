@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from jitgrad.door import door
 from jitgrad.errors import SparseOperandError
-from jitgrad.events import bump
+from jitgrad.events import bump_outside
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_one, apply_two
 from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
@@ -63,7 +63,7 @@ def apply_elsewhere(op: Op, *args: Any) -> Any:
     recorder = state.handler
     if recorder is None:
         return door.run_many(op, inputs, params)
-    bump("fallbacks")
+    bump_outside(op.name)
     if op.is_view:
         inputs[0]._sync()  # a view reads no value, but shares the memory
     recorder.go_outside()

@@ -15,7 +15,22 @@ from typing import Any
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 
-__all__ = ["CALLS", "CALL_LIMIT", "COUNTERS", "bump", "bump_call", "count", "is_logged", "log", "logger", "reset_stats", "stats"]
+__all__ = [
+    "CALLS",
+    "CALL_LIMIT",
+    "COUNTERS",
+    "bump",
+    "bump_call",
+    "bump_outside",
+    "count",
+    "is_logged",
+    "is_noting",
+    "log",
+    "logger",
+    "outside_names",
+    "reset_stats",
+    "stats",
+]
 
 COUNTERS: dict[str, str] = {
     "traces": "calls of compiled functions that recorded",
@@ -53,6 +68,18 @@ def bump(name: str, by: int = 1) -> None:
     """Add to a counter. Cheap enough for once a call, not for once an operation: sum up first."""
     with _lock:
         _values[name] += by
+
+
+outside_names: list[str] = []
+"""Of operations that a trace has no place for, as they run; while ``is_noting`` says so."""
+is_noting = [0]
+
+
+def bump_outside(name: str) -> None:
+    """Count an operation of a compiled step that has no place in its trace, and runs eagerly."""
+    bump("fallbacks")
+    if is_noting[0]:
+        outside_names.append(name)
 
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:

@@ -21,7 +21,7 @@ from jitgrad.dispatch import apply_elsewhere
 from jitgrad.door import door
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
-from jitgrad.events import bump, logger
+from jitgrad.events import bump, bump_outside, logger
 from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.ops.table import OPS, Op
 from jitgrad.probe import probe
@@ -42,7 +42,7 @@ __all__ = ["backend"]
 
 def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """An in-place operation on tensors that are not on the CPU: it runs now."""
-    bump("fallbacks")
+    bump_outside(op.name)
     return door.run_inplace(op, targets, inputs, params)
 
 

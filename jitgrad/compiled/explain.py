@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.compiled.backend import backend
-from jitgrad.events import stats
+from jitgrad.events import is_noting, outside_names, stats
 from jitgrad.structs import struct
 from jitgrad.tracer.graph import Segment, segment_text
 from jitgrad.tracer.history import EndEvent
@@ -45,14 +45,20 @@ class Explanation:
         result: what the function returned.
         segments: one report per segment, in order.
         counters: how much each counter of ``jitgrad.stats()`` rose.
+        outside: operation -> how often it ran eagerly, because a trace has no place for its operands or results:
+            complex numbers, or tensors on another device.
     """
 
     result: Any
     segments: list[SegmentReport]
     counters: dict[str, int]
+    outside: dict[str, int]
 
     def __str__(self) -> str:
         parts = [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
+        if self.outside:
+            names = ", ".join(f"{name} {times}" if times > 1 else name for name, times in self.outside.items())
+            parts.append(f"outside the trace, run eagerly (complex numbers, other devices): {names}")
         parts.append("counters " + ", ".join(f"{k}={v}" for k, v in self.counters.items() if v))
         return "\n".join(parts)
 
@@ -71,7 +77,14 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     if not hasattr(fn, "last_path"):
         raise TypeError(f"explain() takes a function decorated with jitgrad.compile, not {fn!r}")
     before = stats()
-    result = fn(*args, **kwargs)
+    seen = len(outside_names)
+    is_noting[0] += 1
+    try:
+        result = fn(*args, **kwargs)
+        outside = _counted(outside_names[seen:])
+    finally:
+        is_noting[0] -= 1
+        del outside_names[seen:]
     counters = {name: value - before[name] for name, value in stats().items()}
     reports = []
     for event in fn.last_path():
@@ -80,4 +93,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
                 event.program, event.is_deferred = backend.compile_end(event.segment), False
             program = event.program.program
             reports.append(SegmentReport(event.segment, program.kernel_names, program.notes))
-    return Explanation(result, reports, counters)
+    return Explanation(result, reports, counters, outside)
+
+
+def _counted(names: list[str]) -> dict[str, int]:
+    return {name: names.count(name) for name in dict.fromkeys(names)}

@@ -153,3 +153,18 @@ def test_is_what_pytorch_says(name: str) -> None:
 )
 def test_prints_as_pytorch(make: Callable[[Any], Any]) -> None:
     assert repr(make(jitgrad)).replace("jitgrad", "torch") == repr(make(torch))
+
+
+def test_explain_names_what_runs_outside() -> None:
+    @jitgrad.compile
+    def step(x: Any) -> Any:
+        z = jitgrad.complex(x * 2, x)
+        return (z * z).real + 1
+
+    x = jitgrad.ones(3)
+    for _ in range(3):
+        found = jitgrad.explain(step, x)
+    assert found.outside == dict.fromkeys(("complex", "mul", "view_as_real", "select", "add"), 1)
+    assert found.counters["fallbacks"] == 5 and found.counters["launches"] == 1
+    assert "complex numbers" in str(found)
+    assert found.result.tolist() == [4.0] * 3
