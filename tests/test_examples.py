@@ -61,6 +61,7 @@ def test_digits_for_people_draws_a_plot(tmp_path: Path) -> None:
 SHORT = {
     "cartpole": ("--steps", "6"),
     "cnn": ("--epochs", "2", "--batch", "256"),
+    "fno": ("--epochs", "1", "--waves", "16"),
     "factorization": ("--epochs", "1", "--batch", "1024"),
     "gpt": ("--steps", "8"),
     "implied_volatility": ("--steps", "8"),

@@ -304,6 +304,27 @@ def test_programs(mode: Any, program: Callable[..., Any]) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-10)
 
 
+def test_real_operations_around_a_transform_are_fused() -> None:
+    """One kernel before it, one behind it; the transforms and the product of complex numbers between run eagerly."""
+
+    @jitgrad.compile
+    def step(x: Any) -> Any:
+        spectrum = jitgrad.fft.rfft((x * 2 + 1).sin().exp())
+        return (jitgrad.fft.irfft(spectrum * 0.5, 8) * 3 + 1).tanh().sum()
+
+    x = jitgrad.randn(8)
+    for _ in range(3):
+        step(x)
+    before = jitgrad.stats()
+    step(x)
+    after = jitgrad.stats()
+    risen = {name: after[name] - before[name] for name in ("misses", "compiles", "segments", "launches", "fallbacks")}
+    assert risen == {"misses": 0, "compiles": 0, "segments": 2, "launches": 2, "fallbacks": 3}
+    explanation = jitgrad.explain(step, x)
+    assert [len(report.kernels) for report in explanation.segments] == [1, 1]
+    assert "fallbacks=3" in str(explanation)
+
+
 def test_import_does_not_load_transforms() -> None:
     program = (
         "import sys, jitgrad; late = [m for m in sys.modules if 'fourier' in m or 'jitgrad.fft' in m]; "
