@@ -387,7 +387,7 @@ _OUTSIDE_ROWS = [
            "            if counter is not None and counter[VERSION] != versions[vid]:\n", "            if False:\n",
            f"{_OUTSIDE}::test_what_was_saved_and_is_written_since"),
     Mutant("jitgrad/compiled/nodes/trace_graph.py", "            self._buffers.pop(vid, None)\n            tensor",
-           "            tensor", f"{_OUTSIDE}::test_what_was_saved_is_freed_after_the_backward"),
+           "            tensor", f"{_OUTSIDE}::test_activations_are_freed_after_the_backward"),
     Mutant("jitgrad/compiled/backward/from_outside.py", "                found.pop(edge, None)\n", "",
            f"{_OUTSIDE}::test_hooks_see_the_order_of_eager_execution"),
     Mutant("jitgrad/runtime/engine/run/run_alone.py", "dependencies.get(node) == 1 and node not in not_ready", "True",

@@ -418,6 +418,21 @@ def test_what_was_saved_is_freed_after_the_backward() -> None:
         assert d.w.grad is not None
 
 
+def test_activations_are_freed_after_the_backward() -> None:
+    """Of all memory that the graph refers to, only the leaves' and the result's own outlive the backward."""
+    f = jitgrad.compile(layer)
+    d = data()
+    x = jitgrad.ones(20_000, 4, dtype=jitgrad.float64)  # too large to be kept for the next call
+    for _ in range(CALLS):
+        y = f(x, d.w, d.b)
+        loss = y.sum()
+        known = {id(t._storage) for t in (x, d.w, d.b, y)}
+        saved = [weakref.ref(s) for s in y._graph._buffers.values() if id(s) not in known]
+        assert saved and all(s() is not None for s in saved)
+        loss.backward()
+        assert all(s() is None for s in saved)
+
+
 def test_many_steps_do_not_grow() -> None:
     d = data()
     f = jitgrad.compile(layer)
