@@ -26,7 +26,9 @@ class Adadelta(DenseOptimizer):
         eps: added to both means.
         weight_decay: L2 penalty, added to the gradient.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for an option out of range.

@@ -26,7 +26,9 @@ class Adagrad(Optimizer):
         initial_accumulator_value: where the sums start.
         eps: added to the root.
         maximize: climb.
-        foreach, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, fused: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option.

@@ -34,7 +34,9 @@ class Adam(Optimizer):
         amsgrad: divide by the largest mean square so far.
         maximize: climb.
         decoupled_weight_decay: as ``AdamW``.
-        foreach, capturable, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable, fused: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option, or betas outside [0, 1).
@@ -57,6 +59,8 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_adam_options(lr, eps, betas, weight_decay=weight_decay)
+        if foreach and not capturable and isinstance(lr, Tensor):
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -113,7 +117,9 @@ class AdamW(Adam):
         params: see ``Optimizer``.
         lr, betas, eps, amsgrad, maximize: see ``Adam``.
         weight_decay: the parameter is multiplied by 1 - lr * weight_decay.
-        foreach, capturable, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable, fused: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: see ``Adam``.

@@ -27,7 +27,9 @@ class Adamax(DenseOptimizer):
         eps: added to the gradient's absolute value.
         weight_decay: L2 penalty, added to the gradient.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option, or betas outside [0, 1).

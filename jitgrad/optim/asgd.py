@@ -28,7 +28,9 @@ class ASGD(DenseOptimizer):
         t0: the step at which averaging begins.
         weight_decay: L2 penalty, added to the gradient.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative rate or weight decay.

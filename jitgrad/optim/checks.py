@@ -9,8 +9,10 @@ __all__ = ["check_adam_options", "check_betas", "check_nonnegative", "variants"]
 
 
 def check_nonnegative(options: Mapping[str, float]) -> None:
-    """ValueError, in PyTorch's words, for the first option below zero (or NaN)."""
+    """ValueError, in PyTorch's words, for the first option below zero (or NaN), and for rates of many elements."""
     for name, value in options.items():
+        if name == "learning rate" and getattr(value, "shape", None) and value.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
         if not value >= 0.0:
             raise ValueError(f"Invalid {name}: {value}")
 

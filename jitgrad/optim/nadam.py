@@ -28,7 +28,9 @@ class NAdam(DenseOptimizer):
         momentum_decay: how fast the momentum's schedule rises.
         decoupled_weight_decay: the penalty shrinks the parameter itself, as in ``AdamW``.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option, or betas outside [0, 1).

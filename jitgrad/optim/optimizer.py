@@ -26,6 +26,7 @@ import numpy as np
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.grad_mode import enable_grad, no_grad
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import kept as kept_strides
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
 from jitgrad.state import state as thread_state
@@ -34,6 +35,7 @@ from jitgrad.tensor import Tensor
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 Group = dict[str, Any]
+_differentiable = LazyModule("jitgrad.optim.differentiable")
 
 
 class OptimizerHooks:
@@ -201,7 +203,10 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        if not thread_state.grad_enabled:
+        if self.defaults.get("differentiable"):
+            with enable_grad():
+                _differentiable.update(self)
+        elif not thread_state.grad_enabled:
             self._update()
         else:
             with no_grad():

@@ -27,7 +27,9 @@ class RAdam(DenseOptimizer):
         weight_decay: L2 penalty, added to the gradient.
         decoupled_weight_decay: the penalty shrinks the parameter itself, as in ``AdamW``.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option, or betas outside [0, 1).

@@ -28,7 +28,9 @@ class RMSprop(Optimizer):
         momentum: of the steps.
         centered: subtract the squared running mean of the gradient: a variance.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option.

@@ -26,7 +26,9 @@ class Rprop(DenseOptimizer):
         etas: what a step is multiplied by when the sign turns, and when it stays.
         step_sizes: the smallest and the largest step.
         maximize: climb.
-        foreach, capturable, differentiable: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, capturable: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative rate, or etas that are not below and above 1.

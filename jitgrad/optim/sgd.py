@@ -33,7 +33,9 @@ class SGD(Optimizer):
         nesterov: look ahead by one momentum step.
         maximize: climb.
         (A sparse gradient moves only the rows it has; with momentum or weight decay it is made dense first.)
-        foreach, differentiable, fused: accepted for PyTorch's sake; there is one implementation.
+        differentiable: gradients flow through the step, into options that are tensors too; parameters
+            must not be leaves.
+        foreach, fused: accepted for PyTorch's sake; there is one implementation.
 
     Raises:
         ValueError: for a negative option, or nesterov without momentum or with dampening.
