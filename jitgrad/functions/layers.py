@@ -281,9 +281,19 @@ def _attention(
         below = door.apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
         scores = where(below, scores, -math.inf)
     elif attn_mask is not None:
-        scores = where(attn_mask, scores, -math.inf) if attn_mask.dtype.category is BOOLEAN else scores + attn_mask
+        return _masked_attention(scores, value, attn_mask, dropout_p)
     weights = door.apply(OPS["_softmax"], scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+
+
+def _masked_attention(scores: Any, value: Any, mask: Any, dropout_p: float) -> Any:
+    """A query that may look nowhere finds zeros, and has no gradient: its softmax would be of nothing."""
+    is_bool = mask.dtype.category is BOOLEAN
+    is_blind = ~mask.any(-1, keepdim=True) if is_bool else (mask == -math.inf).all(-1, keepdim=True)
+    scores = where(mask | is_blind, scores, -math.inf) if is_bool else scores + where(is_blind, 0.0, mask)
+    weights = door.apply(OPS["_softmax"], scores, -1)
+    found = matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+    return where(is_blind, 0.0, found)
 
 
 # --- convolution and pooling ---
