@@ -144,16 +144,17 @@ def _allowed(tolerance: float) -> str:
 
 
 def _compare_tensors(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
-    checks = (
-        (True, "values for attribute 'shape'", lambda x: x.shape),
-        (rules.check_device, "values for attribute 'device'", lambda x: x.device),
-        (rules.check_layout, "values for attribute 'layout'", lambda x: x.layout),
-        (rules.check_dtype, "values for attribute 'dtype'", lambda x: x.dtype),
-        (rules.check_stride, "values for attribute 'stride()'", lambda x: x.stride()),
-    )
-    for is_checked, what, look in checks:
-        if is_checked and look(actual) != look(expected):
-            rules.refuse(f"The {what} do not match: {look(actual)} != {look(expected)}.", place)
+    checks = {
+        "shape": True,
+        "device": rules.check_device,
+        "layout": rules.check_layout,
+        "dtype": rules.check_dtype,
+        "stride()": rules.check_stride,
+    }
+    for what, is_checked in checks.items():
+        ours, theirs = (x.stride() if what == "stride()" else getattr(x, what) for x in (actual, expected))
+        if is_checked and ours != theirs:
+            rules.refuse(f"The values for attribute '{what}' do not match: {ours} != {theirs}.", place)
     rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
     a, b = (_values(x, actual, expected) for x in (actual, expected))
     close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)

@@ -25,7 +25,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),
-    frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "transforms"})
+    frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "testing",
+     "transforms"})
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
     | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"},
     frozenset({"scripts", "__main__"}),
@@ -182,6 +183,7 @@ NAMES_OF_TWO = {
     "Identity": "PyTorch has both: the layer nn.Identity, and the graph node torch::autograd::Identity",
     "autocast": "PyTorch has both: torch.amp.autocast, and torch.cuda.amp.autocast, which is derived from it",
     "GradScaler": "PyTorch has both: torch.amp.GradScaler, and torch.cuda.amp.GradScaler, which is derived from it",
+    "profile": "PyTorch has both: torch.profiler.profile, and torch.autograd.profiler.profile",
     "Buffer": "a tensor of a module, by PyTorch's name; and memory of a compiled program",
 }
 

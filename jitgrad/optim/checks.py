@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["check_adam_options", "check_betas", "check_nonnegative", "variants"]
 
 
-def check_nonnegative(options: Mapping[str, float]) -> None:
+def check_nonnegative(options: Mapping[str, Any]) -> None:
     """ValueError, in PyTorch's words, for the first option below zero (or NaN), and for rates of many elements."""
     for name, value in options.items():
         if name == "learning rate" and getattr(value, "shape", None) and value.numel() != 1:

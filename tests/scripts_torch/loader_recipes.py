@@ -97,6 +97,7 @@ for epoch in range(2):
     for tokens, lengths, labels, names in DataLoader(train, batch_size=6, shuffle=True, collate_fn=collate):
         print(f"{step(tokens, lengths, labels).item():.5f}", tuple(tokens.shape), names[0])
 
+print("one batch", [round(step(tokens, lengths, labels).item(), 4) for _ in range(4)])
 weights = [1.0 if data[i]["label"] == 0 else 0.2 for i in range(len(data))]
 weighted = DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(weights, 16), collate_fn=collate)
 print([labels.tolist() for _, _, labels, _ in weighted])
