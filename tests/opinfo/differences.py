@@ -82,7 +82,7 @@ ROWS: tuple[Row, ...] = (
     Row("__radd__ __rmul__ __rand__ __ror__ __rxor__", "errors", "nothing, not TypeError: descriptor.*",
         "Python's own message for a call through the class"),
     Row("fft.ihfft2 fft.ihfftn", "out", _DIFFER, "PyTorch's leaves out as it is"),
-    Row("istft", "first compiled", "something, not nothing",
+    Row("istft", "first second compiled", "something, not nothing",
         "the window is a view that PyTorch's table makes in no_grad mode, and a leaf here"),
     Row("narrow_copy", "errors", "IndexError.*Expected dim <.*", "an internal assertion of PyTorch"),
 )  # fmt: skip
