@@ -36,6 +36,10 @@ STRIDE_ROWS: dict[str, dict[str, str]] = {
             "select_scatter slice_scatter diagonal_scatter".split(),
             "PyTorch's copy has the gaps of what it copies",
         ),
+        **dict.fromkeys(
+            "stft fft.fft fft.hfft fft.rfft fft.ifft fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft".split(),
+            "PyTorch sorts the transformed dimensions to the front; transforms are row-major here",
+        ),
         "as_strided_scatter": "reads its operand as if it were row-major",
         "__getitem__": "PyTorch walks through index and operand together; here what is picked is row-major",
         **dict.fromkeys("frexp nn.functional.prelu nn.functional.relu6 roll nan_to_num isreal".split(), _ONE_ELEMENT),
