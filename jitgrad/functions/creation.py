@@ -461,9 +461,23 @@ def arange(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is None:
         dtype = int64 if all(isinstance(v, int) for v in (start, end, step)) else get_default_dtype()
-    if step and not int(step) and dtype.category is INTEGER:
-        raise ValueError("step must be nonzero")
+    if dtype.category is INTEGER:
+        start, end, step = _whole_range(start, end, step, dtype)
     return _finish(made_on(device, _ARANGE, start, end, step, dtype), requires_grad)
+
+
+def _whole_range(start: Any, end: Any, step: Any, dtype: DType) -> tuple[Any, Any, Any]:
+    """What PyTorch counts with for integers: whole numbers, but how many they are is found before, unless for int64."""
+    first, width = int(start), int(step)
+    if dtype is int64:
+        if step and not width:
+            raise ValueError("step must be nonzero")
+        return first, int(end), width
+    if not step or (end - start) * step < 0:  # errors, which the operation raises
+        return start, end, step
+    count = math.ceil((end - start) / step)
+    # a step of 0 repeats the first number: the step is so small that none of them gets to the next
+    return (first, first + width * count, width) if width else (first, first + 0.5 * min(count, 1), 0.5 / max(count, 1))
 
 
 def linspace(

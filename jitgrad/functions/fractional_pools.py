@@ -8,6 +8,7 @@ Source: Graham, "Fractional Max-Pooling", 2015: pseudorandom, overlapping window
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
         if count + width - 1 > extent:
             raise RuntimeError(f"{name}: pool size {width} too large relative to input extent {extent}")
     places = _positions(cpu(samples.detach()).numpy(), extents, counts, kernel)
-    flat = moved(from_array_copy(places.reshape(batch, channels, -1)), input.device)
-    seen = input.reshape(batch, channels, -1).gather(2, flat).reshape(*places.shape)
+    flat = moved(from_array_copy(places.reshape(batch, channels, places.shape[2] * places.shape[3])), input.device)
+    seen = input.reshape(batch, channels, math.prod(extents)).gather(2, flat).reshape(*places.shape)
     found, which = seen.max(-1)
     indices = flat.reshape(*places.shape).gather(3, which.unsqueeze(-1)).squeeze(-1)
     shape = (*input.shape[: input.ndim - dims], *counts)

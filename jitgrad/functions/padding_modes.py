@@ -24,7 +24,6 @@ def _reflected(at: Any, extent: int) -> Any:
 _POSITIONS: dict[str, Callable[[Any, int], Any]] = {
     "reflect": _reflected,
     "replicate": lambda at, extent: np.clip(at, 0, extent - 1),
-    "circular": lambda at, extent: at % extent,
 }
 
 
@@ -35,7 +34,7 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
         NotImplementedError: for another mode, or a number of widths that does not fit the rank.
         RuntimeError: for a value, or widths that a reflection or a repetition cannot fill.
     """
-    if mode not in _POSITIONS:
+    if mode not in (*_POSITIONS, "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
@@ -53,10 +52,17 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
         dim, before, after = input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         if before or after:
             _check_widths(input, dim, before, after, mode)
-            extent = input.shape[dim]
-            at = np.arange(-before, extent + after)
-            input = read(input, dim, _POSITIONS[mode](at, extent).tolist())
+            input = read(input, dim, _positions(mode, before, after, input.shape[dim]))
     return input
+
+
+def _positions(mode: str, before: int, after: int, extent: int) -> list[int]:
+    """Which element stands at each place. A circle is closed after it was cropped, as in PyTorch."""
+    if mode != "circular":
+        return _POSITIONS[mode](np.arange(-before, extent + after), extent).tolist()
+    inside = np.arange(max(-before, 0), extent - max(-after, 0))
+    around = np.arange(-max(before, 0), len(inside) + max(after, 0))
+    return inside[around % max(len(inside), 1)].tolist()
 
 
 def _check_widths(x: Any, dim: int, before: int, after: int, mode: str) -> None:

@@ -58,7 +58,7 @@ def logspace(
     found = dtype or (out.dtype if out is not None else get_default_dtype())
     powers = linspace(start, end, steps, dtype=float64, device=device)
     if found.category is not FLOATING:  # the exponents are whole numbers then
-        half = steps // 2
+        half = max(steps // 2, 1)  # a single number is the start
         step = (int(end) - int(start)) / (steps - 1) if steps > 1 else 0.0
         exact = [int(start) + step * i if i < half else int(end) - step * (steps - i - 1) for i in _indices(steps)]
         powers = tensor(exact, dtype=float64, device=device)

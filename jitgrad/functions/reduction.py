@@ -359,9 +359,9 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     parts = [x for x in (prepend, input, append) if x is not None]
     if {x.ndim for x in parts} != {input.ndim}:
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    if n == 0:  # nothing is joined then
+        return input.clone()
     x = call("cat", parts, dim) if len(parts) > 1 else input
-    if n == 0:
-        return x.clone()
     for _ in range(n):
         rest = x.shape[dim] - 1
         if rest < 0:

@@ -237,7 +237,8 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
         L = LU_data.narrow(-1, 0, k).tril(-1) + eye
         U = LU_data.narrow(-2, 0, k).triu()
     if unpack_pivots:
-        P = one_hot(call("lu_permutation", LU_pivots, m), m).to(dtype).transpose(-2, -1)
+        rows = call("lu_permutation", LU_pivots, m)
+        P = one_hot(rows, m).to(dtype).transpose(-2, -1) if m else LU_data.new_zeros((*rows.shape, 0))
     return PLU(P, L, U)
 
 

@@ -132,6 +132,8 @@ def reduction(position: int) -> Jvp:
         if use.tangents[0] is None or gradient is None:
             return (None,)
         weights = gradient(call("ones_like", out))
+        if weights is None:
+            return (None,)
         dims = use.params[position] if len(use.params) > position else None
         moved = call("sum_dim", weights * fitted(use.tangents[0], weights._aval), dims, False, None)
         return (moved.reshape(out._aval.shape),)

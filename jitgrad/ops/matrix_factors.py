@@ -7,6 +7,7 @@ Must not know: Tensor, kernels.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -313,7 +314,7 @@ def _np_permutation(pivots: Any, m: int) -> Any:
             "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result "
             "of lu_factor?"
         )
-    flat = pivots.reshape(-1, k)
+    flat = pivots.reshape(math.prod(batch), k)
     rows = np.tile(np.arange(m), (len(flat), 1))
     every = np.arange(len(flat))
     for j in range(k):

@@ -74,12 +74,23 @@ def _first_position(out: Pair, width: int, stride: Pair, padding: Pair) -> Any:
     return rows * width + (np.arange(out[1]) * stride[1] - padding[1])[None, :]
 
 
+def _first_inside(out: Pair, width: int, stride: Pair, padding: Pair) -> Any:
+    """The same of the first element that does not lie in the padding: PyTorch's choice if all are -inf."""
+    rows = np.maximum(np.arange(out[0]) * stride[0] - padding[0], 0)[:, None]
+    return rows * width + np.maximum(np.arange(out[1]) * stride[1] - padding[1], 0)[None, :]
+
+
+def _least(dtype: Any) -> Any:
+    """What is never larger than an element."""
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -math.inf
+
+
 def _np_max_pool(x: Any, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Any, Any]:
     out = _out(x.shape, kernel, stride, padding)
-    padded = _np_padded(x, padding, -math.inf)
+    padded = _np_padded(x, padding, _least(x.dtype))
     base = _first_position(out, x.shape[3], stride, padding)
-    best = np.full((*x.shape[:2], *out), -math.inf, x.dtype)
-    at = np.broadcast_to(base, best.shape).copy()
+    best = np.full((*x.shape[:2], *out), _least(x.dtype), x.dtype)
+    at = np.broadcast_to(_first_inside(out, x.shape[3], stride, padding), best.shape)
     for i, j in _offsets(kernel):
         tap = _np_tap(padded, (i, j), out, stride)
         better = (tap > best) | np.isnan(tap)
@@ -90,11 +101,15 @@ def _np_max_pool(x: Any, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Any
 
 def _lower_max_pool(b: Any, x: Any, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Any, Any]:
     out, width = _out(x.shape, kernel, stride, padding), x.shape[3]
-    padded = pad_2d(b, x, padding, -math.inf)
+    least = _least(x.dtype.np)
+    padded = pad_2d(b, x, padding, least)
     shape = (*x.shape[:2], *out)
     rows = b.sub(b.mul(b.iota(shape, 2), stride[0]), padding[0])
-    base = b.add(b.mul(rows, width), b.sub(b.mul(b.iota(shape, 3), stride[1]), padding[1]))
-    best, at = b.const(-math.inf, x.dtype, shape), base
+    columns = b.sub(b.mul(b.iota(shape, 3), stride[1]), padding[1])
+    base = b.add(b.mul(rows, width), columns)
+    best, at = b.const(least, x.dtype, shape), base
+    if any(padding):
+        at = b.add(b.mul(b.max(rows, 0), width), b.max(columns, 0))
     for i, j in _offsets(kernel):
         tap = window_2d(b, padded, (i, j), out, stride)
         better = b.or_(b.gt(tap, best), b.isnan(tap))

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from opinfo.defined import settled
 
-__all__ = ["Call", "after_writes", "first", "results", "second", "tangents", "tensors_of"]
+__all__ = ["Call", "after_writes", "first", "layouts", "results", "second", "tangents", "tensors_of"]
 
 
 class Call(NamedTuple):
@@ -21,6 +22,7 @@ class Call(NamedTuple):
         t: the library.
         function: ``function(input, *args, **kwargs)``.
         process: what is done to the result before it is differentiated.
+        name: the operation's.
     """
 
     t: Any
@@ -29,6 +31,7 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     process: Callable[[Any], Any] = lambda y: y
+    name: str = ""
 
     def run(self) -> Any:
         """The result, drawn from the same seed every time."""
@@ -44,6 +47,12 @@ class Call(NamedTuple):
         found = {id(x): x for x in tensors_of(self.t, (self.input, self.args, self.kwargs)) if x.requires_grad}
         return list(found.values())
 
+    def wider(self) -> Call | None:
+        """The same with float64 in the place of shorter floating dtypes, or None."""
+        t = self.t
+        new = {id(x): x.detach().to(t.float64).requires_grad_(x.requires_grad) for x in self.tensors() if _is_short(x)}
+        return self.replaced(new) if new else None
+
     def tensors(self) -> list[Any]:
         return list({id(x): x for x in tensors_of(self.t, (self.input, self.args, self.kwargs))}.values())
 
@@ -51,6 +60,10 @@ class Call(NamedTuple):
         """The same with other tensors in the place of some, by their id."""
         swapped = _swapped(self.t, (self.input, self.args, self.kwargs), new)
         return self._replace(input=swapped[0], args=swapped[1], kwargs=swapped[2])
+
+
+def _is_short(x: Any) -> bool:
+    return bool(x.dtype.is_floating_point) and x.element_size() < 8
 
 
 def tensors_of(t: Any, value: Any) -> Iterator[Any]:
@@ -100,8 +113,8 @@ def _outputs(call: Call) -> list[Any]:
 
 
 def results(call: Call) -> Any:
-    """What the operation returns."""
-    return call.run()
+    """What the operation returns, as far as it is defined."""
+    return settled(call.name, call.args, call.kwargs, call.input, call.run())
 
 
 def first(call: Call, create_graph: bool = False) -> list[Any]:
@@ -178,3 +191,16 @@ def _overwrite(x: Any) -> None:
 def _all_equal(a: list[Any], b: list[Any]) -> bool:
     pairs = zip(a, b, strict=True)
     return all(x is y or np.allclose(x.numpy(force=True), y.numpy(force=True), 1e-9, equal_nan=True) for x, y in pairs)
+
+
+def layouts(call: Call) -> list[str]:
+    """How each result lies in memory, and which operands' memory that is."""
+    own = {x.untyped_storage().data_ptr() for x in call.tensors() if x.numel()}
+    return [_layout(y, own) for y in tensors_of(call.t, call.run())]
+
+
+def _layout(y: Any, own: set[int]) -> str:
+    if not y.numel():
+        return ""
+    steps = [step for size, step in zip(y.shape, y.stride(), strict=True) if size > 1]
+    return f"{steps} {'of an operand' if y.untyped_storage().data_ptr() in own else 'new'}"

@@ -12,7 +12,7 @@ import torch
 
 import jitgrad
 
-__all__ = ["difference"]
+__all__ = ["difference", "is_nearer"]
 
 _CLOSE = {"float32": (1e-4, 2e-5), "float64": (1e-7, 1e-8), "complex64": (1e-4, 2e-5),
           "complex128": (1e-7, 1e-8), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
@@ -74,3 +74,26 @@ def difference(got: Any, expected: Any, values: bool = True) -> str | None:
     if isinstance(expected, bool | int | float | complex | str):
         return None if got == expected and type(got) is type(expected) else f"{got!r}, not {expected!r}"
     return None
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for one in value for leaf in _leaves(one)]
+    return [value] if isinstance(value, torch.Tensor | jitgrad.Tensor) else []
+
+
+def is_nearer(got: Any, expected: Any, exact: Any) -> bool:
+    """Whether each tensor of jitgrad's is as near to what is exact as PyTorch's, or within the tolerance of it."""
+    triples = list(zip(_leaves(got), _leaves(expected), _leaves(exact), strict=False))
+    if not len(_leaves(got)) == len(_leaves(expected)) == len(_leaves(exact)):
+        return False
+    for mine, theirs, true in triples:
+        dtype = str(theirs.dtype).removeprefix("torch.")
+        a, b, c = (_array(x).astype(np.float64) for x in (mine, theirs, true))
+        if dtype not in _CLOSE or not a.shape == b.shape == c.shape:
+            return False
+        rtol, atol = _CLOSE[dtype]
+        allowed = np.maximum(np.abs(b - c), atol + rtol * np.abs(c))
+        if not ((np.abs(a - c) <= allowed) | (a == c) | (np.isnan(a) & np.isnan(c)) | (a == b)).all():
+            return False
+    return True
