@@ -79,10 +79,13 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
             f"{list(input.shape)}"
         )
     if eps is None:
-        eps = 2.0**-23 if input.dtype.itemsize == 4 else 2.0**-52
+        eps = 2.0**-52 if input.dtype.itemsize == 8 else 2.0**-23
     dims = tuple(range(input.ndim - len(shape), input.ndim))
-    out = input * ((input * input).mean(dims, True) + eps).rsqrt()
-    return out if weight is None else out * weight
+    x = input.to(float32) if input.dtype.is_half else input  # squares of halves overflow
+    out = x * ((x * x).mean(dims, True) + eps).rsqrt()
+    if weight is not None:
+        out = out * weight
+    return out.to(input.dtype) if x is not input else out
 
 
 def batch_norm(

@@ -222,7 +222,7 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: floa
     """``beta * input + alpha * (batch1 @ batch2).sum(0)``."""
     if autocasts:
         input, batch1, batch2 = lowered(input, batch1, batch2)
-    return _added("addbmm", input, batch1.bmm(batch2).sum(0), beta, alpha)
+    return _added("addbmm", input, batch1.bmm(batch2).sum(0, dtype=batch1.dtype), beta, alpha)
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:

@@ -210,7 +210,9 @@ def cumsum(input: Any, dim: int, *, dtype: Any = None) -> Any:
     if dtype is bool_:
         wrap_dim(dim, input.ndim)
         raise NotImplementedError("\"cumsum_out_cpu\" not implemented for 'Bool'")
-    return door.apply(_CUMSUM, input if dtype is None else input.to(dtype), dim)
+    if dtype is None:
+        return door.apply(_CUMSUM, input, dim)
+    return door.apply(_CUMSUM, input.to(dtype), dim).to(dtype)  # int64 for shorter integers
 
 
 def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
@@ -218,7 +220,7 @@ def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
     if dtype is bool_:
         wrap_dim(dim, input.ndim)
         raise NotImplementedError("\"cumprod_out_cpu\" not implemented for 'Bool'")
-    return call("cumprod", input if dtype is None else input.to(dtype), dim)
+    return call("cumprod", input, dim) if dtype is None else call("cumprod", input.to(dtype), dim).to(dtype)
 
 
 def cummax(input: Any, dim: int) -> Any:

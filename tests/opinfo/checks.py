@@ -66,7 +66,7 @@ def title(op: Any) -> str:
 
 def operations() -> dict[str, Any]:
     """PyTorch's table, by title."""
-    return {title(op): op for op in op_db}
+    return dict(_table())
 
 
 def pairs(op: Any, dtype: torch.dtype, form: str = "", limit: int | None = None) -> Iterator[Pair]:
@@ -77,11 +77,20 @@ def pairs(op: Any, dtype: torch.dtype, form: str = "", limit: int | None = None)
             ``inplace``, ``out``: the operation's other forms.
         limit: of samples.
     """
+    for index, sample in _different(_samples(title(op), dtype, form == "graph"), limit):
+        yield _pair(op, index, sample, form)
+
+
+@functools.lru_cache(maxsize=4)
+def _samples(name: str, dtype: torch.dtype, requires_grad: bool) -> list[tuple[int, Any]]:
     torch.manual_seed(17)
     np.random.seed(17)
-    samples = op.sample_inputs("cpu", dtype, requires_grad=form == "graph")
-    for index, sample in _different(list(enumerate(samples)), limit):
-        yield _pair(op, index, sample, form)
+    return list(enumerate(_table()[name].sample_inputs("cpu", dtype, requires_grad=requires_grad)))
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return {title(op): op for op in op_db}
 
 
 def _different(samples: list[tuple[int, Any]], limit: int | None) -> list[tuple[int, Any]]:

@@ -28,16 +28,16 @@ def _product(name: str, found: Any) -> Any:
     """The product of the factors, and of each with itself, in the place of vectors."""
     if name == "linalg.eigh":
         w, v = found
-        return [w, (v * w.unsqueeze(-2)) @ v.mT, v.mT @ v]
+        return [w, (v * w.unsqueeze(-2)) @ v.mH, v.mH @ v]
     if any(not y.numel() or not bool((y != 0).any()) for y in found):
         return found
     if name.endswith("qr"):
         q, r = found
-        return [q.mT @ q, q @ r, r.abs()]
+        return [q.mH @ q, q @ r, r.abs()]
     u, s, v = found
-    v = v.mT if name == "linalg.svd" else v
+    v = v.mH if name == "linalg.svd" else v
     k = s.shape[-1]
-    return [s, (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k].mT, u.mT @ u, v.mT @ v]
+    return [s, (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k].mH, u.mH @ u, v.mT @ v]
 
 
 def settled(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any, found: Any) -> Any:
