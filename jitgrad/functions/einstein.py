@@ -98,7 +98,7 @@ def _without_repeats(x: Any, term: str) -> tuple[Any, str]:
 def _sum_unused(x: Any, term: str, used: set[str]) -> tuple[Any, str]:
     """Sum the dimensions that nobody needs any more."""
     gone = tuple(i for i, name in enumerate(term) if name not in used)
-    return (x.sum(gone), "".join(c for c in term if c in used)) if gone else (x, term)
+    return (x.sum(gone, dtype=x.dtype), "".join(c for c in term if c in used)) if gone else (x, term)
 
 
 def _arrange(x: Any, term: str, groups: tuple[str, str, str], extents: dict[str, int]) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import bfloat16, int16
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, moved
 from jitgrad.functions.sampling import rand
@@ -68,7 +69,10 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
     for extent, count, width in zip(extents, counts, kernel, strict=True):
         if count + width - 1 > extent:
             raise RuntimeError(f"{name}: pool size {width} too large relative to input extent {extent}")
-    places = _positions(cpu(samples.detach()).numpy(), extents, counts, kernel)
+    drawn = cpu(samples.detach())
+    if drawn.dtype is bfloat16:  # which NumPy knows by its bytes only
+        drawn = drawn.view(int16)
+    places = _positions(drawn.numpy().view(samples.dtype.np), extents, counts, kernel)
     flat = moved(from_array_copy(places.reshape(batch, channels, places.shape[2] * places.shape[3])), input.device)
     seen = input.reshape(batch, channels, math.prod(extents)).gather(2, flat).reshape(*places.shape)
     found, which = seen.max(-1)

@@ -158,7 +158,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(extent).__name__}")
         if extent < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(extents)}")
-    found, rest = [], indices
+    found, rest = [], indices.to(int64)
     for extent in reversed(extents):
         found.append(rest % extent)
         rest = rest // extent

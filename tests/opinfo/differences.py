@@ -64,6 +64,8 @@ ROWS: tuple[Row, ...] = (
         "(operand 0: 'right', not 'raises'; )?operand [13]: 'raises', not 'right'",
         "PyTorch saves a scaled copy of the key, a repeated copy of the weight",
     ),
+    Row("matmul __rmatmul__ cdist", "saved", r"operand [01]: 'raises', not 'right'(; result 0: 'right', not 'raises')?",
+        "PyTorch folds its operand, and saves the copy that this makes"),
     Row("nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d", "forward compiled", _DIFFER,
         "which of equal positions is written last is not defined"),
     Row("as_strided_scatter", "first compiled", _DIFFER, "PyTorch's gradient is wrong; its own gradcheck fails"),
