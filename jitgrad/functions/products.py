@@ -61,9 +61,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         if m == n:
             continue
         if m == 1:
-            b = b.sum(j, True)
+            b = b.sum(j, True, dtype=b.dtype)
         elif n == 1:
-            a = a.sum(i, True)
+            a = a.sum(i, True, dtype=a.dtype)
         else:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {m} in dim {i} and second has size {n} in "
