@@ -1,4 +1,4 @@
-"""What PyTorch's samples found: integer ranges, short dtypes, empty tensors, each next to what PyTorch 2.13 computes."""
+"""What PyTorch's samples found: integer ranges, short dtypes, empty tensors, with what PyTorch 2.13 computes."""
 
 from __future__ import annotations
 
