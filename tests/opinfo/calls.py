@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from opinfo.defined import settled
 
-__all__ = ["Call", "after_writes", "first", "layouts", "results", "second", "tangents", "tensors_of"]
+__all__ = ["Call", "after_writes", "first", "results", "second", "tangents", "tensors_of"]
 
 
 class Call(NamedTuple):
@@ -191,16 +191,3 @@ def _overwrite(x: Any) -> None:
 def _all_equal(a: list[Any], b: list[Any]) -> bool:
     pairs = zip(a, b, strict=True)
     return all(x is y or np.allclose(x.numpy(force=True), y.numpy(force=True), 1e-9, equal_nan=True) for x, y in pairs)
-
-
-def layouts(call: Call) -> list[str]:
-    """How each result lies in memory, and which operands' memory that is."""
-    own = {x.untyped_storage().data_ptr() for x in call.tensors() if x.numel()}
-    return [_layout(y, own) for y in tensors_of(call.t, call.run())]
-
-
-def _layout(y: Any, own: set[int]) -> str:
-    if not y.numel():
-        return ""
-    steps = [step for size, step in zip(y.shape, y.stride(), strict=True) if size > 1]
-    return f"{steps} {'of an operand' if y.untyped_storage().data_ptr() in own else 'new'}"

@@ -232,7 +232,6 @@ CHECKS: dict[str, tuple[str, Callable[[Pair], str | None]]] = {
     "first": ("graph", _against(calls.first)),
     "second": ("graph", _against(calls.second)),
     "forward": ("graph", _against(calls.tangents)),
-    "layout": ("", _against(calls.layouts)),
     "saved": ("graph", _against(calls.after_writes)),
     "compiled": ("graph", _compiled(_both)),
     "compiled values": ("", _compiled(calls.results)),
