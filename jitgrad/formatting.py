@@ -1,4 +1,4 @@
-"""How a tensor prints: PyTorch's look, NumPy's digits."""
+"""How a tensor prints: as PyTorch prints it, line for line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jitgrad.lazy import LazyModule
 
 __all__ = ["format_tensor", "set_printoptions", "type_name"]
 
-_COMPLEX_TEXT = LazyModule("jitgrad.complex_text")
+_NUMBER_TEXT = LazyModule("jitgrad.number_text")
 
 _PROFILES: dict[str, dict[str, Any]] = {
-    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 80},
-    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "max_line_width": 80},
-    "full": {"precision": 4, "threshold": 2**62, "edgeitems": 3, "max_line_width": 80},
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": 2**62, "edgeitems": 3, "linewidth": 80},
 }
-_options = dict(_PROFILES["default"])
+_options = {**_PROFILES["default"], "sci_mode": None}
 
 
 def set_printoptions(
@@ -38,13 +38,13 @@ def set_printoptions(
         edgeitems: elements shown at each end of a summarised dimension.
         linewidth: characters per line.
         profile: ``"default"``, ``"short"`` or ``"full"``, before the other arguments.
-        sci_mode: False prints no exponents; accepted otherwise.
+        sci_mode: True prints exponents, False prints none; None: where the sizes of elements differ much.
     """
     if profile is not None:
         _options.update(_PROFILES[profile.lower()])
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "max_line_width": linewidth,
-             "suppress_small": None if sci_mode is None else not sci_mode}  # fmt: skip
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     _options.update({name: value for name, value in given.items() if value is not None})
+    _options["sci_mode"] = sci_mode
     if _options["threshold"] == float("inf"):
         _options["threshold"] = _PROFILES["full"]["threshold"]
 
@@ -57,30 +57,45 @@ def type_name(aval: Any) -> str:
 
 def format_tensor(tensor: Any, array: Any) -> str:
     """``tensor([1., 2.], requires_grad=True)``, summarised beyond 1000 elements; no array: a tensor on ``meta``."""
-    suffix = "" if tensor.device is CPU else f", device='{tensor.device}'"
-    shape: tuple[int, ...] | None = tuple(tensor.shape)
+    head = "tensor("
+    is_empty = array is not None and array.size == 0
     if array is None:
         body = "..."
     else:
-        shape = shape if array.size == 0 and array.ndim != 1 else None
-        if tensor.dtype.is_half:
-            array = array.astype(np.float32)
-        if tensor.dtype.is_complex:
-            body = _COMPLEX_TEXT.complex_body(array, _options, len("tensor("))
-        else:
-            body = np.array2string(array, separator=", ", prefix="tensor(", **_options)
-    if shape is not None:
-        suffix += f", size={shape}"
-    if tensor.dtype not in (get_default_dtype(), get_default_dtype().to_complex(), int64, bool_):
-        suffix += f", dtype={tensor.dtype!r}"
+        numbers = array.astype(np.float32) if tensor.dtype.is_half else array
+        body = _NUMBER_TEXT.number_body(numbers, _options, len(head))
+    suffixes = [] if tensor.device is CPU else [f"device='{tensor.device}'"]
+    if array is None or (is_empty and array.ndim != 1):
+        suffixes.append(f"size={tuple(tensor.shape)}")
+    usual = [get_default_dtype()]
+    if array is not None and not is_empty:  # nothing else tells the dtype of no elements
+        usual += [get_default_dtype().to_complex(), int64, bool_]
+    if tensor.dtype not in usual:
+        suffixes.append(f"dtype={tensor.dtype!r}")
+    suffixes += _of_graph(tensor)
+    containing = "Parameter containing:\n" if type(tensor).__name__ == "Parameter" else ""
+    return containing + _with_suffixes(head + body, suffixes, len(head))
+
+
+def _of_graph(tensor: Any) -> list[str]:
     try:
         grad_fn = tensor.grad_fn
         name = "" if grad_fn is None else grad_fn.name().rpartition("::")[2]
     except RuntimeError:  # a view that a write to its base has left without a history; it can be looked at all the same
         name = "Invalid"
     if name:
-        suffix += f", grad_fn=<{name}>"
-    elif tensor.requires_grad:
-        suffix += ", requires_grad=True"
-    head = "Parameter containing:\n" if type(tensor).__name__ == "Parameter" else ""
-    return f"{head}tensor({body}{suffix})"
+        return [f"grad_fn=<{name}>"]
+    return ["requires_grad=True"] if tensor.requires_grad else []
+
+
+def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+    """Each suffix on the last line, or on a line of its own where that would be too long."""
+    length = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if length + len(suffix) + 2 > _options["linewidth"]:
+            text += ",\n" + " " * indent + suffix
+            length = indent + len(suffix)
+        else:
+            text += ", " + suffix
+            length += len(suffix) + 2
+    return text + ")"
