@@ -22,10 +22,11 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture(autouse=True)
-def same_package_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def same_package_name() -> Iterator[None]:
     """Lines break where they are too long, so the package's name counts."""
-    monkeypatch.setitem(PACKAGE, 0, "torch")
+    before, PACKAGE[0] = PACKAGE[0], "torch"
     yield
+    PACKAGE[0] = before
     for lib in (torch, jitgrad):
         lib.set_printoptions(profile="default")
 

@@ -167,9 +167,9 @@ def test_print_options() -> None:
     x = jitgrad.tensor([1.23456789, 2.0])
     try:
         jitgrad.set_printoptions(precision=2)
-        assert str(x) == "tensor([1.23, 2.  ])"
+        assert str(x) == "tensor([1.23, 2.00])"
         jitgrad.set_printoptions(profile="full")
         assert "..." not in str(jitgrad.zeros(2000))
     finally:
         jitgrad.set_printoptions(profile="default")
-    assert str(x) == "tensor([1.2346, 2.    ])"
+    assert str(x) == "tensor([1.2346, 2.0000])"
