@@ -23,10 +23,13 @@ from jitgrad.autograd.gradcheck_jacobians import (
     like,
 )
 from jitgrad.autograd.gradcheck_rules import check_backward, check_batched_forward, check_undefined_forward
-from jitgrad.dtypes import float64
+from jitgrad.dtypes import complex128, float64
+from jitgrad.lazy import LazyModule
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+_PARTS = LazyModule("jitgrad.autograd.gradcheck_parts")
 
 
 def gradcheck(
@@ -80,10 +83,11 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     arguments = as_tuple(inputs)
+    _check_inputs(arguments)
+    func, arguments = _PARTS.over_parts(func, arguments)
     check = Check(func, arguments, eps, atol, rtol, nondet_tol, check_grad_dtypes, bool(masked))
     modes = [mode for mode, wanted in ((False, check_backward_ad), (True, check_forward_ad)) if wanted]
     try:
-        _check_inputs(arguments)
         for is_forward in modes:
             (check_a_direction if fast_mode else check_every_element)(check, is_forward)
             if is_forward and check_undefined_grad:
@@ -171,14 +175,16 @@ def gradgradcheck(
 def _random_seed(y: Any, is_strided: bool) -> Any:
     """In [-1, 1), requiring grad."""
     shape = (*y.shape, 2) if is_strided else y.shape
-    values = like(np.random.default_rng(0).uniform(-1, 1, shape), y)
+    random = np.random.default_rng(0)
+    values = random.uniform(-1, 1, shape) + (1j * random.uniform(-1, 1, shape) if y.is_complex() else 0)
+    values = like(values, y)
     return (values.select(-1, 0) if is_strided else values).requires_grad_()
 
 
 def _check_inputs(inputs: tuple[Any, ...]) -> None:
     checked = [(i, x) for i, x in enumerate(inputs) if isinstance(x, TensorBase) and x.requires_grad]
     for i, x in checked:
-        if x.dtype is not float64:
+        if x.dtype not in (float64, complex128):
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
                 "will likely fail if all the inputs are not of double precision floating point or complex. ",

@@ -39,7 +39,9 @@ def note_leaf(leaf: Any) -> None:
 def _loss(loss: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a loss function of a result; compiled, if that can still be differentiated."""
     graph = input._graph
-    if graph.recorder is not None or not graph.saves or override_classes or modes_in_use:
+    kinds = {type(x) for x in (input, *args, *kwargs.values())} if override_classes else set()
+    overrides = not kinds.isdisjoint(override_classes)
+    if graph.recorder is not None or not graph.saves or overrides or modes_in_use:
         return loss(input, *args, **kwargs)
     function = _losses.get(loss)
     if function is None:

@@ -89,6 +89,11 @@ def write_out(result: Any, out: Any, is_factory: bool = False, name: str = "") -
             raise RuntimeError(
                 f"Expected out tensor to have dtype {value._aval.dtype.name}, but got {target._aval.dtype.name} instead"
             )
+        if name in ("complex", "polar") and value._aval.dtype is not target._aval.dtype:
+            words = [torch_dtype_name(x._aval.dtype) for x in (value, target)]
+            raise RuntimeError(
+                f"Expected object of scalar type {words[0]} but got scalar type {words[1]} for argument 'out'"
+            )
         if name == "multinomial" and target._aval.dtype is not int64:
             raise RuntimeError(f"multinomial expects Long tensor out, got: {torch_dtype_name(target._aval.dtype)}")
         if not is_factory:

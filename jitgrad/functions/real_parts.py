@@ -14,6 +14,7 @@ from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.views import select
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "angle", "complex", "conj", "conj_physical", "conj_physical_", "frexp", "imag", "is_conj", "is_neg",
@@ -51,13 +52,24 @@ def complex(real: Any, imag: Any) -> Any:
 
     Raises:
         RuntimeError: the dtypes differ, or are not floating.
+        TypeError: a number.
     """
+    _check_tensors("complex", real=real, imag=imag)
     return call("complex", real, imag)
+
+
+def _check_tensors(name: str, **operands: Any) -> None:
+    for position, (argument, x) in enumerate(operands.items(), 1):
+        if not isinstance(x, TensorBase):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}"
+            )
 
 
 @takes_out
 def polar(abs: Any, angle: Any) -> Any:
     """``abs * exp(i * angle)`` of two real tensors of one floating dtype; see ``complex``."""
+    _check_tensors("polar", abs=abs, angle=angle)
     return call("polar", abs, angle)
 
 

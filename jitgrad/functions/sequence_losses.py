@@ -21,9 +21,9 @@ __all__ = ["ctc_loss"]
 
 
 def _lengths(given: Any, like: Any) -> Any:
-    """Lengths as a vector on the device of ``like``."""
+    """Lengths as a vector on the device of ``like``, of its own: later writes to ``given`` change no gradient."""
     if isinstance(given, TensorBase):
-        found: Any = given
+        found: Any = given.clone()
     else:
         found = from_array_copy(np.asarray(given, np.int64))
     return moved(found.reshape(-1), like.device)

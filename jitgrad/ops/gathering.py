@@ -16,6 +16,7 @@ from jitgrad.ops.dispatch_hook import call, filled, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
 from jitgrad.ops.shapes import (
     broadcast,
+    c_type,
     check_fits,
     numel,
     operand,
@@ -334,13 +335,13 @@ define("one_hot", aval=_one_hot_aval, numpy=_np_one_hot, lower=_lower_one_hot, c
 
 def _masked_fill_aval(x: Aval, mask: Aval, value: Any) -> Aval:
     if mask.dtype.category is not BOOLEAN:
-        raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.c_name}"
-        )
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.c_name}")
     if getattr(value, "shape", ()):
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
+    if isinstance(value, Aval) and value.dtype.is_complex and not x.dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {c_type(x.dtype)} without overflow")
     check_fits(value, x.dtype)
     return make_aval(broadcast("masked_fill", x.shape, mask.shape), x.dtype)
 

@@ -33,6 +33,7 @@ __all__ = [
     "as_dtype",
     "as_real",
     "broadcast",
+    "c_type",
     "check_fits",
     "contiguous_dims",
     "dtype_of",
@@ -151,7 +152,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     if hasattr(value, "shape"):
         return
     if isinstance(value, complex) and not dtype.is_complex:
-        value = as_real(value, dtype.c_name)
+        value = as_real(value, c_type(dtype))
     if dtype.is_half and finfo(dtype).max < abs(value) < math.inf:
         raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
     if dtype.category is not INTEGER:
@@ -162,8 +163,14 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     else:
         low, high = 0 if is_strict else 1 - (1 << bits), (1 << bits) - 1
     if not low - 1 < value < high + 1:  # a float may be a little outside: its fraction is cut off
-        name = {4: "int", 8: "int64_t"}.get(dtype.itemsize, f"{dtype.name}_t")
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+        raise RuntimeError(f"value cannot be converted to type {c_type(dtype)} without overflow")
+
+
+def c_type(dtype: DType) -> str:
+    """The dtype in the words of PyTorch's conversions of numbers."""
+    if dtype.category is not INTEGER:
+        return dtype.c_name
+    return {4: "int", 8: "int64_t"}.get(dtype.itemsize, f"{dtype.name}_t")
 
 
 def np_operand(x: Any, dtype: DType) -> Any:

@@ -152,8 +152,35 @@ def test_outcome_is_torchs(name: str) -> None:
 def test_a_mismatch_is_shown() -> None:
     with pytest.raises(jitgrad.autograd.GradcheckError) as error:
         _check(jitgrad, _make(jitgrad, _wrong))
-    assert "numerical:tensor([[1., 0.],\n        [0., 3.]], dtype=jitgrad.float64)" in str(error.value)
-    assert "analytical:tensor([[1.05, 0.  ],\n        [0.  , 3.15]], dtype=jitgrad.float64)" in str(error.value)
+    assert "numerical:tensor([[1.0000, 0.0000],\n        [0.0000, 3.0000]], dtype=jitgrad.float64)" in str(error.value)
+    assert "analytical:tensor([[1.0500, 0.0000],\n        [0.0000, 3.1500]], dtype=jitgrad.float64)" in str(error.value)
     with pytest.raises(jitgrad.autograd.GradcheckError, match="Below, we recompute numerical and analytical") as error:
         _check(jitgrad, _make(jitgrad, _wrong), fast_mode=True)
     assert "The max per-element difference (slow mode) is: 0.15000" in str(error.value)
+
+
+def test_complex_numbers_are_checked_as_pairs() -> None:
+    z = jitgrad.tensor([0.3 + 0.4j, -1.0 + 0.2j], dtype=jitgrad.complex128, requires_grad=True)
+    x = jitgrad.tensor([0.5, 1.5], dtype=jitgrad.float64, requires_grad=True)
+
+    def mixed(z: Any, x: Any) -> Any:
+        return z.conj() * z.exp() * x, (z * x).abs(), jitgrad.complex(x, x.sin())
+
+    assert jitgrad.autograd.gradcheck(mixed, (z, x), check_forward_ad=True, check_batched_grad=True)
+    assert jitgrad.autograd.gradcheck(mixed, (z, x), fast_mode=True)
+    assert jitgrad.autograd.gradgradcheck(mixed, (z, x))
+
+    class Wrong(jitgrad.autograd.Function):
+        """The gradient of z ** 2, not conjugated."""
+
+        @staticmethod
+        def forward(ctx: Any, z: Any) -> Any:
+            ctx.save_for_backward(z)
+            return z * z
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2 * ctx.saved_tensors[0]
+
+    with pytest.raises(jitgrad.autograd.GradcheckError, match="mismatch"):
+        jitgrad.autograd.gradcheck(Wrong.apply, z)

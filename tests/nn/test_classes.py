@@ -14,8 +14,6 @@ torch: Any = pytest.importorskip("torch")
 
 LEFT_OUT = {
     "Container": "deprecated since version 0.2: an older name of Module",
-    "LinearCrossEntropyLoss": "fuses a projection with a loss; a compiled step fuses them anyway",
-    "LinearCrossEntropyOptions": "of LinearCrossEntropyLoss",
 }
 
 

@@ -11,7 +11,7 @@ __all__ = ["settled"]
 
 _PICKS = {"sort": 0, "topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0, "argsort": 0}
 """Operations that say where they found an element -> which argument is the dimension."""
-_FACTORS = frozenset("svd linalg.svd linalg.eigh qr linalg.qr svd_lowrank pca_lowrank".split())
+_FACTORS = frozenset("svd linalg.svd linalg.eigh linalg.eig qr linalg.qr svd_lowrank pca_lowrank".split())
 
 
 def _picked(x: Any, found: Any, dim: int) -> Any:
@@ -29,6 +29,8 @@ def _product(name: str, found: Any) -> Any:
     if name == "linalg.eigh":
         w, v = found
         return [w, (v * w.unsqueeze(-2)) @ v.mH, v.mH @ v]
+    if name == "linalg.eig":  # an eigenvector's phase is open
+        return [found[0], found[1].abs()]
     if any(not y.numel() or not bool((y != 0).any()) for y in found):
         return found
     if name.endswith("qr"):

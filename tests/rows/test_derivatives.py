@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modes import HOOKED, NO_LOWERING, OUTSIDE, UNRECORDABLE, Mode
+from modes import COMPLEX, HOOKED, NO_LOWERING, OUTSIDE, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import functions
@@ -131,7 +131,9 @@ def _is_differentiable(name: str, position: int) -> bool:
 @pytest.mark.parametrize(("name", "sample"), _smooth())
 def test_gradcheck_at_random_points(name: str, sample: Sample, mode: Mode) -> None:
     op, rng = OPS[name], np.random.default_rng(2)
-    if op.has_base or op.name == "detach":
+    if op.name == "view_as_complex":
+        mode.states(fallbacks=COMPLEX, no_launch=COMPLEX)
+    elif op.has_base or op.name == "detach":
         mode.states(no_launch="A view is another look at the memory.")
     elif op.lower is None:
         mode.states(fallbacks=NO_LOWERING, no_launch=NO_LOWERING)

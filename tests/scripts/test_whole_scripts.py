@@ -58,12 +58,12 @@ def test_check_finds_nothing(path: Path) -> None:
     assert check_source(path.read_text(), str(path)) == []
 
 
-def test_none_is_lost_and_each_prints_twenty_losses(reference: dict[str, str]) -> None:
+def test_none_is_lost_and_each_prints_its_losses(reference: dict[str, str]) -> None:
     assert len(SCRIPTS) >= 47
     assert {path.stem for path in SCRIPTS} == set(reference)
     for name, text in reference.items():
         numbers = [line for line in text.splitlines() if any(c.isdigit() for c in line)]
-        assert len(numbers) >= 20, name
+        assert len(numbers) >= 5, name
 
 
 def test_the_command_prints_the_same(reference: dict[str, str]) -> None:
