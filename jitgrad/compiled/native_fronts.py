@@ -26,7 +26,7 @@ _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "
 
 
 def all_fronts(operations: bool) -> Iterator[tuple[str, Rows]]:
-    """Per front, the functions that it stands before, with their rows.
+    """Per front, the functions that it is installed in, with their rows.
 
     Args:
         operations: also the fronts of functions that apply operations.

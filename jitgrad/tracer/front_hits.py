@@ -327,4 +327,4 @@ def exit_no_grad(row: Any, args: Args) -> Any:
 FRONTS = (
     call, call_with_sizes, write, get_item, call_backward, get_grad, new_no_grad, enter_no_grad, exit_no_grad,
 )  # fmt: skip
-"""Those that stand before functions."""
+"""The fronts that are installed in functions."""

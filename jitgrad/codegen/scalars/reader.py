@@ -94,7 +94,7 @@ class _Reader:
         return Term("const", kind, (), _number(kind, word))
 
     def _operands(self, node: Term, typed: list[tuple[str, str]]) -> Term:
-        """Fill a node's operands at the end: blocks may stand before those that define what they use."""
+        """Fill a node's operands at the end: a block may use values of a block that is printed after it."""
         self.later.append(lambda: node.args.extend(self._value(kind, word) for kind, word in typed))
         return node
 

@@ -15,7 +15,7 @@ Must not know: operations, the queue.
 # ``.grad`` is made with the strides of its leaf, if the leaf has neither gaps nor repetitions, else row-major: so an
 # optimizer walks through both in one order (PyTorch's ``accumulate_grad.h``). A gradient that arrives with other
 # strides is copied, even if nobody else can see it. What is added later, in place, keeps the strides of ``.grad``,
-# whoever made that; with ``create_graph`` the sum is a new tensor, laid out as any sum.
+# also of one that the user has assigned; with ``create_graph`` the sum is a new tensor, laid out as any sum.
 """
 
 from __future__ import annotations
