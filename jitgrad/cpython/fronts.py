@@ -8,8 +8,8 @@ Must not know: what the functions are for, when their fronts answer.
 # A Python function keeps the address of the C function that runs it (``PyFunctionObject.vectorcall``). A *front* is
 # native code at this place: it tries a hit, and else goes on to where the address led before, to the interpreter. So
 # the function stays the object that it is, with its name, its signature, its source and its pickles, and
-# references to it from before stay good; only the frame of a call that is a hit is saved. Example: in a compiled step that repeats, the call
-# ``jitgrad.tanh(x)`` is one comparison with a trie node.
+# references to it from before stay good; only the frame of a call that is a hit is saved. Example: in a compiled step
+# that repeats, the call ``jitgrad.tanh(x)`` is one comparison with a trie node.
 # A front is compiled once per kind of hit. What it must know of its own function (which operation, how many arguments)
 # is its *row*, an object that it finds in a table by the function's address.
 # CPython has ``PyFunction_SetVectorcall`` since 3.12. In 3.11 the interpreter runs a call of a function without looking
