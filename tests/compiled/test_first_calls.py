@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -201,34 +202,45 @@ def read(x: Any, length: int) -> Any:
     return x
 
 
+def seconds(function: Callable[..., Any], x: Any) -> float:
+    """Processor time of one call, without the garbage collector: its turns are longer than a short call."""
+    gc.disable()
+    try:
+        start = time.thread_time()
+        function(x)
+        return time.thread_time() - start
+    finally:
+        gc.enable()
+
+
+def first_and_hit(step: Callable[..., Any], x: Any, length: int) -> tuple[float, float]:
+    """The least seconds of a first call, and of a call that hits, among some."""
+    fresh = [jg.compile(lambda x: step(x, length)) for _ in range(3)]
+    firsts = [seconds(compiled, x) for compiled in fresh]
+    seconds(fresh[0], x), seconds(fresh[0], x)
+    return min(firsts), min(seconds(fresh[0], x) for _ in range(5))
+
+
 @pytest.mark.parametrize("step", [chain, written, changed, outside, differentiated, collected, read])
 def test_time_grows_with_the_length(step: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """First calls, and calls that hit: of a step four times as long, less than eight times as long.
 
-    Where nothing counts references, views that nobody holds are followed to the end, and writes through them ask all.
-    Without native hits a call of 80 writes takes 2 ms, so little that the garbage collector's turns tell them apart.
+    Something else may run on the machine, so each length is timed again until its least time shows it: time that grows
+    with the square of the length is sixteen times as long however often it is measured. Where nothing counts references,
+    views that nobody holds are followed to the end, and writes through them ask all.
     """
     monkeypatch.setattr(config, "max_new_values", 1 << 30)
     monkeypatch.setattr(config, "verify", False)
     x = jg.ones(4)
+    most = 32 if step in (written, changed, outside) and not counts_references else 8
+    first_and_hit(step, x, 10)
+    short, long = first_and_hit(step, x, 80), first_and_hit(step, x, 320)
+    for _ in range(8):
+        if all(b < most * a for a, b in zip(short, long, strict=True)):
+            return
+        short, long = least(short, first_and_hit(step, x, 80)), least(long, first_and_hit(step, x, 320))
+    pytest.fail(f"{long} seconds for a step four times as long as one of {short} seconds")
 
-    def times(length: int) -> tuple[float, float]:
-        firsts, hits = [], []
-        compiled = jg.compile(lambda x: step(x, length))
-        for _ in range(3):
-            fresh = jg.compile(lambda x: step(x, length))
-            firsts.append(seconds(fresh, x))
-        seconds(compiled, x), seconds(compiled, x)
-        hits = [seconds(compiled, x) for _ in range(5)]
-        return min(firsts), min(hits)
 
-    def seconds(function: Callable[..., Any], x: Any) -> float:
-        start = time.thread_time()
-        function(x)
-        return time.thread_time() - start
-
-    times(10)
-    follows_all = step in (written, changed, outside) and not counts_references
-    most = 32 if follows_all else 8 if config.native_hits else 12
-    for short, long in zip(times(80), times(320), strict=True):
-        assert long < most * short
+def least(times: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    return min(times[0], others[0]), min(times[1], others[1])
