@@ -226,8 +226,8 @@ def test_time_grows_with_the_length(step: Callable[..., Any], monkeypatch: pytes
     """First calls, and calls that hit: of a step four times as long, less than eight times as long.
 
     Something else may run on the machine, so each length is timed again until its least time shows it: time that grows
-    with the square of the length is sixteen times as long however often it is measured. Where nothing counts references,
-    views that nobody holds are followed to the end, and writes through them ask all.
+    with the square of the length is sixteen times as long however often it is measured. Where nothing counts
+    references, views that nobody holds are followed to the end, and writes through them ask all.
     """
     monkeypatch.setattr(config, "max_new_values", 1 << 30)
     monkeypatch.setattr(config, "verify", False)
