@@ -40,6 +40,7 @@ COUNTERS: dict[str, str] = {
     "plans": "segments planned (simplified, fused, lowered)",
     "compiles": "kernels compiled by LLVM",
     "launches": "kernel launches",
+    "implicit_products": "products compiled whose operands are windows of an image, never in memory as matrices",
     "cache_reads": "kernels loaded from the disk cache",
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations of a compiled step that ran eagerly",

@@ -14,7 +14,9 @@ from typing import Any
 
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
 from jitgrad.codegen.gemm import Operand, emit_gemm, gemm_launch
+from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel
+from jitgrad.codegen.gemm.windows import windows_launch
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.loops.emit_loops import print_kernel
@@ -23,6 +25,7 @@ from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
+from jitgrad.events import bump
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
 __all__ = ["link"]
@@ -92,6 +95,7 @@ class _Linker:
         self.stages = [stage for stage in self.stages if stage]
         self.sources: dict[str, KernelSource] = {}
         self.job_names: dict[Job, str] = {}
+        self.tables: list[Any] = []  # of implicit products
         for stage in self.stages:
             for job in stage:
                 source = _source(job, piece.target)
@@ -145,7 +149,7 @@ class _Linker:
             self.plan.arena_nbytes,
             tuple((s.slot, s.is_float) for s in self.scalar_slots),
             stages,
-            [codes[name] for name in self.sources],
+            ([codes[name] for name in self.sources], self.tables),
         )
         if config.verify:
             verify_step(self.piece, step, self.stages)
@@ -162,6 +166,12 @@ class _Linker:
             Operand(*self._place(BufferArg(buffer, offset * value.dtype.itemsize)), strides)
             for buffer, (value, offset, strides) in zip(kernel.buffers, kernel.views, strict=True)
         ]
+        if kernel.windows is not None:
+            own = self._filled(kernel.words)
+            args, units, grain, cost, tables = windows_launch(kernel.spec, kernel.windows, *operands, own)
+            self.tables.append(tables)
+            bump("implicit_products")
+            return Launch(code.address, args, units, grain, cost, code.name)
         args, units, grain, cost = gemm_launch(
             kernel.spec, m, n, k, batch, operands[0], operands[1], self._filled(kernel.words)
         )
@@ -189,7 +199,8 @@ def _source(job: Job, target: Target) -> KernelSource:
     spec, epilogue = kernel.spec, kernel.epilogue  # the thunk outlives the plan: it must not hold its values
     key = repr(spec)
     name = f"gemm_{_digest(key)}"
-    return KernelSource(name, key, lambda: emit_gemm(spec, name, epilogue))
+    emit = emit_gemm if kernel.windows is None else emit_windows
+    return KernelSource(name, key, lambda: emit(spec, name, epilogue))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -25,12 +25,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jitgrad.abi import MAX_STAGE_TASKS, Launch, NativeStep
 from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.gemm import GEMM_ARGS
+from jitgrad.codegen.gemm.windows import is_implicit, table_bounds
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
@@ -259,13 +260,21 @@ def _touches(job: Job) -> Iterator[_Touch]:
     for buffer, (value, offset, strides), shape in zip(
         kernel.buffers, kernel.views, ((batch, m, k), (batch, k, n)), strict=True
     ):
-        elements = reach((offset, *strides), shape, {})
+        elements = _reach_of_view(offset, strides, shape)
         if elements is not None:
             access = Access(-1, "load", 0, _scaled(elements, value.dtype.itemsize), (), ())
             yield _Touch(job, buffer, access)
     words, buffers = _numbered(kernel.words)
     for access in accesses_of(kernel.epilogue.instrs, (batch, m, n, 1), words):
         yield _Touch(job, buffers[access.slot], access)
+
+
+def _reach_of_view(offset: int, strides: tuple[Any, ...], shape: tuple[int, ...]) -> Interval | None:
+    """The elements that an operand of a product covers, by its strides or its digits."""
+    if not is_implicit(strides):
+        return reach((offset, *strides), shape, {})
+    digits = [digit for index in strides for digit in index]
+    return reach((offset, *(s for _, s in digits)), [n for n, _ in digits], {})
 
 
 def _numbered(words: Iterable[object]) -> tuple[list[int], list[Buffer]]:
@@ -385,7 +394,12 @@ def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], first
         size = kernel.spec.itemsize
         instrs, own = epilogue.instrs, words[GEMM_ARGS:]
         accesses = accesses_of(instrs, (batch, m, n, 1), own)
-        for at, shape in ((0, (batch, m, k)), (5, (batch, k, n))):  # Note [GEMM arguments]
+        if kernel.windows is not None:
+            for at, (first, last) in zip((0, 5), table_bounds(kernel.windows), strict=True):
+                place = Interval(words[at + 1] + first * size, words[at + 1] + last * size + size - 1)
+                accesses.append(Access(-1, "load", words[at], place, (), ()))
+        strided = ((0, (batch, m, k)), (5, (batch, k, n))) if kernel.windows is None else ()
+        for at, shape in strided:  # Note [GEMM arguments]
             touched = reach(words[at + 1 : at + 5], shape, {})
             if touched is not None:
                 place = Interval(touched.first, touched.last + size - 1)

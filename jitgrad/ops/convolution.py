@@ -4,9 +4,8 @@ Owns: conv2d, conv2d_input, conv2d_weight.
 Must not know: Tensor, kernels.
 
 Each is one matrix product over *columns*: [N, G, C/G * KH * KW, OH * OW], the input's patches (im2col; Chellapilla et
-al. 2006). Columns are slices of the padded input put side by side; adding columns back is slices padded and summed.
-Kernels have no columns where every group has one channel of its own (depthwise): there, each position of the window is
-one multiply-add over a slice of the padded input.
+al. 2006). NumPy's rules unfold them; kernels read them from the padded image (``convolution_products``). Where every
+group has one channel of its own (depthwise), each position of the window is one multiply-add over a slice of it.
 
 Parameters are (stride, padding, dilation, groups), each a pair but the last.
 """
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.convolution_products import forward_product, input_product, weight_product
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -133,24 +133,6 @@ def _offsets(geo: Geometry, dilation: Pair) -> list[Pair]:
     return [(i * dilation[0], j * dilation[1]) for i in range(geo.kh) for j in range(geo.kw)]
 
 
-def _lower_columns(b: Any, x: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    padded = pad_2d(b, x, padding)
-    out = (geo.oh, geo.ow)
-    taps = [window_2d(b, padded, at, out, stride) for at in _offsets(geo, dilation)]
-    stacked = b.cat([b.reshape(t, (geo.n, geo.c, 1, *out)) for t in taps], 2)
-    return b.reshape(stacked, geo.columns)
-
-
-def _lower_uncolumns(b: Any, columns: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    taps = b.reshape(columns, (geo.n, geo.c, geo.kh * geo.kw, geo.oh, geo.ow))
-    shape, stops = (geo.n, geo.c, geo.oh, geo.ow), [geo.n, geo.c, 0, geo.oh, geo.ow]
-    each = []
-    for k in range(geo.kh * geo.kw):
-        stops[2] = k + 1
-        each.append(b.reshape(b.slice(taps, [0, 0, k, 0, 0], stops, [1] * 5), shape))
-    return _without_padding(b, each, geo, stride, padding, dilation)
-
-
 def _without_padding(b: Any, taps: list[Any], geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
     """The taps, added where their windows saw the input."""
     full = (geo.h + 2 * padding[0], geo.w + 2 * padding[1])
@@ -239,9 +221,7 @@ def _lower_conv(b: Any, x: Any, w: Any, stride: Pair, padding: Pair, dilation: P
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise(b, x, w, geo, stride, padding, dilation)
-    columns = _lower_columns(b, x, geo, stride, padding, dilation)
-    out = b.matmul(b.reshape(w, _grouped_weight(geo)), columns)
-    return b.reshape(out, (geo.n, geo.o, geo.oh, geo.ow))
+    return forward_product(b, x, w, (geo.oh, geo.ow), stride, padding, dilation, groups)
 
 
 def _lower_conv_input(
@@ -250,9 +230,7 @@ def _lower_conv_input(
     geo = geometry(shape, w.shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise_input(b, g, w, geo, stride, padding, dilation)
-    flipped = b.permute(b.reshape(w, _grouped_weight(geo)), (0, 2, 1))
-    columns = b.matmul(flipped, b.reshape(g, _grouped_out(geo)))
-    return _lower_uncolumns(b, columns, geo, stride, padding, dilation)
+    return input_product(b, g, w, shape, stride, padding, dilation, groups)
 
 
 def _lower_conv_weight(
@@ -261,9 +239,7 @@ def _lower_conv_weight(
     geo = geometry(x.shape, shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise_weight(b, x, g, geo, stride, padding, dilation)
-    columns = _lower_columns(b, x, geo, stride, padding, dilation)
-    per_image = b.matmul(b.reshape(g, _grouped_out(geo)), b.permute(columns, (0, 1, 3, 2)))
-    return b.reshape(b.sum(per_image, (0,)), shape)
+    return weight_product(b, x, g, shape, stride, padding, dilation, groups)
 
 
 # --- NumPy's half ---

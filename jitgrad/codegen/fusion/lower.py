@@ -44,7 +44,7 @@ from jitgrad.codegen.fusion.index_map import (
     through_slice,
 )
 from jitgrad.codegen.fusion.roots import Root, squeezed
-from jitgrad.codegen.primitives.builder import POINTWISE, Value
+from jitgrad.codegen.primitives.builder import POINTWISE, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.dtypes import DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
@@ -353,6 +353,21 @@ class Lowerer:
             raise Refuse("a reshape that no loop over both shapes can do", x)
         return self._need(x, self._map_id(found), kid)
 
+    def _on_windows(self, v: Value, mid: int, kid: int) -> int | None:
+        if 0 in v.shape:
+            return self._emit("const", v.dtype, (), ("0",))
+        x, (offset, dims) = memory_of(v), v.params
+        if x in self.local or not self._is_row_major(x):
+            raise Refuse("reads windows of what is not in memory, row by row", x)
+        extents, digits = self.domain.extents, [digit for each in dims for digit in each]
+        found = through_reshape(self._map_list[mid], v.shape, tuple(n for n, _ in digits), extents)
+        if isinstance(found, Split):
+            raise Resplit(found, v)
+        if found is None:
+            raise Refuse("windows that no loop can walk", v)
+        start = offset + (x.params[1].offset if x.op == "input" else 0)
+        return self._load(x, linear(found, tuple(s for _, s in digits), start, len(extents)), kid)
+
     def _is_row_major(self, x: Value) -> bool:
         if x is self._current:
             return False
@@ -391,7 +406,7 @@ class Lowerer:
 
 
 _OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "update",
-                 "reshape", "gather", "call")  # fmt: skip
+                 "reshape", "windows", "gather", "call")  # fmt: skip
 _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),

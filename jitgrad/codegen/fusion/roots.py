@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitgrad.codegen.primitives.builder import POINTWISE, Value
+from jitgrad.codegen.primitives.builder import POINTWISE, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
 
 __all__ = ["Destination", "Root", "make_roots", "squeezed"]
@@ -78,7 +78,9 @@ def _forced(order: Sequence[Value]) -> set[Value]:
     forced: set[Value] = set()
     for v in order:
         if v.op == "matmul":
-            forced.update(map(_base, v.srcs))
+            forced.update(_base(s) for s in v.srcs if s.op != "windows")
+        elif v.op == "windows":
+            forced.add(memory_of(v))
         elif v.op == "gather":
             forced.add(v.srcs[0])
     return {v for v in forced if v.op != "input"}

@@ -2,7 +2,8 @@
 
 Owns: the public names. The parts: ``spec`` (what a kernel depends on, epilogues), ``plan`` (shape to spec and launch),
 ``emit`` (the loop nest), ``tile`` (the register tile), ``dot`` (the tile for few rows), ``pack`` (copies of B's
-panels), ``shuffle`` (transposes and sums in registers), ``matmul_kernel`` (from a group of values to a spec).
+panels), ``windows`` and ``emit_windows`` (products that read windows of an image), ``shuffle`` (transposes and sums in
+registers), ``matmul_kernel`` (from a group of values to a spec).
 Must not know: segments, programs, buffers.
 """
 

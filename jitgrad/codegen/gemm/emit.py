@@ -29,7 +29,7 @@ from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, vecto
 from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
 from jitgrad.codegen.llvm.text import FnBuilder
 
-__all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm"]
+__all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm", "passes"]
 
 PACK_NBYTES = 128 << 10  # the copy of a panel of B, on the stack
 SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
@@ -41,7 +41,7 @@ PanelBody = Callable[[Panel, str], None]
 
 _ARGS = (
     "a_slot", "a_off", "a_sb", "a_sm", "a_sk", "b_slot", "b_off", "b_sb", "b_sk", "b_sn", "m", "n", "k",
-    "unit_m", "unit_n", "units_m", "units_n", "depth", "sums_stride",
+    "unit_m", "unit_n", "units_m", "units_n", "depth", "sums_stride", "tables",
 )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _emit_panels(
 
 def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
     """The passes over K for one panel, each on a fresh copy of B."""
-    with _passes(nest) as (k, depth, first, last):
+    with passes(nest) as (k, depth, first, last):
         _copy_panel(nest, panel, here, copy, k, depth)
         a = nest.at(nest.a, k, nest.arg["a_sk"])
         emit_tiles(nest, panel, DepthPass(depth, a, copy, _row_nbytes(panel, nest.spec), first, last))
@@ -138,7 +138,7 @@ def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, sta
     """
     b, spec, arg, sums = nest.b, nest.spec, nest.arg, nest.sums
     several = b.op(f"icmp ne i64 {arg['sums_stride']}, 0")
-    with _passes(nest) as (k, depth, first, last):
+    with passes(nest) as (k, depth, first, last):
         emit_pack_rows(b, spec, nest.at(nest.a, k, arg["a_sk"]), row_copy, (nest.row_start, nest.row_end), depth, arg)
 
         def one(panel: Panel, here: str) -> None:
@@ -162,7 +162,7 @@ def _row_nbytes(panel: Panel, spec: GemmSpec) -> str:
 
 
 @contextmanager
-def _passes(nest: Nest) -> Iterator[tuple[str, str, str, str]]:
+def passes(nest: Nest) -> Iterator[tuple[str, str, str, str]]:
     """The loop over passes. Yields registers: its first k, its depth, whether it is the first, and the last."""
     b, arg = nest.b, nest.arg
     end = b.call("i64", "llvm.smax.i64", f"i64 {arg['k']}", "i64 1")  # K = 0 still stores zeros

@@ -14,11 +14,12 @@ from typing import Any
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.lower import Lowerer
 from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, GemmSpec, choose_spec
-from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.gemm.windows import Product, is_implicit, product_of, windows_spec
+from jitgrad.codegen.llvm.target import Target, host_target
 from jitgrad.codegen.llvm.text import FnBuilder, Isa
 from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
-from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.primitives.builder import Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
@@ -26,7 +27,8 @@ from jitgrad.codegen.schedule.nest import epilogue_instrs
 
 __all__ = ["FusedEpilogue", "MatmulKernel", "View", "matmul_kernel", "operand_views"]
 
-View = tuple[Value, int, tuple[int, int, int]]
+View = tuple[Value, int, tuple[Any, ...]]
+"""The value in memory, the offset of its first element; strides of batch, row and column, or their digits."""
 
 
 def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
@@ -37,12 +39,16 @@ def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
     """
     root = stored[product]
     if root.views is None:
-        root.views = [_view(x, stored) for x in product.srcs]
-    views: list[View] = root.views
-    return views
+        views = [_view(x, stored) for x in product.srcs]
+        windows_of(product, views)
+        root.views = views
+    found: list[View] = root.views
+    return found
 
 
 def _view(x: Value, stored: Mapping[Value, Any]) -> View:
+    if x.op == "windows":
+        return _windows_view(x)
     lowerer = Lowerer(Domain(x.shape), stored)
     try:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())
@@ -53,6 +59,17 @@ def _view(x: Value, stored: Mapping[Value, Any]) -> View:
         raise Refuse("an operand of a matrix product must lie in memory", x)
     _, *strides = load.address
     return load.extra[0], load.address[0], (strides[0], strides[1], strides[2])
+
+
+def _windows_view(x: Value) -> View:
+    memory, (offset, dims) = memory_of(x), x.params
+    if not host_target().has_masks:
+        raise Refuse("this target's products have no windows", x)
+    if memory.op == "input":
+        if not memory.params[1].is_contiguous:
+            raise Refuse("windows are read of what lies in memory row by row", memory)
+        offset += memory.params[1].offset
+    return memory, offset, dims
 
 
 class FusedEpilogue(Epilogue):
@@ -96,6 +113,7 @@ class MatmulKernel:
         views: the operands.
         buffers: where the operands' values are.
         words: the epilogue's argument words, see ``kernel_ir.LoopKernel``.
+        windows: what an implicit product multiplies, see Note [Windows].
     """
 
     spec: GemmSpec
@@ -104,6 +122,18 @@ class MatmulKernel:
     views: list[View]
     buffers: list[Any]
     words: list[Any]
+    windows: Product | None = None
+
+
+def windows_of(product: Value, views: list[View]) -> Product | None:
+    """What an implicit product multiplies; None for an ordinary one."""
+    if not any(is_implicit(view[2]) for view in views):
+        return None
+    (batch, m, k), n = product.srcs[0].shape, product.shape[2]
+    found = product_of((batch, m, n, k), views[0][2], views[1][2])
+    if isinstance(found, int):
+        raise Refuse("a batch that is not made of images and groups", product.srcs[found])
+    return found
 
 
 def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, target: Target) -> MatmulKernel:
@@ -114,7 +144,11 @@ def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, t
     read = {id(body.buffer_of(i.extra[0])) for i in body.instrs if i.op in ("load", "gather")}
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (instrs, count, repeatable)
-    spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
+    windows = windows_of(product, views)
+    if windows is None:
+        spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
+    else:
+        spec = windows_spec(product.dtype, windows, key, target)
     isa = Isa(target.has_fma, target.has_round, target.has_half)
     epilogue = FusedEpilogue(instrs, count, spec.width, repeatable, isa)
-    return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words)
+    return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words, windows)

@@ -14,7 +14,7 @@ from jitgrad.codegen.gemm.shuffle import concat, transpose_lanes
 from jitgrad.codegen.gemm.spec import GemmSpec, Panel, load_vector
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
-__all__ = ["emit_pack", "emit_pack_rows"]
+__all__ = ["emit_pack", "emit_pack_rows", "transpose_block"]
 
 
 def emit_pack(
@@ -79,11 +79,11 @@ def _transpose(b: FnBuilder, spec: GemmSpec, panel: Panel, source: str, copy: st
             columns.append(_at(b, source, index, stride))
         out = b.op(f"getelementptr {spec.scalar}, ptr {copy}, i64 {j}")
         with b.loop("0", whole, lane, hint="tk") as k:
-            _transpose_block(b, spec, columns, k, _at(b, out, k, row_nbytes), row_nbytes)
+            transpose_block(b, spec, columns, k, _at(b, out, k, row_nbytes), row_nbytes)
     return whole
 
 
-def _transpose_block(b: FnBuilder, spec: GemmSpec, columns: list[str], k: str, to: str, row_nbytes: int) -> None:
+def transpose_block(b: FnBuilder, spec: GemmSpec, columns: list[str], k: str, to: str, row_nbytes: int) -> None:
     """One 128-bit lane of k of every column: as many rows of the copy as a lane has elements."""
     lane, width = 16 // spec.itemsize, len(columns)
     pieces = [_load_lane(b, spec, column, k, lane) for column in columns]

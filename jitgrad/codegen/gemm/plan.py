@@ -116,7 +116,7 @@ def gemm_launch(
     sums_stride = spec.columns * spec.itemsize if depth < k else 0
     words = (
         *_operand_words(a, spec.itemsize), *_operand_words(b, spec.itemsize), m, n, k,
-        unit_m, unit_n, units_m, units_n, depth, sums_stride, *epilogue_args,
+        unit_m, unit_n, units_m, units_n, depth, sums_stride, 0, *epilogue_args,
     )  # fmt: skip
     units = units_m * units_n * batch if m and n else 0
     tiles = batch * -(-m // spec.rows) * -(-n // spec.columns)

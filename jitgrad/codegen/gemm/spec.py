@@ -11,6 +11,7 @@ Must not know: how the kernel is written (``emit``) or how a shape picks its spe
 #  10 M   11 N   12 K
 #  13 rows per unit    14 columns per unit    15 units along M    16 units along N
 #  17 depth of one pass over K    18 row stride of the partial sums, 0 with one pass (both: kernels that copy B only)
+#  19 address of tables: products of windows only, whose other words are listed in ``emit_windows``
 # Words from ``GEMM_ARGS`` on belong to the epilogue.
 # Example: A is [64, 784] and row-major, of float32: words 2 to 4 are 0, 3136 and 4; its transpose has 0, 4 and 3136.
 # Unit u is batch u // (units along M * N), then column block, then row block (fastest: neighbours share B's columns).
@@ -36,7 +37,7 @@ __all__ = [
     "store_vector",
 ]
 
-GEMM_ARGS = 19
+GEMM_ARGS = 20
 _ITEMSIZES = {"float": 4, "double": 8}
 _SCALARS = {"float32": ("float", 4), "float64": ("double", 8)}
 
@@ -57,8 +58,8 @@ class GemmSpec:
         dtype_name: float32 or float64.
         a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (the unit's rows of A are copied, tile by
             tile, once for all panels, so that a transposed A is read along its lines and not across them), else "any":
-            A is read one element at a time.
-        b_unit: which stride of B is 1: "n", "k" or "none".
+            A is read one element at a time; "table": the same, at offsets from tables, see Note [Windows].
+        b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs" or "krun".
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
         copy: copy each panel of B to contiguous rows first, in several passes over K if it is long. Always so unless
@@ -66,6 +67,7 @@ class GemmSpec:
         width: lanes of a vector of this dtype.
         fma: use the fused instruction.
         masks: the target has predicated loads and stores.
+        segments: see Note [Windows].
     """
 
     dtype_name: str
@@ -78,6 +80,7 @@ class GemmSpec:
     width: int
     fma: bool
     masks: bool
+    segments: int = 0
 
     @property
     def scalar(self) -> str:
@@ -101,13 +104,18 @@ class GemmSpec:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Some neighbouring columns of B and C, as wide as a register tile. ``col`` and ``left`` are i64 registers."""
+    """Some neighbouring columns of B and C, as wide as a register tile. ``col`` and ``left`` are i64 registers.
+
+    In a product of windows each vector has a place of its own: ``places`` holds registers of its batch and its first
+    column, and ``col`` and ``left`` are not used.
+    """
 
     vectors: int
     width: int
     col: str  # first column
     left: str  # columns that exist
     masks: list[str | None]  # per vector
+    places: tuple[tuple[str, str], ...] = ()
 
     @property
     def columns(self) -> int:

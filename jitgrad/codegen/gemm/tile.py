@@ -42,6 +42,7 @@ class DepthPass:
     b_stride: str  # bytes between B's rows
     first: str = ""  # i1: sums start at zero
     last: str = ""  # i1: sums are finished
+    a_ks: str = ""  # offsets of A's k, if they are a table
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class Nest:
     batch: str
     row_start: str
     row_end: str
+    where: str = ""  # buffer for the places of a panel's vectors: batch, column, columns that exist
 
     def offset(self, base: str, nbytes: str | int) -> str:
         return self.b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")
@@ -83,6 +85,8 @@ def _emit_tile(nest: Nest, panel: Panel, at: DepthPass, row: str) -> None:
             at.a, nest.b.op(f"sub i64 {row}, {nest.row_start}"), nest.b.op(f"mul i64 {at.depth}, {nest.spec.itemsize}")
         )
         a_rows = [nest.offset(tile, i * nest.spec.itemsize) for i in range(nest.spec.rows)]
+    elif nest.spec.a_unit == "table":
+        a_rows = [nest.offset(at.a, _entry(nest.b, nest.arg["a_rows"], r)) for r in rows]
     else:
         a_rows = [nest.at(at.a, r, nest.arg["a_sm"]) for r in rows]
     sums = nest.sums
@@ -103,6 +107,10 @@ def _emit_tile(nest: Nest, panel: Panel, at: DepthPass, row: str) -> None:
         _unrolled_epilogue(nest, panel, acc, rows)
     else:
         _finish_or_save(nest, panel, at, acc, rows, sums)
+
+
+def _entry(b: FnBuilder, table: str, index: str) -> str:
+    return b.op(f"load i64, ptr {b.op(f'getelementptr i64, ptr {table}, i64 {index}')}")
 
 
 def _finish_or_save(nest: Nest, panel: Panel, at: DepthPass, acc: Cells, rows: list[str], sums: str) -> None:
@@ -178,20 +186,23 @@ def _multiply(
     """The loop over k: ``acc[row, vector] += a[row] * b[vector]``, into names with an "n". Returns what is left."""
     b, spec = nest.b, nest.spec
     k, a_off, b_at = b.label("%k"), b.label("%a"), b.label("%b")
-    for name, kind, first in ((k, "i64", at.depth), (a_off, "i64", "0"), (b_at, "ptr", at.b)):
+    a_start = ("ptr", at.a_ks) if at.a_ks else ("i64", "0")
+    for name, kind, first in ((k, "i64", at.depth), (a_off, *a_start), (b_at, "ptr", at.b)):
         _phi(b, kind, name, dict.fromkeys(entries, first), name + "n", loop)
     columns = []
     for v in range(panel.vectors):
         column = nest.offset(b_at, v * panel.width * spec.itemsize)
         columns.append(load_vector(b, spec.scalar, panel.width, column, None if spec.copy else panel.masks[v]))
     cells = iter(now)
+    offset = b.op(f"load i64, ptr {a_off}") if at.a_ks else a_off
     for a_row in a_rows:
-        one = b.op(f"load {spec.scalar}, ptr {nest.offset(a_row, a_off)}, align {spec.itemsize}")
+        one = b.op(f"load {spec.scalar}, ptr {nest.offset(a_row, offset)}, align {spec.itemsize}")
         wide = b.splat(one, spec.scalar, panel.width)
         for column in columns:
             fma(b, spec, panel.width, wide, column, next(cells))
     step = spec.rows * spec.itemsize if spec.copies_rows else nest.arg["a_sk"]
-    b.do(f"{a_off}n = add i64 {a_off}, {step}")
+    following = f"getelementptr i64, ptr {a_off}, i64 1" if at.a_ks else f"add i64 {a_off}, {step}"
+    b.do(f"{a_off}n = {following}")
     b.do(f"{b_at}n = getelementptr i8, ptr {b_at}, i64 {at.b_stride}")
     b.do(f"{k}n = sub i64 {k}, 1")
     return f"{k}n"
@@ -213,6 +224,10 @@ def _unrolled_epilogue(nest: Nest, panel: Panel, acc: Cells, rows: list[str]) ->
 
 def _row_epilogue(nest: Nest, panel: Panel, vectors: list[str], row: str) -> None:
     for v, value in enumerate(vectors):
+        if panel.places:
+            batch, col = panel.places[v]
+            nest.epilogue(nest.b, value, panel.width, batch, row, col, panel.masks[v])
+            continue
         col = nest.b.op(f"add i64 {panel.col}, {v * panel.width}") if v else panel.col
         nest.epilogue(nest.b, value, panel.width, nest.batch, row, col, panel.masks[v])
 
@@ -225,6 +240,9 @@ def _looped_epilogue(nest: Nest, panel: Panel, row: str, sums: str) -> None:
     with b.loop("0", count, hint="erow") as i:
         line = nest.at(sums, i, panel.columns * spec.itemsize)
         here = b.op(f"add i64 {row}, {i}")
+        if panel.places:
+            _placed_epilogue(nest, panel, here, line)
+            return
         if panel.vectors == 1:
             acc = b.op(f"load {vec}, ptr {line}, align {spec.itemsize}")
             nest.epilogue(b, acc, panel.width, nest.batch, here, panel.col, panel.masks[0])
@@ -233,3 +251,15 @@ def _looped_epilogue(nest: Nest, panel: Panel, row: str, sums: str) -> None:
             acc = b.op(f"load {vec}, ptr {nest.at(line, j, spec.itemsize)}, align {spec.itemsize}")
             mask = vector_masks(nest.b, nest.spec, b.op(f"sub i64 {panel.left}, {j}"), 1)[0]
             nest.epilogue(b, acc, panel.width, nest.batch, here, b.op(f"add i64 {panel.col}, {j}"), mask)
+
+
+def _placed_epilogue(nest: Nest, panel: Panel, row: str, line: str) -> None:
+    """The vectors of one saved row, each at its own place."""
+    b, spec = nest.b, nest.spec
+    vec = vector_type(panel.width, spec.scalar)
+    with b.loop("0", str(panel.vectors), hint="evec") as v:
+        acc = b.op(f"load {vec}, ptr {nest.at(line, v, panel.width * spec.itemsize)}, align {spec.itemsize}")
+        place = nest.at(nest.where, v, 24)
+        batch, col, left = (_entry(b, place, str(i)) for i in range(3))
+        mask = vector_masks(b, spec, left, 1)[0]
+        nest.epilogue(b, acc, panel.width, batch, row, col, mask)

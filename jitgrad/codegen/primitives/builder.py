@@ -11,6 +11,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # leaf        input (vid, aval) | const (value) | scalar (RuntimeScalar) | iota (dim)
 # pointwise   see POINTWISE; all sources already have the result's shape (Builder expands)
 # movement    expand (shape) | reshape (shape) | permute (dims) | slice (starts, stops, steps) | pad (lo, hi, value)
+# windows     (offset, digits per dim): elements of the operand's row-major memory, see Note [Windows]
 # update      (starts, steps): the first operand with a region replaced by the second, see Note [Updates]
 # reduce      sum max min prod (dims), the reduced dims kept with extent 1
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
@@ -28,13 +29,14 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
-__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value", "is_widening"]
+__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value", "is_widening", "memory_of"]
 
 # name -> number of operands
 POINTWISE = {
@@ -91,6 +93,27 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def is_widening(x: Value) -> bool:
     """Whether ``x`` is a value of a short dtype in its compute dtype, which changes nothing."""
     return x.op == "cast" and x.srcs[0].dtype.is_short and x.dtype is x.srcs[0].dtype.compute
+
+
+def _merged(digits: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The fewest digits that say the same."""
+    out: list[tuple[int, int]] = []
+    for extent, stride in digits:
+        if extent == 1:
+            continue
+        if out and out[-1][1] == extent * stride:
+            out[-1] = (out[-1][0] * extent, stride)
+        else:
+            out.append((extent, stride))
+    return tuple(out)
+
+
+def memory_of(windows: Value) -> Value:
+    """The value whose memory ``windows`` reads: reshapes do not change where elements are."""
+    x = windows.srcs[0]
+    while x.op == "reshape":
+        x = x.srcs[0]
+    return x
 
 
 class Builder:
@@ -228,6 +251,14 @@ class Builder:
             short = x.srcs[0]
             return self.cast(self.update(short, self.cast(v, short.dtype), starts, steps), x.dtype)
         return self.make("update", (x, v), (tuple(starts), tuple(steps)), x.shape, x.dtype)
+
+    def windows(self, x: Value, dims: Sequence[Sequence[tuple[int, int]]], offset: int = 0) -> Value:
+        """Overlapping parts of ``x``: the element at an index is ``x``'s row-major element ``offset`` + what its digits
+        add up to. ``dims`` has the digits of each dimension, (extent, stride), see Note [Windows]."""
+        x = self.widened(x)
+        digits = tuple(map(_merged, dims))
+        shape = tuple(math.prod(n for n, _ in each) for each in digits)
+        return self.make("windows", (x,), (offset, digits), shape, x.dtype)
 
     # reductions; dims are non-negative
     def reduce(self, op: str, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:

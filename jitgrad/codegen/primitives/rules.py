@@ -130,6 +130,16 @@ def _pad(v: Value) -> None:
     _is(v, tuple(n + a + z for n, a, z in zip(x.shape, lo, hi, strict=True)), x.dtype)
 
 
+def _windows(v: Value) -> None:
+    offset, dims = v.params
+    _is(v, tuple(math.prod(n for n, _ in digits) for digits in dims), v.srcs[0].dtype)
+    if 0 in v.shape:
+        return
+    steps = [(n - 1) * s for digits in dims for n, s in digits]
+    first, last = offset + sum(min(0, s) for s in steps), offset + sum(max(0, s) for s in steps)
+    _require(first >= 0 and last < math.prod(v.srcs[0].shape), "leaves its operand")
+
+
 def _update(v: Value) -> None:
     x, written = v.srcs
     _is(v, x.shape, x.dtype)
@@ -212,6 +222,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
     "permute": _permute,
     "slice": _slice,
     "pad": _pad,
+    "windows": _windows,
     "update": _update,
     "argmax": _argreduce,
     "argmin": _argreduce,

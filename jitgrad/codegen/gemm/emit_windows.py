@@ -1,0 +1,204 @@
+"""Printing an implicit product: the loop nest over units, panels and passes, and the copies of panels from the image.
+
+Owns: ``emit_windows``.
+Must not know: shapes, digits (``windows``), what the epilogue computes.
+In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module. See Note [Windows].
+
+for unit:                  a group, a block of vectors of columns, a block of rows
+  for panel of vectors:    each with its image and its columns
+    for pass over K:       as much of the panel as stays in the first cache is copied from the image
+      for tile of rows:    as in ``tile``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES, passes
+from jitgrad.codegen.gemm.pack import transpose_block
+from jitgrad.codegen.gemm.spec import GEMM_ARGS, Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
+from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+
+__all__ = ["emit_windows"]
+
+_ARGS = (
+    "a_slot", "a_off", "a_sg", "a_sm", "a_sk", "b_slot", "b_off", "b_sg", "b_si", "b_sn", "m", "n", "k",
+    "unit_m", "unit_n", "units_m", "units_n", "depth", "sums_stride", "tables",
+)  # fmt: skip
+assert len(_ARGS) == GEMM_ARGS
+_HEADER = ("images", "vectors", "groups", "a_rows", "a_ks", "b_ks", "b_vectors")
+
+
+@dataclass(slots=True)
+class _Vector:
+    """A vector of a panel's columns: registers of its number within its image, and of B's first element for it."""
+
+    number: str
+    b: str
+
+
+def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
+    """The module of one kernel."""
+    b = FnBuilder(name)
+    arg = {name: load_arg(b, i) for i, name in enumerate(_ARGS)}
+    tables = b.op(f"inttoptr i64 {arg['tables']} to ptr")
+    for i, word in enumerate(_HEADER):
+        arg[word] = _word(b, tables, str(i))
+        if i > 2:
+            arg[word] = b.op(f"getelementptr i64, ptr {tables}, i64 {arg[word]}")
+    copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64")
+    sums = b.op(f"alloca [{SUMS_NBYTES} x i8], align 64")
+    where = b.op(f"alloca [{24 * spec.vectors} x i8], align 8") if looped(epilogue) else ""
+    a, b_base = _base(b, arg, "a"), _base(b, arg, "b")
+    epilogue.prepare(b)
+    with b.loop("%begin", "%end", hint="unit") as unit:
+        row_block = b.op(f"urem i64 {unit}, {arg['units_m']}")
+        rest = b.op(f"udiv i64 {unit}, {arg['units_m']}")
+        column_block = b.op(f"urem i64 {rest}, {arg['units_n']}")
+        group = b.op(f"udiv i64 {rest}, {arg['units_n']}")
+        nest = Nest(b, spec, epilogue, arg, a, sums, group, "", "")
+        nest.a = nest.at(a, group, arg["a_sg"])
+        nest.where = where
+        nest.row_start, nest.row_end = _span(nest, row_block, arg["unit_m"], arg["m"])
+        total = b.op(f"mul i64 {arg['images']}, {arg['vectors']}")
+        start, end = _span(nest, column_block, arg["unit_n"], total)
+        here = nest.at(b_base, group, arg["b_sg"])
+        with b.loop(start, end, spec.vectors, hint="panel") as first:
+            panel, vectors = _panel(nest, here, group, first, end)
+            _emit_passes(nest, panel, vectors, copy)
+    return b.finish()
+
+
+def _word(b: FnBuilder, table: str, index: str) -> str:
+    return b.op(f"load i64, ptr {b.op(f'getelementptr i64, ptr {table}, i64 {index}')}")
+
+
+def _base(b: FnBuilder, arg: dict[str, str], name: str) -> str:
+    """The address of an operand's first element."""
+    at = b.op(f"getelementptr i64, ptr %bufs, i64 {arg[name + '_slot']}")
+    return b.op(f"getelementptr i8, ptr {b.op(f'load ptr, ptr {at}')}, i64 {arg[name + '_off']}")
+
+
+def _span(nest: Nest, index: str, step: str, limit: str) -> tuple[str, str]:
+    """[index * step, min(that + step, limit))."""
+    start = nest.b.op(f"mul i64 {index}, {step}")
+    return start, nest.min(nest.b.op(f"add i64 {start}, {step}"), limit)
+
+
+def _panel(nest: Nest, b_base: str, group: str, first: str, end: str) -> tuple[Panel, list[_Vector]]:
+    """The vectors from ``first`` on. Those past the end are the last one again, with no columns to store."""
+    b, spec, arg = nest.b, nest.spec, nest.arg
+    vectors, places, masks = [], [], []
+    top = b.op(f"sub i64 {end}, 1")
+    for v in range(spec.vectors):
+        wanted = b.op(f"add i64 {first}, {v}")
+        q = nest.min(wanted, top)
+        image = b.op(f"udiv i64 {q}, {arg['vectors']}")
+        number = b.op(f"urem i64 {q}, {arg['vectors']}")
+        col = b.op(f"mul i64 {number}, {spec.width}")
+        exists = b.op(f"icmp slt i64 {wanted}, {end}")
+        columns = b.op(f"sub i64 {arg['n']}, {col}")
+        left = b.op(f"select i1 {exists}, i64 {columns}, i64 0")
+        before = b.op(f"mul i64 {image}, {arg['groups']}")
+        batch = b.op(f"add i64 {before}, {group}")
+        at = nest.at(b_base, image, arg["b_si"])
+        vectors.append(_Vector(number, at))
+        places.append((batch, col))
+        masks += vector_masks(b, spec, left, 1)
+        if nest.where:
+            for i, value in enumerate((batch, col, left)):
+                b.do(f"store i64 {value}, ptr {nest.offset(nest.where, 24 * v + 8 * i)}")
+    return Panel(spec.vectors, spec.width, "0", "0", masks, tuple(places)), vectors
+
+
+def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) -> None:
+    b, arg, spec = nest.b, nest.arg, nest.spec
+    with passes(nest) as (k, depth, first, last):
+        for v, vector in enumerate(vectors):
+            to = nest.offset(copy, v * spec.width * spec.itemsize)
+            ks = b.op(f"getelementptr i64, ptr {arg['b_ks']}, i64 {k}")
+            if spec.b_unit == "krun":
+                _copy_transposed(nest, panel, vector, to, ks, depth, panel.places[v][1])
+            elif spec.segments:
+                _copy_segments(nest, panel, vector, to, ks, depth)
+            else:
+                _copy_gathered(nest, panel, vector, to, ks, depth, panel.masks[v])
+        a, a_ks = nest.a, ""
+        if spec.a_unit == "table":
+            a_ks = b.op(f"getelementptr i64, ptr {arg['a_ks']}, i64 {k}")
+        else:
+            a = nest.at(a, k, arg["a_sk"])
+        emit_tiles(nest, panel, DepthPass(depth, a, copy, str(panel.columns * spec.itemsize), first, last, a_ks))
+
+
+def _store_row(nest: Nest, panel: Panel, to: str, k: str, value: str) -> None:
+    spec = nest.spec
+    at = nest.at(to, k, panel.columns * spec.itemsize)
+    nest.b.do(f"store {vector_type(spec.width, spec.scalar)} {value}, ptr {at}, align {spec.itemsize}")
+
+
+def _copy_segments(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str) -> None:
+    """A vector of each k: its segments, each loaded under its mask on top of those before."""
+    b, spec = nest.b, nest.spec
+    entry = nest.at(nest.arg["b_vectors"], vector.number, 16 * spec.segments)
+    parts = []
+    for s in range(spec.segments):
+        at = nest.offset(vector.b, _word(b, entry, str(2 * s)))
+        bits = b.op(f"trunc i64 {_word(b, entry, str(2 * s + 1))} to i{spec.width}")
+        parts.append((at, b.op(f"bitcast i{spec.width} {bits} to <{spec.width} x i1>")))
+    with b.loop("0", depth, hint="krow") as k:
+        offset = _word(b, ks, k)
+        value = "zeroinitializer"
+        for at, mask in parts:
+            value = _masked_load(b, spec, nest.offset(at, offset), mask, value)
+        _store_row(nest, panel, to, k, value)
+
+
+def _masked_load(b: FnBuilder, spec: GemmSpec, at: str, mask: str, others: str) -> str:
+    width, vec = spec.width, vector_type(spec.width, spec.scalar)
+    name = f"llvm.masked.load.v{width}f{8 * spec.itemsize}.p0"
+    b.declare(f"declare {vec} @{name}(ptr, i32 immarg, <{width} x i1>, {vec})")
+    return b.op(f"call {vec} @{name}(ptr {at}, i32 {spec.itemsize}, <{width} x i1> {mask}, {vec} {others})")
+
+
+def _copy_gathered(
+    nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str, mask: str | None
+) -> None:  # fmt: skip
+    """A vector of each k: every lane from an offset of its own."""
+    b, spec = nest.b, nest.spec
+    width, vec = spec.width, vector_type(spec.width, spec.scalar)
+    at = nest.at(nest.arg["b_vectors"], vector.number, 4 * width)
+    lanes = b.op(f"load <{width} x i32>, ptr {at}, align 4")
+    wide = b.op(f"sext <{width} x i32> {lanes} to <{width} x i64>")
+    name = f"llvm.masked.gather.v{width}f{8 * spec.itemsize}.v{width}p0"
+    b.declare(f"declare {vec} @{name}(<{width} x ptr>, i32 immarg, <{width} x i1>, {vec})")
+    with b.loop("0", depth, hint="krow") as k:
+        base = nest.offset(vector.b, _word(b, ks, k))
+        places = b.op(f"getelementptr i8, ptr {base}, <{width} x i64> {wide}")
+        value = b.op(
+            f"call {vec} @{name}(<{width} x ptr> {places}, i32 {spec.itemsize}, <{width} x i1> {mask}, {vec} "
+            "zeroinitializer)"
+        )
+        _store_row(nest, panel, to, k, value)
+
+
+def _copy_transposed(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str, col: str) -> None:
+    """128 bits of each of the vector's columns at a time, transposed in registers; what is left, one by one."""
+    b, spec, arg = nest.b, nest.spec, nest.arg
+    lane, row_nbytes = 16 // spec.itemsize, panel.columns * spec.itemsize
+    top = b.op(f"sub i64 {arg['n']}, 1")
+    columns = []  # columns that do not exist: the last one again
+    for i in range(spec.width):
+        columns.append(nest.at(vector.b, nest.min(b.op(f"add i64 {col}, {i}"), top), arg["b_sn"]))
+    whole = "0"
+    if spec.segments:
+        whole = b.op(f"sub i64 {depth}, {b.op(f'srem i64 {depth}, {lane}')}")
+        with b.loop("0", whole, lane, hint="tk") as k:
+            offset = b.op(f"sdiv exact i64 {_word(b, ks, k)}, {spec.itemsize}")
+            transpose_block(b, spec, columns, offset, nest.at(to, k, row_nbytes), row_nbytes)
+    with b.loop(whole, depth, hint="krow") as k:
+        offset, line = _word(b, ks, k), nest.at(to, k, row_nbytes)
+        for i, column in enumerate(columns):
+            value = load_vector(b, spec.scalar, 1, nest.offset(column, offset), None)
+            b.do(f"store {spec.scalar} {value}, ptr {nest.offset(line, i * spec.itemsize)}, align {spec.itemsize}")

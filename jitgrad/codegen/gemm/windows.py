@@ -1,0 +1,290 @@
+"""Implicit products: operands that are windows of an image, and are never in memory as matrices.
+
+Owns: ``windows_spec``, ``windows_launch``: from the digits of two operands to a kernel, its tables and argument words.
+Must not know: LLVM, primitives.
+
+# Note [Windows]
+# ~~~~~~~~~~~~~~
+# The columns of a convolution are a view of the padded image that no strides describe: element [k, p] is at
+# ``offset(k) + offset(p)``, and each index has several *digits*, (extent, stride) from the outermost to the innermost:
+# k is (channel, window row, window column), p is (row, column). So an index's offsets are a table, made once from its
+# digits, and the kernel adds two table entries where a matrix has two strides.
+#   A, the factor that is read element by element: one table for its rows, one for k (``a_unit`` "table"); or strides.
+#   B, whose panels are copied: "runs": p runs along memory. A vector of columns is then a few contiguous *segments*,
+#   each loaded under a mask; where there are more than ``_MOST_SEGMENTS``, as with strides, it is gathered.
+#   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
+# Where A is the same for all images, columns are counted in vectors over the whole batch: a panel may hold vectors of
+# several images. Only the order of k matters to the sums, see Note [Order of summation].
+# Example: a 3x3 window over [64, 34, 34] makes B of 576 rows and 1024 columns: k has the digits (64, 1156) (3, 34)
+# (3, 1), and p has (32, 34) (32, 1): each vector of 16 columns is one segment.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitgrad.codegen.gemm.core_model import Core, core_of, tiles_for
+from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES
+from jitgrad.codegen.gemm.spec import GemmSpec, Operand
+from jitgrad.codegen.llvm.target import Target
+from jitgrad.dtypes import DType, float64
+
+__all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
+
+Digits = tuple[tuple[int, int], ...]
+"""(extent, stride) of an index, from the outermost digit to the innermost; none for an index that does not move."""
+
+_HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
+_MOST_SEGMENTS = 6  # more loads than this are no better than a gather
+_PANEL_NBYTES = 80_000  # of a panel's copy: a shorter one is in the first cache, a longer one saves sums less often
+_UNIT_FLOP = 4e6
+_UNIT_FLOP_LEAST = 2e5
+_UNITS = 4
+_TASK_NS = 2500
+_PASS_CYCLES = 40.0  # to begin and end a tile's pass,
+_CELL_CYCLES = 8.0  # and to save and resume one of its vectors
+_LOADS = 1.3  # per cycle, beside multiply-adds: a little over what one port does
+_LINE_LOADS = 1.5  # what a vector of the panel costs, from the second cache
+
+
+class Product(NamedTuple):
+    """C[image, group, m, n] = sum over k of A[group, m, k] * B[image, group, k, n]. Strides are in elements.
+
+    Attributes:
+        images, groups, m, n, k: extents; the batch is (images, groups).
+        a_group: stride of A's groups.
+        b_image, b_group: strides of B's images and groups.
+        a_m, a_k, b_k, b_n: the digits of the other indices.
+    """
+
+    images: int
+    groups: int
+    m: int
+    n: int
+    k: int
+    a_group: int
+    b_image: int
+    b_group: int
+    a_m: Digits
+    a_k: Digits
+    b_k: Digits
+    b_n: Digits
+
+
+def is_implicit(strides: tuple[Any, ...]) -> bool:
+    """Whether an operand's view has digits instead of three strides."""
+    return not isinstance(strides[0], int)
+
+
+def product_of(shape: tuple[int, int, int, int], a: tuple[Any, ...], b: tuple[Any, ...]) -> Product | int:
+    """The product of two views, of which one at least has digits; or which of them (0, 1) must be copied first."""
+    batch, m, n, k = shape
+    a_digits, b_digits = _digits(a, (batch, m, k)), _digits(b, (batch, k, n))
+    lead = a_digits[0][0] if a_digits[0] and a_digits[0][0][1] == 0 else (1, 0)
+    images = lead[0]
+    rest = a_digits[0][1:] if images > 1 else a_digits[0]
+    if len(rest) > 1:
+        return 0
+    a_group = rest[0][1] if rest else 0
+    groups = batch // images if images else 1
+    parts = _outer_inner(b_digits[0], images, groups)
+    if parts is None:
+        return 1
+    return Product(
+        images, groups, m, n, k, a_group, *parts, a_digits[1], a_digits[2], b_digits[1], b_digits[2]
+    )  # fmt: skip
+
+
+def _digits(strides: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Digits, ...]:
+    if is_implicit(strides):
+        return strides
+    return tuple(((n, s),) if n > 1 else () for n, s in zip(shape, strides, strict=True))
+
+
+def _outer_inner(digits: Digits, outer: int, inner: int) -> tuple[int, int] | None:
+    """Strides of the two indices that ``digits`` is made of."""
+    if not digits:
+        return (0, 0)
+    if len(digits) == 1:
+        stride = digits[0][1]
+        return (0, stride) if outer == 1 else (stride * inner, stride)
+    return (digits[0][1], digits[1][1]) if [n for n, _ in digits] == [outer, inner] else None
+
+
+def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target: Target) -> GemmSpec:
+    """The kernel for this product; each is correct for every product of its operands' kinds."""
+    width = max(1, target.width // 2) if dtype is float64 else target.width
+    simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
+    unit, segments = _columns_of(product, width, dtype.itemsize)
+    vectors = product.images * -(-product.n // width)
+    rows, wide = _tile(product.m, vectors, product.k, target)
+    return GemmSpec(
+        dtype.name, "any" if simple else "table", unit, epilogue_key, rows, wide, True, width, target.has_fma,
+        target.has_masks, segments,
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
+    """How B's panels are copied: ``b_unit`` and ``segments`` of the spec."""
+    if product.b_n and product.b_n[-1][1] != 1 and product.b_k and product.b_k[-1][1] == 1 and len(product.b_n) == 1:
+        lane = 16 // itemsize
+        whole = product.b_k[-1][0] % lane == 0 or len(product.b_k) == 1
+        return "krun", int(whole)
+    segments = _most_segments(product.b_n, product.n, width)
+    return "runs", segments if segments <= _MOST_SEGMENTS else 0
+
+
+@functools.lru_cache(maxsize=4096)
+def _tile(m: int, vectors: int, k: int, target: Target) -> tuple[int, int]:
+    core = core_of(target)
+    return min(tiles_for(target), key=lambda tile: _cycles(core, tile, m, vectors, k))
+
+
+def _cycles(core: Core, tile: tuple[int, int], m: int, vectors: int, k: int) -> float:
+    rows, wide = tile
+    step = max(rows * wide / core.multiplies, (_LINE_LOADS * wide + rows) / _LOADS, core.latency)
+    passes = -(-k * 64 * wide // _PANEL_NBYTES)
+    tile_cycles = k * step + passes * (_PASS_CYCLES + _CELL_CYCLES * rows * wide)
+    return -(-vectors // wide) * (-(-m // rows) * tile_cycles + 4.0 * k * wide)
+
+
+def offsets(digits: Digits) -> np.ndarray:
+    """The offset of every value of an index."""
+    out = np.zeros(1, np.int64)
+    for extent, stride in digits:
+        out = np.add.outer(out, np.arange(extent, dtype=np.int64) * stride).ravel()
+    return out
+
+
+def _runs(digits: Digits, n: int, width: int) -> list[list[tuple[int, int, int]]]:
+    """Per vector of columns, its segments: first lane, one past the last, offset of the first lane's element."""
+    at = offsets(digits)
+    found = []
+    for start in range(0, n, width):
+        here = at[start : start + width]
+        cuts = [0, *(np.flatnonzero(np.diff(here) != 1) + 1).tolist(), len(here)]
+        found.append([(lo, hi, int(here[lo])) for lo, hi in itertools.pairwise(cuts)])
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _most_segments(digits: Digits, n: int, width: int) -> int:
+    if len(digits) <= 1 and (not digits or digits[0][1] == 1):
+        return 1
+    return max(map(len, _runs(digits, n, width)))
+
+
+# launches
+
+
+@functools.lru_cache(maxsize=256)
+def _tables(product: Product, a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> np.ndarray:
+    """Everything that the kernel looks up, offsets in bytes, as one block of int64.
+
+    Words: images, vectors per image, groups, and where in the block these tables begin: A's rows, A's k, B's k, B's
+    vectors (per vector: ``segments`` pairs of an offset and a mask; or, to be gathered, int32 offsets); then those.
+    """
+    parts: list[np.ndarray] = []
+    for digits, used in ((product.a_m, a_unit == "table"), (product.a_k, a_unit == "table"), (product.b_k, True)):
+        parts.append(offsets(digits) * itemsize if used else np.zeros(0, np.int64))
+    parts.append(_vector_table(product, segments, width, itemsize) if b_unit == "runs" else np.zeros(0, np.int64))
+    starts = (_HEADER_WORDS + np.cumsum([0, *map(len, parts)])[:-1]).tolist()
+    head = [product.images, -(-product.n // width), product.groups, *starts, 0]
+    return np.concatenate([np.array(head, np.int64), *parts])
+
+
+def _vector_table(product: Product, segments: int, width: int, itemsize: int) -> np.ndarray:
+    if not segments:
+        at = offsets(product.b_n) * itemsize
+        whole = np.zeros(-(-product.n // width) * width, np.int32)
+        whole[: len(at)] = at
+        if len(whole) % 2:
+            whole = np.append(whole, np.int32(0))
+        return whole.view(np.int64)
+    words = []
+    for vector in _runs(product.b_n, product.n, width):
+        for lo, hi, at in vector:
+            words += [(at - lo) * itemsize, (1 << hi) - (1 << lo)]
+        words += [vector[0][2] * itemsize, 0] * (segments - len(vector))
+    return np.array(words, np.int64)
+
+
+def windows_launch(
+    spec: GemmSpec, product: Product, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
+) -> tuple[tuple[int, ...], int, int, float, np.ndarray]:
+    """Argument words, number of units, units per task, estimated nanoseconds on one core, and the block of tables."""
+    tables = _tables(product, spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
+    vectors = product.images * -(-product.n // spec.width)
+    depth = _depth(spec, product.k)
+    unit_m, unit_n = _unit(spec, product, vectors, depth)
+    units_m, units_n = max(1, -(-product.m // unit_m)), max(1, -(-vectors // unit_n))
+    size = spec.itemsize
+    sums_stride = spec.columns * size if depth < product.k else 0
+    words = (
+        a.slot, a.byte_offset, product.a_group * size, _only(product.a_m) * size, _only(product.a_k) * size,
+        b.slot, b.byte_offset, product.b_group * size, product.b_image * size, _only(product.b_n) * size,
+        product.m, product.n, product.k, unit_m, unit_n, units_m, units_n, depth, sums_stride, tables.ctypes.data,
+        *epilogue_args,
+    )  # fmt: skip
+    units = units_m * units_n * product.groups if product.m and product.n and product.images else 0
+    core_cycles = product.groups * -(-product.m // spec.rows) * -(-vectors // spec.vectors)
+    cost = 50 + core_cycles * (10 + spec.rows * spec.vectors * (1 + product.k) * 0.25)
+    grain = max(1, min(units, int(_TASK_NS * units / cost)))
+    return words, units, grain, cost, tables
+
+
+def _parts(x: int, count: int) -> int:
+    return -(-x // count)
+
+
+def _ceil(x: int, step: int) -> int:
+    return _parts(x, step) * step
+
+
+def _only(digits: Digits) -> int:
+    return digits[0][1] if len(digits) == 1 else 0
+
+
+def _depth(spec: GemmSpec, k: int) -> int:
+    """Length of one pass over K: equal parts, whole 128-bit blocks."""
+    row = spec.columns * spec.itemsize
+    most = max(64, min(PACK_NBYTES, _PANEL_NBYTES) // row) // 4 * 4
+    passes = max(1, -(-k // most))
+    return _ceil(_parts(k, passes), 4) if passes > 1 else max(1, k)
+
+
+def _unit(spec: GemmSpec, product: Product, vectors: int, depth: int) -> tuple[int, int]:
+    """Rows and vectors of one unit."""
+    panels = max(1, -(-vectors // spec.vectors))
+    flop_per_row = 2.0 * max(product.k, 8) * spec.columns
+    rows = max(product.m, 1)
+    total = panels * product.groups * rows * flop_per_row
+    wanted = min(_UNITS, max(1, int(total / _UNIT_FLOP_LEAST)))
+    blocks = max(1, -(-wanted // (panels * product.groups)))
+    if depth < product.k:
+        most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
+        blocks = max(blocks, _parts(rows, most))
+    unit_m = _ceil(_parts(rows, blocks), spec.rows)
+    per_panel = unit_m * flop_per_row
+    several = max(1, int(_UNIT_FLOP_LEAST / per_panel))
+    return unit_m, min(several, panels) * spec.vectors
+
+
+def table_bounds(product: Product) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The first and the last element that A's and B's indices reach."""
+
+    def ends(*indices: Digits) -> tuple[int, int]:
+        steps = [(n - 1) * s for digits in indices for n, s in digits]
+        return sum(min(0, s) for s in steps), sum(max(0, s) for s in steps)
+
+    p = product
+    return (
+        ends(((p.groups, p.a_group),), p.a_m, p.a_k),
+        ends(((p.images, p.b_image), (p.groups, p.b_group)), p.b_k, p.b_n),
+    )
