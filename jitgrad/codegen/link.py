@@ -168,7 +168,9 @@ class _Linker:
         ]
         if kernel.windows is not None:
             own = self._filled(kernel.words)
-            args, units, grain, cost, tables = windows_launch(kernel.spec, kernel.windows, *operands, own)
+            args, units, grain, cost, tables = windows_launch(
+                kernel.spec, kernel.windows, operands[0], operands[1], own
+            )
             self.tables.append(tables)
             bump("implicit_products")
             return Launch(code.address, args, units, grain, cost, code.name)

@@ -25,6 +25,7 @@ from jitgrad.codegen.plan import Buffer, instrs_of, make_plan
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
 from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
+from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
 from jitgrad.codegen.verify import verify_piece, verify_segment
@@ -125,7 +126,7 @@ def _place_updates(piece: Piece) -> None:
 
 
 def _decompose(piece: Piece) -> None:
-    for rules in (DECOMPOSE, DECOMPOSE, SIMPLIFY):
+    for rules in (DECOMPOSE, DECOMPOSE, SINK, SIMPLIFY):
         _rewrite(piece, rules)
     count = len(piece.outputs)
     results = [*map(_same_memory, piece.results[:count]), *piece.results[count:]]

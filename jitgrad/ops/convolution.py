@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.convolution_products import forward_product, input_product, weight_product
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["Geometry", "add_windows", "pad_2d", "window_2d"]
+
+_products = LazyModule("jitgrad.ops.convolution_products")
 
 Pair = tuple[int, int]
 
@@ -221,7 +223,7 @@ def _lower_conv(b: Any, x: Any, w: Any, stride: Pair, padding: Pair, dilation: P
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise(b, x, w, geo, stride, padding, dilation)
-    return forward_product(b, x, w, (geo.oh, geo.ow), stride, padding, dilation, groups)
+    return _products.forward_product(b, x, w, (geo.oh, geo.ow), stride, padding, dilation, groups)
 
 
 def _lower_conv_input(
@@ -230,7 +232,7 @@ def _lower_conv_input(
     geo = geometry(shape, w.shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise_input(b, g, w, geo, stride, padding, dilation)
-    return input_product(b, g, w, shape, stride, padding, dilation, groups)
+    return _products.input_product(b, g, w, shape, stride, padding, dilation, groups)
 
 
 def _lower_conv_weight(
@@ -239,7 +241,7 @@ def _lower_conv_weight(
     geo = geometry(x.shape, shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise_weight(b, x, g, geo, stride, padding, dilation)
-    return weight_product(b, x, g, shape, stride, padding, dilation, groups)
+    return _products.weight_product(b, x, g, shape, stride, padding, dilation, groups)
 
 
 # --- NumPy's half ---

@@ -93,8 +93,11 @@ def stored_values(order: Sequence[Value], results: Iterable[Value]) -> dict[Valu
     readers: dict[Value, int] = {}
     expanded: set[Value] = set()
     for v in order:
-        for s in set(v.srcs):
-            readers[s] = readers.get(s, 0) + 1
+        for s in set(v.srcs) if v.op != "reshape" else ():
+            source = s
+            while source.op == "reshape":  # its readers read what it reshapes
+                source = source.srcs[0]
+            readers[source] = readers.get(source, 0) + 1
         if v.op == "expand" and len(squeezed(v.srcs[0].shape)):
             expanded.add(_base(v))
     cost: dict[Value, int] = {}

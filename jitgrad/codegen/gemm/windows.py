@@ -201,9 +201,9 @@ def _tables(product: Product, a_unit: str, b_unit: str, segments: int, width: in
 
 def _vector_table(product: Product, segments: int, width: int, itemsize: int) -> np.ndarray:
     if not segments:
-        at = offsets(product.b_n) * itemsize
+        lanes = offsets(product.b_n) * itemsize
         whole = np.zeros(-(-product.n // width) * width, np.int32)
-        whole[: len(at)] = at
+        whole[: len(lanes)] = lanes
         if len(whole) % 2:
             whole = np.append(whole, np.int32(0))
         return whole.view(np.int64)
