@@ -256,7 +256,8 @@ def sparse_coo_tensor(
         is_coalesced: True promises that no place is given twice and that places are in order.
 
     Raises:
-        RuntimeError: indices, values and size do not fit, or an index is outside.
+        RuntimeError: indices, values and size do not fit, or an index is negative. One that is too large raises
+            IndexError where the tensor is used.
         NotImplementedError: ``requires_grad=True``.
     """
     where = as_tensor(indices, device=device)
@@ -284,6 +285,12 @@ def sparse_coo_tensor(
         raise RuntimeError(
             f"values has incorrect size, expected {[where.shape[1], *shape[sparse_dim:]]}, got {list(entries.shape)}"
         )
+    if min(shape, default=0) < 0:
+        raise RuntimeError(f"numel: integer multiplication overflow (sparse_coo_tensor of size {list(shape)})")
+    lowest = where.amin(1).tolist() if where.shape[1] and where.device.type != "meta" else []
+    for dim, low in enumerate(lowest):
+        if low < 0:
+            raise RuntimeError(f"found negative index {low} for dim {dim}")
     if requires_grad:
         raise NotImplementedError("a sparse tensor is no leaf: call requires_grad_() on the values it is made of")
     return _make(where, entries, shape, bool(is_coalesced))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.windows import read_windows, table_of
 
@@ -97,6 +98,9 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 
 def _adaptive_max(name: str, x: Any, output_size: Any, dims: int) -> tuple[Any, Any]:
     sizes = _sizes(name, x, output_size, dims)
+    if 0 in sizes:
+        nothing = x.narrow(-1, 0, 0).reshape(*x.shape[:-dims], *sizes)
+        return nothing, nothing.detach().to(int64)
     tables = [_parts(extent, out)[0] for extent, out in zip(x.shape[-dims:], sizes, strict=True)]
     return best_of_windows(x, tables)
 

@@ -70,14 +70,11 @@ def conv1d(
     if autocasts:
         input, weight, bias = lowered(input, weight, bias)
     _check_rank("conv1d", input, 1)
-    check_convolution(input, bias, per_dimension("dilation", dilation, 1), padding)
+    (step,), (spread,) = per_dimension("stride", stride, 1), per_dimension("dilation", dilation, 1)
+    check_convolution(input, weight, bias, (step,), padding, (spread,), groups)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
-    (step,), (around,), (spread,) = (
-        per_dimension("stride", stride, 1),
-        per_dimension("padding", padding, 1),
-        per_dimension("dilation", dilation, 1),
-    )
+    (around,) = per_dimension("padding", padding, 1)
     out = conv2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, (1, step), (0, around), (1, spread), groups)
     return out.squeeze(-2)
 
@@ -93,13 +90,11 @@ def conv3d(
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     if weight.ndim != 5:
         raise RuntimeError(f"expected 5-dimensional weight for 5-dimensional input, but got {list(weight.shape)}")
-    check_convolution(input, bias, per_dimension("dilation", dilation, 3), padding)
+    step, spread = per_dimension("stride", stride, 3), per_dimension("dilation", dilation, 3)
+    check_convolution(input, weight, bias, step, padding, spread, groups)
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 3), 0
-    step, around, spread = (
-        per_dimension(name, value, 3)
-        for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
-    )
+    around = per_dimension("padding", padding, 3)
     if around[0]:
         input = pad(input, (0, 0, 0, 0, around[0], around[0]))
     batch, channels, depth, *image = input.shape
@@ -140,7 +135,12 @@ def _transposed_2d(
     return pad(out, widths)
 
 
-def _check_transposed(x: Any, weight: Any, stride: Any, output_padding: Any, dilation: Any) -> None:
+def _check_transposed(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
+) -> None:
+    check_convolution(x, weight, bias, stride, padding, dilation, groups, is_transposed=True)
+    if min(output_padding) < 0:
+        raise RuntimeError("negative output_padding is not supported")
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
             f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have "
@@ -188,7 +188,7 @@ def conv_transpose2d(
             ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
         )
     )  # fmt: skip
-    _check_transposed(input, weight, step, after, spread)
+    _check_transposed(input, weight, bias, step, around, after, groups, spread)
     return _biased(_transposed_2d(input, weight, step, around, after, groups, spread), bias)
 
 
@@ -240,7 +240,7 @@ def conv_transpose3d(
             ("stride", stride), ("padding", padding), ("output_padding", output_padding), ("dilation", dilation)
         )
     )  # fmt: skip
-    _check_transposed(input, weight, step, after, spread)
+    _check_transposed(input, weight, bias, step, around, after, groups, spread)
     batch, channels, depth, *image = input.shape
     outs, kernel = weight.shape[1], weight.shape[2]
     images = input.transpose(1, 2).reshape(batch * depth, channels, *image)

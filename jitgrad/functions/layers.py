@@ -340,8 +340,10 @@ def conv2d(
     if input.ndim == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     spread, step = per_dimension("dilation", dilation, 2), per_dimension("stride", stride, 2)
-    check_convolution(input, bias, spread, padding)
+    check_convolution(input, weight, bias, step, padding, spread, groups)
     if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
         if padding == "same":
             if step != (1, 1):
                 raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -370,17 +372,47 @@ def per_dimension(name: str, value: Any, dims: int) -> tuple[int, ...]:
     )
 
 
-def check_convolution(input: Any, bias: Any, dilation: Any, padding: Any) -> None:
-    """RuntimeError for a bias of another dtype, dilations that are not positive, negative padding."""
-    if bias is not None and bias.dtype is not input.dtype:
+def check_convolution(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: tuple[int, ...],
+    padding: Any,
+    dilation: tuple[int, ...],
+    groups: int,
+    is_transposed: bool = False,
+) -> None:
+    """RuntimeError for a bias of another dtype or shape, for an empty kernel, and for numbers out of range.
+
+    Args:
+        input, weight, bias, padding, groups: of any convolution; ``padding`` may be a word.
+        stride, dilation: a number per dimension.
+        is_transposed: the weight is (C, O / groups, ...), not (O, C / groups, ...).
+    """
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+    if not isinstance(padding, str) and min((padding,) if isinstance(padding, int) else padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    shape = weight.shape
+    if 0 in shape[2:]:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {list(shape[2:])}")
+    if bias is None:
+        return
+    if bias.dtype is not input.dtype:
         raise RuntimeError(
             f"Input type ({torch_dtype_name(input.dtype)}) and bias type ({torch_dtype_name(bias.dtype)}) should be "
             "the same"
         )
-    if min(dilation) <= 0:
-        raise RuntimeError("dilation should be greater than zero")
-    if not isinstance(padding, str) and min((padding,) if isinstance(padding, int) else padding) < 0:
-        raise RuntimeError("negative padding is not supported")
+    count = shape[1] * groups if is_transposed else shape[0]
+    if bias.shape != (count,):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if is_transposed else ''}weight of size {list(shape)}, expected bias to be "
+            f"1-dimensional with {count} elements, but got bias of size {list(bias.shape)} instead"
+        )
 
 
 def max_pool2d(

@@ -14,7 +14,7 @@ from weakref import ref
 from jitgrad.devices import META
 from jitgrad.door import door
 from jitgrad.functions.devices import made_on
-from jitgrad.ops.aval import make_aval
+from jitgrad.ops.aval import check_inside, make_aval
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
@@ -123,13 +123,7 @@ def _through(source: Any, offset: int, size: tuple[int, ...], stride: Any) -> An
     """A tensor over the memory of ``source`` in another layout. RuntimeError if that goes beyond it."""
     source._sync()
     aval = make_aval(size, source._aval.dtype, None if stride is None else tuple(stride), offset)
-    last = offset + sum((n - 1) * s for n, s in zip(size, aval.stride, strict=True))
-    if aval.numel and (last + 1) * aval.dtype.itemsize > source._storage.nbytes:
-        raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(aval.stride)}, storage offset {offset}, and itemsize "
-            f"{aval.dtype.itemsize} requiring a storage size of {(last + 1) * aval.dtype.itemsize} are out of bounds "
-            f"for storage of size {source._storage.nbytes}"
-        )
+    check_inside(aval, source._storage.nbytes)
     return new_tensor(aval.on(source._aval.device), source._storage)
 
 

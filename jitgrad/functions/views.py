@@ -366,19 +366,7 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
 
 def as_strided(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """Any layout over the same storage. RuntimeError if it reaches beyond the storage."""
-    shape, steps = tuple(size), tuple(stride)
-    offset = input._aval.offset if storage_offset is None else storage_offset
-    last = offset + sum((n - 1) * s for n, s in zip(shape, steps, strict=False))
-    storage = input._storage
-    if storage is not None and storage.nbytes and 0 not in shape:
-        size_needed = (last + 1) * input._aval.dtype.itemsize
-        if size_needed > storage.nbytes:
-            raise RuntimeError(
-                f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, and itemsize "
-                f"{input._aval.dtype.itemsize} requiring a storage size of {size_needed} are out of bounds for storage "
-                f"of size {storage.nbytes}"
-            )
-    return door.apply(_AS_STRIDED, input, shape, steps, storage_offset)
+    return door.apply(_AS_STRIDED, input, tuple(size), tuple(stride), storage_offset)
 
 
 def detach(input: Any) -> Any:

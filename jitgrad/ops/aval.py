@@ -10,8 +10,8 @@ from jitgrad.dtypes import DType
 from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
 
 __all__ = [
-    "Aval", "Strides", "contiguous_strides", "dense", "devices_in_use", "in_order", "is_dense", "kept", "make_aval",
-    "own_layout", "pointwise_strides", "row_major", "suggested_order",
+    "Aval", "Strides", "check_inside", "contiguous_strides", "dense", "devices_in_use", "in_order", "is_dense", "kept",
+    "last_position", "make_aval", "own_layout", "pointwise_strides", "row_major", "suggested_order",
 ]  # fmt: skip
 
 
@@ -104,6 +104,28 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         aval.is_canonical = stride == row_major
     # setdefault: two threads that race here must end with one object
     return _INTERNED.setdefault(key, aval)
+
+
+def last_position(aval: Aval) -> int:
+    """The storage position of the last element that a layout without negative strides sees."""
+    return aval.offset + sum((n - 1) * s for n, s in zip(aval.shape, aval.stride, strict=True))
+
+
+def check_inside(aval: Aval, nbytes: int) -> None:
+    """RuntimeError, in PyTorch's words, unless a storage of ``nbytes`` holds every element that a layout sees."""
+    if aval.offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {aval.offset}")
+    if aval.shape and min(aval.shape) < 0:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(aval.shape)} and strides={list(aval.stride)}"
+        )
+    needed = (last_position(aval) + 1) * aval.dtype.itemsize
+    if aval.numel and needed > nbytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(aval.shape)}, strides {list(aval.stride)}, storage offset {aval.offset}, and "
+            f"itemsize {aval.dtype.itemsize} requiring a storage size of {needed} are out of bounds for storage of "
+            f"size {nbytes}"
+        )
 
 
 def row_major(aval: Aval) -> Aval:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, check_inside, last_position, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
-__all__ = ["lower_diagonal_backward", "lower_slice_backward"]
+__all__ = ["is_inside", "lower_diagonal_backward", "lower_slice_backward"]
 
 
 # --- slice_backward(g, shape, dim, start, stop, step) ---
@@ -216,7 +216,18 @@ def _as_strided_aval(x: Aval, shape: tuple[int, ...], stride: tuple[int, ...], o
         )
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
-    return make_aval(shape, x.dtype, stride, x.offset if offset is None else offset)
+    view = make_aval(shape, x.dtype, stride, x.offset if offset is None else offset)
+    if view.offset < 0 or min(shape, default=0) < 0:
+        check_inside(view, 0)  # raises: there is no such storage
+    return view
+
+
+def is_inside(x: Aval, shape: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> bool:
+    """Whether the elements of a row-major ``x`` that begins its storage are all that such a view sees."""
+    if not x.is_contiguous or x.offset:
+        return False
+    view = _as_strided_aval(x, shape, stride, offset)
+    return not view.numel or last_position(view) < x.numel
 
 
 def _as_strided_rule(c: RuleContext, g: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, check_inside, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import as_dtype, operand, wrap_dim
 from jitgrad.ops.table import OPS, RuleContext, Vjp, define
@@ -49,14 +49,7 @@ def _part_of(view: str, x: Any, params: tuple[Any, ...]) -> Aval:
     """What the view operation sees of a row-major tensor like ``x``."""
     whole = make_aval(tuple(x.shape), as_dtype(x.dtype))
     part: Aval = OPS[view].aval(whole, *params)
-    last = part.offset + sum((n - 1) * s for n, s in zip(part.shape, part.stride, strict=True))
-    if part.numel and last >= whole.numel:
-        size, room = (last + 1) * whole.dtype.itemsize, whole.numel * whole.dtype.itemsize
-        raise RuntimeError(
-            f"setStorage: sizes {list(part.shape)}, strides {list(part.stride)}, storage offset {part.offset}, and "
-            f"itemsize {whole.dtype.itemsize} requiring a storage size of {size} are out of bounds for storage of size "
-            f"{room}"
-        )
+    check_inside(part, whole.numel * whole.dtype.itemsize)
     return part
 
 

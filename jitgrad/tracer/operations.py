@@ -15,7 +15,8 @@ from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.table import OPS, Op
+from jitgrad.ops.view_grads import is_inside
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
@@ -28,6 +29,8 @@ from jitgrad.tracer.shape_rules import gives_complex, name_line
 from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
 
 __all__ = ["Operations"]
+
+_AS_STRIDED = OPS["as_strided"]
 
 
 class Operations:
@@ -133,7 +136,11 @@ class Operations:
         if path.new_values >= recorder.trie.new_limit and is_too_long(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
-        if (params and Device in map(type, params)) or gives_complex(op, inputs, params):  # no results of a trace
+        if (
+            (params and Device in map(type, params))  # no results of a trace
+            or gives_complex(op, inputs, params)
+            or (op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params))  # only the storage has these elements
+        ):
             operands = (inputs,) if op.num_inputs < 0 else inputs
             return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
         history = path.live()

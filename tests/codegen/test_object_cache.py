@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import jitgrad
 from jitgrad.codegen.llvm.object_cache import ObjectCache
 
 KEY = bytes(range(32))
@@ -194,3 +197,63 @@ for i in range(600):
     processes = [subprocess.Popen([sys.executable, "-c", script, str(directory)]) for _ in range(2)]
     assert [p.wait(60) for p in processes] == [0, 0]
     assert not list(directory.glob(".*.tmp"))
+
+
+def _occupy(path: Path, kind: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if kind == "directory":
+        path.mkdir(mode=0o700)
+    elif kind == "fifo":
+        os.mkfifo(path, 0o600)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.relpath(path))  # such a name must be short
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        path.symlink_to("/dev/zero")
+
+
+@posix_only
+@pytest.mark.parametrize("kind", ["directory", "fifo", "socket", "loop", "device"])
+def test_what_is_no_file_is_passed_over(
+    kind: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _occupy(file_of(directory), kind)
+    open_files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    cache = ObjectCache(directory, LIMIT)
+    for _ in range(3):
+        assert cache.load(KEY) is None
+    cache.store(KEY, PAYLOAD)  # in the place of anything but a directory
+    assert cache.load(KEY) == (None if kind == "directory" else PAYLOAD)
+    assert cache.store(OTHER, PAYLOAD) is (kind != "directory")
+    cache.close()
+    if open_files:
+        assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+def test_the_library_runs_from_an_archive(tmp_path: Path) -> None:
+    package = Path(jitgrad.__file__).parent
+    with zipfile.ZipFile(tmp_path / "library.zip", "w") as archive:
+        for path in package.rglob("*.py"):
+            archive.write(path, path.relative_to(package.parent))
+    program = """
+import jitgrad
+assert "library.zip" in jitgrad.__file__
+step = jitgrad.compile(lambda x: (x * 2 + 1).sum())
+print([step(jitgrad.arange(10.0)).item() for _ in range(3)], jitgrad.stats()["compiles"] > 0)
+"""
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "library.zip"), "JITGRAD_CACHE_DIR": str(tmp_path / "cache")}
+    for compiled in (True, False):  # the second process finds the code on disk
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert run.stdout.split("]")[0] == "[100.0, 100.0, 100.0", run.stderr
+        assert str(compiled) in run.stdout

@@ -22,9 +22,9 @@ import itertools
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from jitgrad.codegen.llvm.binding import binding, version
@@ -76,11 +76,22 @@ class CompiledKernel:
 
 @functools.cache
 def _sources_digest() -> str:
+    """Of the sources that decide what a kernel is, wherever they were imported from: a folder or an archive."""
     digest = hashlib.blake2b(digest_size=16)
-    package = Path(__file__).parents[1]
-    for path in (package.parent / "abi.py", *sorted(package.rglob("*.py"))):
-        digest.update(path.read_bytes())
+    for text in _sources(files("jitgrad")):
+        digest.update(text)
     return digest.hexdigest()
+
+
+def _sources(package: Any) -> Iterator[bytes]:
+    yield (package / "abi.py").read_bytes()
+    waiting = [package / "codegen"]
+    while waiting:
+        for entry in sorted(waiting.pop().iterdir(), key=lambda e: e.name):
+            if entry.is_dir():
+                waiting.append(entry)
+            elif entry.name.endswith(".py"):
+                yield entry.read_bytes()
 
 
 @functools.cache

@@ -35,6 +35,7 @@ _VERSION = 1
 _SUFFIX = ".obj"
 _STALE_S = 3600.0
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # the opening of a FIFO would wait for somebody to write
 _HAS_DIR_FD = os.open in os.supports_dir_fd
 
 
@@ -95,15 +96,16 @@ class ObjectCache:
         if not self.readable:
             return None
         try:
-            fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW, dir_fd=self._fd)
+            fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
         except OSError:
             return None
+        info = os.fstat(fd)
+        why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
+        if why:
+            os.close(fd)
+            logger().warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
+            return None
         with open(fd, "rb") as file:
-            info = os.fstat(fd)
-            why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
-            if why:
-                logger().warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
-                return None
             try:
                 payload = _verified(digest, file.read())
                 if payload is not None and time.time() - info.st_mtime > _STALE_S:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.layouts import plain
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, check_inside, make_aval
 from jitgrad.ops.shapes import as_dtype, np_operand
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.device_ops import different_devices, run_elsewhere, write_elsewhere
@@ -38,6 +38,7 @@ __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args"]
 
 
 _COPY = OPS["copy"]
+_AS_STRIDED = OPS["as_strided"]
 
 
 def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -59,6 +60,8 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     if plan.is_plain:
         outs = (_run_plain(plan, inputs),)
     elif op.is_view:
+        if op is _AS_STRIDED:
+            check_inside(plan.out_avals[0], inputs[0]._storage.nbytes)
         outs = tuple(_make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals)
     elif plan.is_elsewhere:
         outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)

@@ -1,0 +1,154 @@
+"""Layouts, indices and windows that lie outside of their memory are refused, in every mode with the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from modes import Mode
+
+import jitgrad as jg
+
+torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
+
+Step = Callable[[Any, Any], Any]
+"""Of the module (jitgrad or torch) and a vector of ten numbers."""
+
+_INSIDE: dict[str, Step] = {
+    "a part of the base": lambda m, x: x[5:].as_strided((10,), (1,), 0) + 1,
+    "a part of a value": lambda m, x: (x * 2)[5:].as_strided((10,), (1,), 0) + 1,
+    "beyond the view": lambda m, x: (x * 2)[:4].as_strided((10,), (1,)) + 1,
+    "where the view begins": lambda m, x: (x * 2)[2:4].as_strided((3,), (1,)) + 1,
+    "between the elements of a view": lambda m, x: (x * 2)[::2].as_strided((3,), (1,), 2) + 1,
+    "through a transposed value": lambda m, x: (x * 2).reshape(2, 5).t().as_strided((3,), (1,), 2) + 1,
+    "through a value of one row": lambda m, x: (x[:1] * 2).expand(10).as_strided((3,), (0,)) + 1,
+    "overlapping windows": lambda m, x: (x * 2).as_strided((8, 3), (1, 1)) + 1,
+    "the last element": lambda m, x: (x * 2).as_strided((), (), 9) + 1,
+    "nothing, beyond the end": lambda m, x: (x * 2).as_strided((0,), (1,), 100) + 1,
+    "a view of a view": lambda m, x: (x * 2)[5:].as_strided((4,), (2,), 1).as_strided((2,), (1,), 8) + 1,
+}
+
+_OUTSIDE: dict[str, Step] = {
+    "a negative offset": lambda m, x: x.as_strided((3,), (1,), -2).zero_(),
+    "a negative offset of a value": lambda m, x: (x * 2).as_strided((3,), (1,), -1) + 1,
+    "a negative offset of nothing": lambda m, x: x.as_strided((0,), (1,), -1),
+    "a negative size": lambda m, x: x.as_strided((-1,), (1,)),
+    "a negative stride": lambda m, x: x.as_strided((2,), (-1,), 3),
+    "too many elements": lambda m, x: x.as_strided((12,), (1,)) + 1,
+    "too many elements of a value": lambda m, x: (x * 2).as_strided((12,), (1,)) + 1,
+    "too many elements behind a view": lambda m, x: (x * 2)[:4].as_strided((12,), (1,)) + 1,
+    "an offset behind the end": lambda m, x: (x * 2).as_strided((), (), 10) + 1,
+    "an offset that the view shifts": lambda m, x: (x * 2)[2:].as_strided((9,), (1,)) + 1,
+    "a huge stride": lambda m, x: (x * 2).as_strided((2,), (2**62,)) + 1,
+    "a huge size": lambda m, x: (x * 2).as_strided((2**62, 2), (4, 1)) + 1,
+    "more than was copied": lambda m, x: x[:4].clone().as_strided((8,), (1,)) + 1,
+    "an empty tensor": lambda m, x: m.zeros(0).as_strided((3,), (1,)) + 1,
+    "a broadcast value": lambda m, x: (x * 1).expand(3, 10).as_strided((30,), (1,)) + 1,
+    "written in place": lambda m, x: x.as_strided_((12,), (1,)),
+    "scattered": lambda m, x: m.as_strided_scatter(x, m.ones(12), (12,), (1,)),
+    "scattered before the beginning": lambda m, x: m.as_strided_scatter(x, m.ones(3), (3,), (1,), -2),
+    "set before the beginning": lambda m, x: m.empty(0).set_(x.untyped_storage(), -1, (2,), (1,)),
+}
+
+
+def _said(step: Step, m: Any) -> Any:
+    """What a step returns, or the type and the first words of what it raises."""
+    try:
+        return step(m, m.arange(10.0)).tolist()
+    except Exception as error:
+        return type(error), str(error).split(":")[0][:24]
+
+
+def _in(mode: Mode, step: Step) -> Any:
+    def caught(x: Any) -> Any:
+        try:
+            return step(jg, x)
+        except Exception as error:
+            return error
+
+    found = mode.run(caught, lambda: (jg.arange(10.0),), is_steady=False)
+    return found.tolist() if isinstance(found, jg.Tensor) else (type(found), str(found).split(":")[0][:24])
+
+
+@pytest.mark.parametrize("name", _INSIDE)
+def test_a_layout_reads_the_storage_and_not_the_view(name: str, mode: Mode) -> None:
+    assert _in(mode, _INSIDE[name]) == _said(_INSIDE[name], torch)
+
+
+@pytest.mark.parametrize("name", _OUTSIDE)
+def test_a_layout_outside_of_the_storage_is_refused(name: str, mode: Mode) -> None:
+    found = _in(mode, _OUTSIDE[name])
+    assert found[0] is _said(_OUTSIDE[name], torch)[0] is RuntimeError
+    if "huge" not in name:  # PyTorch's sizes overflow; ours do not, and are too large
+        assert found == _said(_OUTSIDE[name], torch)
+
+
+@pytest.mark.parametrize("part", ["[:4]", "[2:6]", "[::2]", ".reshape(2, 5).t()"])
+@pytest.mark.parametrize("offset", [0, 3, 5])
+def test_the_gradient_of_a_layout_is_that_of_the_elements_it_shares(part: str, offset: int, mode: Mode) -> None:
+    def step(m: Any, x: Any) -> Any:
+        x.requires_grad_()
+        view = eval(f"(x * 2){part}").as_strided((2, 2), (1, 2), offset)
+        (view * m.arange(1.0, 5.0).reshape(2, 2)).sum().backward()
+        return x.grad
+
+    assert _in(mode, step) == _said(step, torch)
+
+
+_WINDOWS = [
+    "F.conv{n}d(x{n}, w{n}, m.zeros(4))", "F.conv{n}d(x{n}, w{n}, m.zeros(1))", "F.conv{n}d(x{n}, w{n}, m.zeros(0))",
+    "F.conv{n}d(x{n}, w{n}, m.zeros(3, 1))", "F.conv{n}d(x{n}, w{n}, m.zeros(()))",
+    "F.conv{n}d(x{n}, w{n}, stride=0)", "F.conv{n}d(x{n}, w{n}, stride=-1)", "F.conv{n}d(x{n}, w{n}, dilation=0)",
+    "F.conv{n}d(x{n}, w{n}, dilation=-1)", "F.conv{n}d(x{n}, w{n}, groups=0)", "F.conv{n}d(x{n}, w{n}, padding=-1)",
+    "F.conv{n}d(x{n}, w{n}, padding='foo')", "F.conv{n}d(x{n}, w{n}[..., :0])",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), m.zeros(4))",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), stride=0)",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), dilation=0)",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), groups=0)",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), padding=-1)",
+    "F.conv_transpose{n}d(x{n}, w{n}.transpose(0, 1), output_padding=-1)",
+    "F.max_pool{n}d(x{n}, 0)", "F.max_pool{n}d(x{n}, 2, stride=-1)", "F.max_pool{n}d(x{n}, 2, dilation=0)",
+    "F.max_pool{n}d(x{n}, 2, padding=2)", "F.avg_pool{n}d(x{n}, 0)", "F.avg_pool{n}d(x{n}, 2, stride=0)",
+    "F.avg_pool{n}d(x{n}, 2, padding=2)", "F.adaptive_avg_pool{n}d(x{n}, -1)", "F.adaptive_max_pool{n}d(x{n}, -1)",
+    "F.adaptive_max_pool{n}d(x{n}, 0)",
+]  # fmt: skip
+_IMAGES = [
+    "F.unfold(x2, 0)", "F.unfold(x2, 2, stride=0)", "F.unfold(x2, 2, dilation=0)", "F.unfold(x2, 2, padding=-1)",
+    "F.unfold(x2, 9)", "F.fold(m.zeros(1, 8, 25), (6, 6), 0)", "F.fold(m.zeros(1, 8, 25), (6, 6), 2, stride=0)",
+    "F.fold(m.zeros(1, 8, 25), (6, 6), 2, dilation=0)", "F.fold(m.zeros(1, 8, 24), (6, 6), 2)",
+    "F.max_unpool2d(x2, m.full((1, 2, 6, 6), 999), 2)", "F.max_unpool2d(x2, m.full((1, 2, 6, 6), -1), 2)",
+    "F.pixel_shuffle(x2, 0)", "F.avg_pool2d(x2, 2, divisor_override=0)", "x1.unfold(2, 7, 1)", "x1.unfold(2, 2, 0)",
+    "F.linear(m.zeros(2, 3), m.zeros(5, 3), m.zeros(4))",
+    "F.bilinear(m.zeros(2, 3), m.zeros(2, 4), m.zeros(5, 3, 4), m.zeros(4))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [w.format(n=n) for w in _WINDOWS for n in (1, 2, 3)] + _IMAGES)
+def test_windows_of_no_size_are_refused_as_pytorch_refuses_them(text: str, mode: Mode) -> None:
+    def step(m: Any, x: Any) -> Any:
+        names: dict[str, Any] = {"m": m, "F": m.nn.functional}
+        for n in (1, 2, 3):
+            names[f"x{n}"], names[f"w{n}"] = m.zeros(1, 2, *[6] * n), m.zeros(3, 2, *[3] * n)
+        return eval(text, names)
+
+    found, wanted = _in(mode, step), _said(step, torch)
+    assert found[0] == wanted[0]  # the class of the error, or the first row
+
+
+@pytest.mark.parametrize(
+    ("indices", "size", "words"),
+    [
+        ([[-1, 0]], (3,), "found negative index -1 for dim 0"),
+        ([[-1, 0]], None, "found negative index -1 for dim 0"),
+        ([[0, 1], [0, -4]], (3, 2), "found negative index -4 for dim 1"),
+        ([[0, 0]], (-3,), "numel: integer multiplication overflow"),
+    ],
+)
+def test_indices_outside_of_a_sparse_tensor_are_refused(indices: Any, size: Any, words: str, mode: Mode) -> None:
+    def step(values: Any) -> Any:
+        with pytest.raises(RuntimeError, match=words):
+            jg.sparse_coo_tensor(indices, values * 2, size)
+        return values + 1
+
+    assert mode.run(step, lambda: (jg.tensor([1.0, 2.0]),), is_steady=False).tolist() == [2.0, 3.0]
