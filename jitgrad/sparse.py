@@ -144,8 +144,13 @@ class SparseTensor(Tensor):
         where = np.stack(np.unravel_index(places, extents)).astype(np.int64)
         return _make(tensor(where, device=self.device), summed, self.shape, True)
 
-    def to_dense(self, dtype: DType | None = None) -> Tensor:
-        """All elements, as an ordinary tensor."""
+    def to_dense(self, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
+        """All elements, as an ordinary tensor.
+
+        Args:
+            dtype: of the result, if it is another.
+            masked_grad: accepted: the gradient goes to the values, which is what a masked one is.
+        """
         out = zeros(self.shape, dtype=self.dtype, device=self.device)
         out = index_put(out, _where(self), self._entries, accumulate=True)
         return out if dtype is None else out.to(dtype)
@@ -507,7 +512,7 @@ def _to_sparse(self: Any, sparse_dim: int | None = None) -> SparseTensor:
     return _make(stack(list(where)), self[where], self.shape, True)
 
 
-def _to_dense(self: Any, dtype: DType | None = None) -> Any:
+def _to_dense(self: Any, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Any:
     """The tensor itself, of another dtype if one is given."""
     return self if dtype is None else self.to(dtype)
 

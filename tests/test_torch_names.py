@@ -89,7 +89,7 @@ def _is_ordinary(schema: Any) -> bool:
 
 def _of_signature(signature: inspect.Signature) -> Parameters:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [(p.name, p.default) for p in signature.parameters.values() if p.kind not in kinds]
+    return [(p.name.removesuffix("_"), p.default) for p in signature.parameters.values() if p.kind not in kinds]
 
 
 def _of_schema(schema: Any) -> Parameters:

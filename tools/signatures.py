@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import keyword
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -414,7 +415,8 @@ def _source(f: _Function, ops: set[str]) -> str:
         return _with_anything(f)
     if any(s.varargs is not None for s in f.signatures):
         return _with_sizes(f)
-    return _by_names(f, ops) if _names_agree(f.signatures) else _by_kinds(f)
+    is_named = _names_agree(f.signatures) and not any(map(keyword.iskeyword, f.every))  # ``uniform_`` has a "from"
+    return _by_names(f, ops) if is_named else _by_kinds(f)
 
 
 # --- the module ---

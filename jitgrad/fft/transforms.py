@@ -24,6 +24,7 @@ from jitgrad.fft.arguments import (
     to_inexact,
     wrapped_dim,
 )
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 
@@ -70,6 +71,7 @@ def _conj(x: Any) -> Any:
 # --- one dimension ---
 
 
+@float32_in_autocast
 def _c2c_or_r2c(name: str, input: Any, n: Any, dim: int, norm: str | None, forward: bool) -> Any:
     if not input._aval.dtype.is_complex:
         return _r2c(name, input, n, dim, norm, forward, False)
@@ -79,6 +81,7 @@ def _c2c_or_r2c(name: str, input: Any, n: Any, dim: int, norm: str | None, forwa
     return call("_fft_c2c", resized(input, (d,), [count]), (d,), factor(norm, forward), forward)
 
 
+@float32_in_autocast
 def _r2c(name: str, input: Any, n: Any, dim: int, norm: str | None, forward: bool, onesided: bool) -> Any:
     _check_real(name, input, "real")
     x = to_inexact(input)
@@ -89,6 +92,7 @@ def _r2c(name: str, input: Any, n: Any, dim: int, norm: str | None, forward: boo
     return made if forward else _conj(made)
 
 
+@float32_in_autocast
 def _c2r(name: str, input: Any, n: Any, dim: int, norm: str | None, forward: bool) -> Any:
     x = to_complex(input)
     d = wrapped_dim(dim, x)
@@ -102,6 +106,7 @@ def _c2r(name: str, input: Any, n: Any, dim: int, norm: str | None, forward: boo
 # --- several dimensions ---
 
 
+@float32_in_autocast
 def _c2c_many(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     sizes, dims = sizes_and_dims(input, s, dim)
     return call("_fft_c2c", resized(to_complex(input), dims, sizes), dims, factor(norm, forward), forward)
@@ -122,6 +127,7 @@ def _half_sizes(name: str, input: Any, s: Any, dim: Any) -> tuple[list[int], tup
     return [*sizes[:-1], count // 2 + 1], dims, count
 
 
+@float32_in_autocast
 def _rfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     _check_real("rfftn", input, "real-valued")
     sizes, dims = sizes_and_dims(input, s, dim)
@@ -129,11 +135,13 @@ def _rfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     return call("_fft_r2c", resized(to_inexact(input), dims, sizes), dims, factor(norm, True), True)
 
 
+@float32_in_autocast
 def _irfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     sizes, dims, count = _half_sizes("irfftn", input, s, dim)
     return call("_fft_c2r", resized(to_complex(input), dims, sizes), dims, factor(norm, False), count)
 
 
+@float32_in_autocast
 def _hfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     sizes, dims, count = _half_sizes("hfftn", input, s, dim)
     x, by = resized(to_complex(input), dims, sizes), factor(norm, True)
@@ -142,6 +150,7 @@ def _hfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     return call("_fft_c2r", _conj(x), dims[-1:], by, count)
 
 
+@float32_in_autocast
 def _ihfftn(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
     sizes, dims = sizes_and_dims(input, s, dim)
     _check_dims("ihfftn", dims)

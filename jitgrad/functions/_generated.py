@@ -37,11 +37,11 @@ _op_expm1 = _ops['expm1']; _op_floor = _ops['floor']; _op_floor_divide = _ops['f
 _op_frac = _ops['frac']; _op_gather = _ops['gather']; _op_ge = _ops['ge']; _op_ge_as_self = _ops['ge_as_self']
 _op_gelu = _ops['gelu']; _op_glu = _ops['glu']; _op_gt = _ops['gt']; _op_gt_as_self = _ops['gt_as_self']
 _op_hardshrink = _ops['hardshrink']; _op_i0 = _ops['i0']; _op_index_add = _ops['index_add']
-_op_index_copy = _ops['index_copy']; _op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']
-_op_isclose = _ops['isclose']; _op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']
-_op_isneginf = _ops['isneginf']; _op_isposinf = _ops['isposinf']; _op_isreal = _ops['isreal']; _op_le = _ops['le']
-_op_le_as_self = _ops['le_as_self']; _op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']
-_op_log10 = _ops['log10']; _op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
+_op_index_fill = _ops['index_fill']; _op_index_select = _ops['index_select']; _op_isclose = _ops['isclose']
+_op_isfinite = _ops['isfinite']; _op_isinf = _ops['isinf']; _op_isnan = _ops['isnan']; _op_isneginf = _ops['isneginf']
+_op_isposinf = _ops['isposinf']; _op_isreal = _ops['isreal']; _op_le = _ops['le']; _op_le_as_self = _ops['le_as_self']
+_op_lerp = _ops['lerp']; _op_lgamma = _ops['lgamma']; _op_log = _ops['log']; _op_log10 = _ops['log10']
+_op_log1p = _ops['log1p']; _op_log2 = _ops['log2']; _op_log_sigmoid = _ops['log_sigmoid']
 _op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_logical_not = _ops['logical_not']
 _op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']
 _op_lt = _ops['lt']; _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
@@ -134,18 +134,19 @@ _multinomial = _bare.PUBLIC['multinomial']; _normal = _bare.PUBLIC['normal']; _p
 _rand = _bare.PUBLIC['rand']; _rand_like = _bare.PUBLIC['rand_like']; _randint = _bare.PUBLIC['randint']
 _randint_like = _bare.PUBLIC['randint_like']; _randn = _bare.PUBLIC['randn']; _randn_like = _bare.PUBLIC['randn_like']
 _randperm = _bare.PUBLIC['randperm']; _as_strided_scatter = _bare.PUBLIC['as_strided_scatter']
-_put = _bare.PUBLIC['put']; _scatter = _bare.PUBLIC['scatter']; _scatter_reduce = _bare.PUBLIC['scatter_reduce']
-_slice_scatter = _bare.PUBLIC['slice_scatter']; _adjoint = _bare.PUBLIC['adjoint']
-_as_strided = _bare.PUBLIC['as_strided']; _broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']
-_expand = _bare.PUBLIC['expand']; _flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']
-_movedim = _bare.PUBLIC['movedim']; _narrow = _bare.PUBLIC['narrow']; _permute = _bare.PUBLIC['permute']
-_ravel = _bare.PUBLIC['ravel']; _repeat = _bare.PUBLIC['repeat']
-_repeat_interleave = _bare.PUBLIC['repeat_interleave']; _reshape = _bare.PUBLIC['reshape']
-_reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']; _split = _bare.PUBLIC['split']
-_squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']; _tile = _bare.PUBLIC['tile']
-_unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']; _unsafe_chunk = _bare.PUBLIC['unsafe_chunk']
-_view = _bare.PUBLIC['view']; _clone = _bare.PUBLIC['clone']; _contiguous = _bare.PUBLIC['contiguous']
-_new_zeros = _bare.METHODS['new_zeros']; _new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']
+_index_copy = _bare.PUBLIC['index_copy']; _put = _bare.PUBLIC['put']; _scatter = _bare.PUBLIC['scatter']
+_scatter_reduce = _bare.PUBLIC['scatter_reduce']; _slice_scatter = _bare.PUBLIC['slice_scatter']
+_adjoint = _bare.PUBLIC['adjoint']; _as_strided = _bare.PUBLIC['as_strided']
+_broadcast_to = _bare.PUBLIC['broadcast_to']; _chunk = _bare.PUBLIC['chunk']; _expand = _bare.PUBLIC['expand']
+_flatten = _bare.PUBLIC['flatten']; _flip = _bare.PUBLIC['flip']; _movedim = _bare.PUBLIC['movedim']
+_narrow = _bare.PUBLIC['narrow']; _permute = _bare.PUBLIC['permute']; _ravel = _bare.PUBLIC['ravel']
+_repeat = _bare.PUBLIC['repeat']; _repeat_interleave = _bare.PUBLIC['repeat_interleave']
+_reshape = _bare.PUBLIC['reshape']; _reshape_as = _bare.PUBLIC['reshape_as']; _roll = _bare.PUBLIC['roll']
+_split = _bare.PUBLIC['split']; _squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']
+_tile = _bare.PUBLIC['tile']; _unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']
+_unsafe_chunk = _bare.PUBLIC['unsafe_chunk']; _view = _bare.PUBLIC['view']; _clone = _bare.PUBLIC['clone']
+_contiguous = _bare.PUBLIC['contiguous']; _new_zeros = _bare.METHODS['new_zeros']
+_new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']
 _new_empty_strided = _bare.METHODS['new_empty_strided']; _cpu = _bare.METHODS['cpu']
 _get_device = _bare.METHODS['get_device']; _is_contiguous = _bare.METHODS['is_contiguous']
 _storage = _bare.METHODS['storage']; _untyped_storage = _bare.METHODS['untyped_storage']
@@ -585,15 +586,15 @@ def argwhere(input):
                 raise
     return _slow(argwhere, (input,), {})
 
-def gather(input, dim, index, *, out=None, axis=_M):
+def gather(input, dim, index, *, sparse_grad=False, out=None, axis=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if _py_type(dim) is _py_int and _py_type(index) in _tensors and axis is _M:
-                return _door.apply(_op_gather, input, index, dim)
+            if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(sparse_grad) is _py_bool and axis is _M:
+                return _door.apply(_op_gather, input, index, dim, True) if sparse_grad else _door.apply(_op_gather, input, index, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(gather, (input, dim, index,), _given(('out', out, None), ('axis', axis, _M)))
+    return _slow(gather, (input, dim, index,), _given(('sparse_grad', sparse_grad, False), ('out', out, None), ('axis', axis, _M)))
 
 def index_add(input, dim, index, source, *, alpha=1, out=None, axis=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -3028,7 +3029,7 @@ def index_copy(input, dim, index, source, *, out=None, axis=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if _py_type(dim) is _py_int and _py_type(index) in _tensors and _py_type(source) in _tensors and axis is _M:
-                return _door.apply(_op_index_copy, input, index, source, dim)
+                return _index_copy(input, dim, index, source)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
@@ -4716,15 +4717,12 @@ def zero_(input):
                 raise
     return _slow(zero_, (input,), {})
 
-def uniform_(input, from_=0.0, to=1.0, *, generator=None):
-    if not _overrides or _py_type(input) in _tensors:
-        try:
-            if _py_type(from_) in _numbers and _py_type(to) in _numbers and (generator is None or True):
-                return _uniform_(input, from_, to, generator=generator)
-        except AttributeError:
-            if _py_isinstance(input, _TensorBase):
-                raise
-    return _slow(uniform_, (input,), _given(('from_', from_, 0.0), ('to', to, 1.0), ('generator', generator, None)))
+_known_uniform_ = _py_set()
+
+def uniform_(*args, **options):
+    if not options and (*_py_map(_py_type, args),) in _known_uniform_:
+        return _uniform_(*args)
+    return _slow(uniform_, args, options, _known_uniform_)
 
 def normal_(input, mean=0.0, std=1.0, *, generator=None):
     if not _overrides or _py_type(input) in _tensors:

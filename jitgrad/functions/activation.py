@@ -9,8 +9,10 @@ from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions import pointwise
+from jitgrad.functions.devices import lowered
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS, Op
+from jitgrad.state import autocasts
 
 __all__ = [
     "celu",
@@ -170,6 +172,8 @@ def prelu(input: Any, weight: Any) -> Any:
     Raises:
         RuntimeError: if the dtypes differ, or the weight does not have C elements.
     """
+    if autocasts:
+        input, weight = lowered(input, weight)
     if input.dtype is not weight.dtype:
         names = [torch_dtype_name(x.dtype) for x in (input, weight)]
         raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")

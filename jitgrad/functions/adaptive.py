@@ -15,7 +15,9 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.functions.best_of import best_of_windows
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import read_windows, table_of
+from jitgrad.ops.shapes import torch_dtype_name
 
 __all__ = [
     "adaptive_avg_pool",
@@ -62,6 +64,10 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
 
 def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
     """Means over parts of the last dimensions, as many as there are ``sizes``."""
+    if not x.dtype.is_inexact and tuple(sizes) != tuple(x.shape[-len(sizes) :]):
+        name = "mean" if set(sizes) == {1} else f"adaptive_avg_pool{len(sizes)}d"
+        kind = RuntimeError if set(sizes) == {1} else NotImplementedError
+        raise kind(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
     for axis, out in enumerate(sizes):
         dim = x.ndim - len(sizes) + axis
         extent = x.shape[dim]
@@ -91,6 +97,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
     return adaptive_avg_pool(input, _sizes("adaptive_avg_pool2d", input, output_size, 2))
 
 
+@float32_in_autocast
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     """Means of parts of (N, C, D, H, W) or (C, D, H, W); a size of None keeps that extent."""
     return adaptive_avg_pool(input, _sizes("adaptive_avg_pool3d", input, output_size, 3))
@@ -115,6 +122,7 @@ def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indice
     return _adaptive_max("adaptive_max_pool2d", input, output_size, 2)
 
 
+@float32_in_autocast
 def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple[Any, Any]:
     """The largest element of each part of (N, C, D, H, W) or (C, D, H, W), and its position in D * H * W."""
     return _adaptive_max("adaptive_max_pool3d", input, output_size, 3)

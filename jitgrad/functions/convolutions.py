@@ -17,6 +17,7 @@ from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
 from jitgrad.functions.windows import add_at, read_windows, window_positions
+from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 

@@ -14,6 +14,7 @@ from jitgrad.functions.creation import tensor
 from jitgrad.functions.einstein import einsum
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
+from jitgrad.functions.precision import float32_in_autocast, outside_autocast
 from jitgrad.ops.shapes import broadcast, wrap_dim
 
 __all__ = ["bilinear", "cdist", "cosine_similarity", "pairwise_distance", "pdist", "raised"]
@@ -46,6 +47,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
+@outside_autocast
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """x1 @ weight[k] @ x2 for each k.
 
@@ -85,6 +87,7 @@ _FEW = 25
 """Up to so many rows PyTorch computes Euclidean distances from differences, above by a product of matrices."""
 
 
+@float32_in_autocast
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Any:
     """The p-norms of the differences of all pairs of rows.
 

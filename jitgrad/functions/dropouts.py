@@ -25,6 +25,7 @@ from jitgrad.functions.pointwise import log
 from jitgrad.functions.reduction import max, softmax
 from jitgrad.functions.scattering import scatter
 from jitgrad.functions.views import squeeze, unsqueeze
+from jitgrad.ops.shapes import torch_dtype_name
 
 __all__ = [
     "alpha_dropout",
@@ -47,7 +48,13 @@ def _check_p(p: float) -> None:
 
 
 def _is_off(input: Any, p: float, training: bool) -> bool:
-    return p == 0.0 or not training or not input.numel()
+    """Whether the input stays as it is. RuntimeError of integers, which cannot be scaled."""
+    if p == 0.0 or not training or not input.numel():
+        return True
+    if not input.dtype.is_inexact:
+        name = torch_dtype_name(input.dtype)
+        raise RuntimeError(f"dropout: result type Float can't be cast to the desired output type {name}")
+    return False
 
 
 def _times(input: Any, noise: Any, inplace: bool) -> Any:
@@ -217,6 +224,10 @@ def rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"rrelu_with_noise_out_cpu\" not implemented for '{torch_dtype_name(input.dtype)}'"
+        )
     values = cpu(input.detach())._ndarray()
     return _times(input, placed(from_array_copy(_slopes(values, input.dtype, lower, upper)), input.device), inplace)
 

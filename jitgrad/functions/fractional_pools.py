@@ -16,6 +16,7 @@ import numpy as np
 from jitgrad.dtypes import bfloat16, int16
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, moved
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.sampling import rand
 from jitgrad.functions.windows import each
 
@@ -81,6 +82,7 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
     return found.reshape(shape), indices.reshape(shape)
 
 
+@float32_in_autocast
 def fractional_max_pool2d_with_indices(
     input: Any,
     kernel_size: Any,
@@ -93,6 +95,7 @@ def fractional_max_pool2d_with_indices(
     return _pool("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@float32_in_autocast
 def fractional_max_pool3d_with_indices(
     input: Any,
     kernel_size: Any,
@@ -105,6 +108,7 @@ def fractional_max_pool3d_with_indices(
     return _pool("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@float32_in_autocast
 def fractional_max_pool2d(
     input: Any,
     kernel_size: Any,
@@ -136,6 +140,7 @@ def fractional_max_pool2d(
     return both if return_indices else both[0]
 
 
+@float32_in_autocast
 def fractional_max_pool3d(
     input: Any,
     kernel_size: Any,

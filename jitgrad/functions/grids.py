@@ -17,6 +17,7 @@ import numpy as np
 from jitgrad.dtypes import int64
 from jitgrad.functions import pointwise
 from jitgrad.functions.linalg import matmul
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.resampling import cubic_weights
 from jitgrad.functions.windows import table_of
 
@@ -73,6 +74,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     return matmul(base, theta.transpose(1, 2)).reshape(theta.shape[0], *size[2:], dims)
 
 
+@float32_in_autocast
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:

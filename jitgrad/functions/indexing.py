@@ -336,9 +336,16 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
     return door.apply(_INDEX_SELECT, input, index, dim)
 
 
-def gather(input: Any, dim: int, index: Any) -> Any:
-    """``out[i][j] = input[i][index[i][j]]`` for dim 1, and so on. RuntimeError for positions out of bounds."""
-    return door.apply(_GATHER, input, index, dim)
+def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """``out[i][j] = input[i][index[i][j]]`` for dim 1, and so on. RuntimeError for positions out of bounds.
+
+    Args:
+        input: of any shape.
+        dim: along which positions are given.
+        index: of integers, of as many dimensions, each but ``dim`` no larger.
+        sparse_grad: the gradient of ``input`` is a sparse tensor, with one entry per position.
+    """
+    return door.apply(_GATHER, input, index, dim, True) if sparse_grad else door.apply(_GATHER, input, index, dim)
 
 
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, float32, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, float32, int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.dropouts import dropout
@@ -19,6 +19,7 @@ from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
+from jitgrad.ops.normalization import check_norm_dtypes
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
@@ -78,6 +79,8 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
             f"Given normalized_shape={list(shape)}, expected input with that trailing shape, but got input of size "
             f"{list(input.shape)}"
         )
+    if input.dtype.category < FLOATING:
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{torch_dtype_name(input.dtype)}'")
     if eps is None:
         eps = 2.0**-52 if input.dtype.itemsize == 8 else 2.0**-23
     dims = tuple(range(input.ndim - len(shape), input.ndim))
@@ -113,6 +116,9 @@ def batch_norm(
         _check_channels(name, given, channels)
     _check_channels("weight", weight, channels)
     _check_channels("bias", bias, channels)
+    given = (running_mean, running_var, weight, bias)
+    check_norm_dtypes("batch_norm", input._aval)
+    check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
     if input.dtype.is_half:  # only the result is rounded
         weight, bias = (x if x is None else x.to(float32) for x in (weight, bias))
         out = batch_norm(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)

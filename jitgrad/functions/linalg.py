@@ -176,6 +176,8 @@ def inner(input: Any, other: Any) -> Any:
             f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
             f"{list(other.shape)}"
         )
+    if input.ndim == other.ndim == 1:
+        return door.apply(_DOT, input, other)
     rows, columns = (reshape(x, (-1 if x.numel() else numel(x.shape[:-1]), x.shape[-1])) for x in (input, other))
     return reshape_result(rows.mm(columns.t()), (*input.shape[:-1], *other.shape[:-1]))
 
@@ -263,6 +265,8 @@ def inverse(input: Any) -> Any:
 
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     """The pseudo-inverses of matrices, as ``linalg.pinv`` with another tolerance."""
+    if autocasts:
+        input, = in_float32(input)
     return _LINALG.pinv(input, rcond)
 
 
@@ -339,6 +343,8 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
 def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     """The X with ``A X = input``, of A whose factor is L: lower triangular, or ``upper``."""
+    if autocasts:
+        input, L = in_float32(input, L)
     lower = L.mH if upper else L
     inner = _LINALG.solve_triangular(lower, input, upper=False)
     return _LINALG.solve_triangular(lower.mH, inner, upper=True)
@@ -349,11 +355,15 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
     shape = L._aval.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError("cholesky_inverse: A must be batches of square matrices")
+    if autocasts:
+        L, = in_float32(L)
     return cholesky_solve(door.apply(OPS["eye"], shape[-1], shape[-1], L.dtype), L, upper)
 
 
 def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """(solution, a copy of A) with ``A X = b``, of a triangular A; with ``transpose``, ``A^T X = b``."""
+    if autocasts:
+        b, A = in_float32(b, A)
     matrix = A.transpose(-2, -1) if transpose else A
     found = _LINALG.solve_triangular(matrix, b, upper=upper is not transpose, unitriangular=unitriangular)
     return TriangularSolution(found, A.clone())

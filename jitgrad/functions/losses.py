@@ -13,9 +13,9 @@ from typing import Any
 
 from jitgrad.dispatch import compiled_losses
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING
+from jitgrad.dtypes import FLOATING, int64, uint8
 from jitgrad.functions import pointwise
-from jitgrad.functions.devices import in_float32
+from jitgrad.functions.devices import in_float32, to
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
@@ -149,7 +149,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """Half the squared error up to ``delta``, linear above, times ``weight``."""
     if autocasts:
         input, target = in_float32(input, target)
-    expanded, target = _same_sizes(input, target)
+    expanded, target = _same_sizes(input, to(target, input.dtype))
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
@@ -181,6 +181,11 @@ def binary_cross_entropy(
     if size_average is not None or reduce is not None:
         reduction = old_reduction(size_average, reduce, reduction)
     _same_shape("binary_cross_entropy", input, target)
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"binary_cross_entropy: Found dtype {torch_dtype_name(target.dtype)} but expected "
+            f"{torch_dtype_name(input.dtype)}: convert the target by target.to(input.dtype)"
+        )
     if weight is None:
         return door.apply(_BCE, input, target, reduction)
     return _reduced(door.apply(_BCE, input, target, "none") * weight, reduction)
@@ -308,6 +313,8 @@ def nll_loss(
                 return loss
             # where PyTorch's kernel takes the shape as it is, the result is no view
             return (reshape_result if input.ndim in (1, 4) else reshape)(loss, target.shape)
+    if target.dtype is uint8:
+        target = to(target, int64)
     if weight is None:
         return door.apply(_NLL, input, target, reduction, ignore_index)[0]
     return door.apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]

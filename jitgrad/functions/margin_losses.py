@@ -51,6 +51,7 @@ def soft_margin_loss(
     """log(1 + exp(-target * input)); ``target`` is 1 or -1."""
     if autocasts:
         input, target = in_float32(input, target)
+    target = target.to(input.dtype)  # of bools and uint8 there is no -target
     # beyond 88 the exponential of a float32 overflows, and its logarithm is the exponent again
     return _reduced(softplus(-target * input, 1.0, 80.0), old_reduction(size_average, reduce, reduction))
 

@@ -11,6 +11,7 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import batch_norm
+from jitgrad.ops.normalization import check_norm_dtypes
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
 
@@ -59,9 +60,11 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
                 f"shape {list(given.shape)} and input of shape {list(shape)}"
             )
+    check_norm_dtypes("GroupNormKernelImpl", input._aval, *(None if x is None else x._aval for x in (weight, bias)))
     per_group = numel(shape[1:]) // num_groups
     groups = input.reshape(batch, num_groups, per_group)
-    return _affine(door.apply(_LAYER_NORM, groups, (per_group,), eps)[0].reshape(shape), weight, bias)
+    out = _affine(door.apply(_LAYER_NORM, groups, (per_group,), eps)[0].reshape(shape), weight, bias)
+    return out if out.dtype is input.dtype else out.to(input.dtype)
 
 
 def instance_norm(
@@ -89,6 +92,7 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance Normalization: The Missing Ingredient for Fast Stylization", 2016.
     """
+    check_norm_dtypes("batch_norm", input._aval)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     shape = tuple(input.shape)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.functions.devices import in_float32
 from jitgrad.functions.windows import read
+from jitgrad.state import autocasts
 
 __all__ = ["pad_by_content"]
 
@@ -48,6 +50,8 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
             "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
+    if autocasts and mode != "circular" and (mode, len(pad)) != ("reflect", 6):
+        (input,) = in_float32(input)
     for i in range(len(pad) // 2):
         dim, before, after = input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         if before or after:

@@ -18,6 +18,7 @@ from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import max_pool2d
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import div, relu
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
 
 __all__ = [
@@ -160,6 +161,7 @@ def max_pool2d_with_indices(
     return found
 
 
+@float32_in_autocast
 def max_pool3d_with_indices(
     input: Any,
     kernel_size: Any,
@@ -253,6 +255,7 @@ def avg_pool1d(
 
 
 @takes_out
+@float32_in_autocast
 def avg_pool3d(
     input: Any,
     kernel_size: Any,
@@ -331,6 +334,7 @@ def _asked_sizes(sizes: tuple[int, ...], step: tuple[int, ...], asked: tuple[int
     return asked
 
 
+@float32_in_autocast
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:
@@ -349,6 +353,7 @@ def max_unpool1d(
     return _unpool(input, indices, 1, kernel_size, stride, padding, output_size)
 
 
+@float32_in_autocast
 def max_unpool2d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:
@@ -356,6 +361,7 @@ def max_unpool2d(
     return _unpool(input, indices, 2, kernel_size, stride, padding, output_size)
 
 
+@float32_in_autocast
 def max_unpool3d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:

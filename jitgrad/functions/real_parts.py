@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.functions.outputs import takes_out
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import select
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
@@ -67,6 +68,7 @@ def _check_tensors(name: str, **operands: Any) -> None:
 
 
 @takes_out
+@float32_in_autocast
 def polar(abs: Any, angle: Any) -> Any:
     """``abs * exp(i * angle)`` of two real tensors of one floating dtype; see ``complex``."""
     _check_tensors("polar", abs=abs, angle=angle)
@@ -78,6 +80,7 @@ def view_as_real(input: Any) -> Any:
     return call("view_as_real", input)
 
 
+@float32_in_autocast
 def view_as_complex(input: Any) -> Any:
     """The memory of pairs, [*, 2], as complex numbers: a view.
 

@@ -15,16 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import float32, uint8
 from jitgrad.functions.adaptive import adaptive_avg_pool
 from jitgrad.functions.devices import moved
 from jitgrad.functions.linalg import matmul
+from jitgrad.functions.precision import outside_autocast
 from jitgrad.functions.windows import kept, read, table_of
+from jitgrad.ops.shapes import torch_dtype_name
 
 __all__ = ["cubic_weights", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 
 
+@outside_autocast
 def interpolate(
     input: Any,
     size: int | Sequence[int] | None = None,
@@ -71,16 +75,27 @@ def interpolate(
         )
     if mode == "area":
         return adaptive_avg_pool(input, sizes)
+    if input.dtype.is_inexact or mode.startswith("nearest"):
+        return _resampled(input, sizes, factors, mode, bool(align_corners), antialias)
+    if input.dtype is not uint8 or input.ndim != 4:
+        name = torch_dtype_name(input.dtype)
+        raise NotImplementedError(f"\"upsample_{mode}{input.ndim - 2}d\" not implemented for '{name}'")
+    mixed = _resampled(input.to(float32), sizes, factors, mode, bool(align_corners), antialias)
+    return mixed.round().clamp(0, 255).to(uint8)
+
+
+def _resampled(input: Any, sizes: Any, factors: Any, mode: str, is_aligned: bool, antialias: bool) -> Any:
+    """The input with the last dimensions at ``sizes``, by a mode that is not "area"."""
     for axis, extent in enumerate(sizes):
         dim, factor = axis + 2, None if factors is None else factors[axis]
         if antialias:
-            matrix = _smoothing(input.shape[dim], extent, factor, bool(align_corners), mode == "bicubic", input.dtype)
+            matrix = _smoothing(input.shape[dim], extent, factor, is_aligned, mode == "bicubic", input.dtype)
             matrix = moved(matrix, input.device)
             input = matmul(matrix, input) if axis == 0 else matmul(input, matrix.t())
         elif mode.startswith("nearest"):
             input = read(input, dim, _nearest(input.shape[dim], extent, factor, mode == "nearest-exact"))
         else:
-            input = _mixed(input, dim, extent, factor, bool(align_corners), mode == "bicubic")
+            input = _mixed(input, dim, extent, factor, is_aligned, mode == "bicubic")
     return input
 
 

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import promote_types
 from jitgrad.functions.creation import full_like
+from jitgrad.functions.devices import to
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.overlap import check_apart
+from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -141,6 +144,9 @@ def scatter_reduce_(self: Any, dim: int, index: Any, src: Any, reduce: str, *, i
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """A copy whose rows of ``dim`` that ``index`` names are those of ``source``."""
+    if autocasts and input.dtype.is_floating_point and source.dtype.is_floating_point:
+        dtype = promote_types(input.dtype, source.dtype)
+        input, source = to(input, dtype), to(source, dtype)
     return door.apply(_INDEX_COPY, input, index, source, dim)
 
 

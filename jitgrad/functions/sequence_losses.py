@@ -13,6 +13,7 @@ import numpy as np
 from jitgrad.door import door
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.losses import check_reduction
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
@@ -29,6 +30,7 @@ def _lengths(given: Any, like: Any) -> Any:
     return moved(found.reshape(-1), like.device)
 
 
+@float32_in_autocast
 def ctc_loss(
     log_probs: Any,
     targets: Any,

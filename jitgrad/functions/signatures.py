@@ -192,7 +192,7 @@ SIGNATURES: dict[str, str] = _rows(
         "outer": "Tensor input, Tensor vec2",
         "addmm": "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1",
         "index_select": "Tensor input, int dim, Tensor index",
-        "gather": "Tensor input, int dim, Tensor index",
+        "gather": "Tensor input, int dim, Tensor index, *, bool sparse_grad=False",
         "take_along_dim": "Tensor input, Tensor indices, int? dim=None",
         "scatter_add scatter_add_": "Tensor input, int dim, Tensor index, Tensor src",
         "index_add index_add_": "Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1",
@@ -324,12 +324,12 @@ SIGNATURES: dict[str, str] = _rows(
         "bernoulli": "Tensor input, *, any generator=None | Tensor input, float p, *, any generator=None",
         "multinomial": "Tensor input, int num_samples, bool replacement=False, *, any generator=None",
         "poisson": "Tensor input, any generator=None",
-        "uniform_": "Tensor input, float from_=0.0, float to=1.0, *, any generator=None",
+        "uniform_": "Tensor input, float from=0.0, float to=1.0, *, any generator=None",
         "normal_": "Tensor input, float mean=0.0, float std=1.0, *, any generator=None",
         "bernoulli_": "Tensor input, Tensor p, *, any generator=None | Tensor input, float p=0.5, *, "
         "any generator=None",
         "random_": "Tensor input, *, any generator=None | Tensor input, int to, *, any generator=None | "
-        "Tensor input, int from_, int? to, *, any generator=None",
+        "Tensor input, int from, int? to, *, any generator=None",
         "exponential_": "Tensor input, float lambd=1.0, *, any generator=None",
         "geometric_": "Tensor input, float p, *, any generator=None",
         "cauchy_": "Tensor input, float median=0.0, float sigma=1.0, *, any generator=None",

@@ -12,6 +12,7 @@ from typing import Any
 
 from jitgrad.functions.creation import ones
 from jitgrad.functions.joining import pad
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.fourier import BY_N, BY_ROOT_N, NONE
 from jitgrad.tensor_base import TensorBase
@@ -90,6 +91,7 @@ def _check_stft(where: str, x: Any, n_fft: int, hop: int, win: int, window: Any)
         )
 
 
+@float32_in_autocast
 def stft(
     input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,

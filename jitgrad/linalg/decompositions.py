@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from jitgrad.door import door
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, one_hot
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.systems import solve_triangular
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
@@ -94,6 +95,7 @@ class LUFactorEx(NamedTuple):
     info: Any
 
 
+@float32_in_autocast
 def cholesky(A: Any, *, upper: bool = False) -> Any:
     """The lower triangular L with ``L L^H = A``, of Hermitian positive definite [*, n, n].
 
@@ -109,6 +111,7 @@ def cholesky(A: Any, *, upper: bool = False) -> Any:
     return factor.mH if upper else factor
 
 
+@float32_in_autocast
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """(L, info): as ``cholesky``, but a matrix that is not positive definite is reported in ``info``, [*] of int32,
     as the order of its leading block that is not; LinAlgError with ``check_errors`` only."""
@@ -122,6 +125,7 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> A
     return CholeskyEx(factor.mH if upper else factor, info)
 
 
+@float32_in_autocast
 def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """(U, S, Vh) with ``A = U diag(S) Vh``, S in descending order.
 
@@ -136,11 +140,13 @@ def svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any
     return SVD(*call("_linalg_svd", A, full_matrices))
 
 
+@float32_in_autocast
 def svdvals(A: Any, *, driver: str | None = None) -> Any:
     """The singular values of [*, m, n], in descending order."""
     return call("_linalg_svd", A, False)[1]
 
 
+@float32_in_autocast
 def eigh(A: Any, UPLO: str = "L") -> Any:
     """(eigenvalues, eigenvectors) of Hermitian [*, n, n], in ascending order.
 
@@ -156,6 +162,7 @@ def eigh(A: Any, UPLO: str = "L") -> Any:
     return Eigh(*call("_linalg_eigh", A, UPLO.upper() == "U"))
 
 
+@float32_in_autocast
 def eig(A: Any) -> Any:
     """(eigenvalues, eigenvectors) of [*, n, n], complex also of real matrices, in LAPACK's order.
 
@@ -169,16 +176,19 @@ def eig(A: Any) -> Any:
     return Eig(*call("linalg_eig", A))
 
 
+@float32_in_autocast
 def eigvals(A: Any) -> Any:
     """The eigenvalues of ``eig``."""
     return call("linalg_eig", A)[0]
 
 
+@float32_in_autocast
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
     """The eigenvalues of ``eigh``."""
     return eigh(A, UPLO)[0]
 
 
+@float32_in_autocast
 def qr(A: Any, mode: str = "reduced") -> Any:
     """(Q, R) with ``A = Q R``.
 
@@ -242,6 +252,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     return PLU(P, L, U)
 
 
+@float32_in_autocast
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     """The X with ``A X = B``, from ``lu_factor(A)``.
 

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 from jitgrad.functions import diagonal as diagonal_view
 from jitgrad.functions import matmul, roll
+from jitgrad.functions.devices import lowered
 from jitgrad.functions.ranges import powers
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.shapes import wrap_dim
+from jitgrad.state import autocasts
 
 __all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vander", "vecdot"]
 
@@ -131,6 +133,8 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
 
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """Inner products along ``dim``, of the conjugate of ``x``; the other dimensions broadcast."""
+    if autocasts:
+        x, y = lowered(x, y)
     return (x.conj() * y).sum(dim)
 
 

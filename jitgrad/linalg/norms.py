@@ -9,6 +9,7 @@ from typing import Any
 
 from jitgrad.dtypes import finfo
 from jitgrad.functions import full, vector_norm, where
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
 
@@ -49,6 +50,7 @@ def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dty
     return vector_norm(A, 2 if ord is None else ord, dim, keepdim)
 
 
+@float32_in_autocast
 def cond(A: Any, p: Any = None) -> Any:
     """How much solutions of ``A x = b`` may change with b: the norm of A times that of its inverse.
 
@@ -75,6 +77,7 @@ def cond(A: Any, p: Any = None) -> Any:
     return where(is_singular, float("inf"), found)
 
 
+@float32_in_autocast
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """How many singular values are above ``max(atol, rtol * the largest)``, in int64.
 

@@ -14,6 +14,7 @@ import numpy as np
 from jitgrad.functions import matmul, randn, tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.outputs import takes_out
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.decompositions import lu_factor_ex, qr, svd
 from jitgrad.ops.dispatch_hook import call
 
@@ -42,6 +43,7 @@ def _reflect(x: Any, vector: Any, factor: Any) -> Any:
 
 
 @takes_out
+@float32_in_autocast
 def householder_product(A: Any, tau: Any) -> Any:
     """The first n columns of H1 H2 ... Hk, each ``I - tau v v^H``.
 
@@ -81,6 +83,7 @@ orgqr = householder_product
 
 
 @takes_out
+@float32_in_autocast
 def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
     """``Q @ other``, or ``other @ Q``, with the whole Q = H1 H2 ... Hk, or its conjugate transpose.
 
@@ -126,6 +129,7 @@ def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
 
 
 @takes_out
+@float32_in_autocast
 def geqrf(input: Any) -> Reflections:
     """(a, tau): the QR decomposition of [*, m, n] as LAPACK leaves it; see ``householder_product``. No derivative."""
     if input.ndim < 2:
@@ -193,6 +197,7 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
 
 
 @takes_out
+@float32_in_autocast
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """(LU, pivots) of ``linalg.lu_factor``, and with ``get_infos`` where a pivot is zero."""
     found = lu_factor_ex(A, pivot=pivot)

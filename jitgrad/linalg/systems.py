@@ -14,6 +14,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import finfo, int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, where
+from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
@@ -33,6 +34,7 @@ def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
+@float32_in_autocast
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     """The X with ``A X = B``, or ``X A = B``.
 
@@ -64,6 +66,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
     return X.squeeze(-1) if is_vector else X
 
 
+@float32_in_autocast
 def inv(A: Any) -> Any:
     """The inverses of [*, n, n]; for ``inv(A) @ B`` prefer ``solve``.
 
@@ -102,6 +105,7 @@ def _regular(name: str, A: Any, check_errors: bool) -> tuple[Any, Any]:
     return where((info > 0).unsqueeze(-1).unsqueeze(-1), eye, A), info
 
 
+@float32_in_autocast
 def inv_ex(A: Any, *, check_errors: bool = False) -> InverseEx:
     """(inverse, info): as ``inv``, but a singular matrix is reported in ``info``, [*] of int32, as the number of the
     pivot that is zero; LinAlgError with ``check_errors`` only. Its inverse means nothing."""
@@ -196,6 +200,7 @@ class LeastSquares(NamedTuple):
     singular_values: Any
 
 
+@float32_in_autocast
 def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """The X with the smallest ``|A X - B|``, and of these the smallest X.
 
@@ -238,6 +243,7 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     return LeastSquares(X.squeeze(-1) if is_vector else X, residuals, rank, values)
 
 
+@float32_in_autocast
 def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
     """The X with ``tensordot(A, X, X.ndim) = B``.
 
@@ -261,6 +267,7 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
     return solve(A.reshape(front, back), B.reshape(front)).reshape(A.shape[B.ndim :])
 
 
+@float32_in_autocast
 def tensorinv(A: Any, ind: int = 2) -> Any:
     """The inverse of A as a map from its last dimensions to its first ``ind``.
 

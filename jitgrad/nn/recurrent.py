@@ -12,13 +12,15 @@ import numbers
 import warnings
 from typing import Any
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, bfloat16, float64
 from jitgrad.functions import cat, empty, stack
+from jitgrad.functions.devices import lowered
 from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.recurrent_cells import STEPS, GRUCell, LSTMCell, RNNCell, RNNCellBase, Step, reset_recurrent
 from jitgrad.nn.utils.rnn import PackedSequence
+from jitgrad.state import state as thread
 from jitgrad.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -175,7 +177,10 @@ class RNNBase(Module):
             if self.dropout and self.training and layer + 1 < self.num_layers:
                 outputs = self._dropped(outputs)
             steps = outputs
-        return steps, tuple(stack(parts) for parts in zip(*last, strict=True))
+        state = tuple(stack(parts) for parts in zip(*last, strict=True))
+        if self.mode == "LSTM" and thread.autocast is bfloat16:  # the one of them that PyTorch gives back in bfloat16
+            return list(lowered(*steps)), lowered(*state)
+        return steps, state
 
     def _dropped(self, outputs: list[Any]) -> list[Any]:
         """One draw for the whole sequence, as PyTorch makes it."""
@@ -201,7 +206,7 @@ class RNNBase(Module):
 
     def _check_sizes(self, input: Any, rank: int, state: State, batch: int) -> None:
         own = self._flat_weights[0].dtype
-        if input.dtype != own:
+        if input.dtype != own and (thread.autocast is None or input.dtype is float64):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({own}). Convert input: input.to({own}), "
                 f"or convert model: model.to({input.dtype})"

@@ -172,6 +172,7 @@ def _alpha_aval(name: str) -> Any:
             raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
         if dtype.category < FLOATING and dtype_of(alpha).category is FLOATING:
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        check_fits(alpha, dtype)
         return make_aval(broadcast(name, shape_of(x), shape_of(y)), dtype)
 
     return rule

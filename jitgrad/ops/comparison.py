@@ -22,6 +22,7 @@ __all__: list[str] = []
 
 def _bool_aval(name: str) -> Any:
     def rule(*inputs: Any) -> Aval:
+        result_dtype(*inputs)  # refuses integers that are too wide
         return make_aval(broadcast(name, *map(shape_of, inputs)), bool_)
 
     return rule

@@ -12,7 +12,7 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call, filled, sparse_gradient
+from jitgrad.ops.dispatch_hook import beside, call, filled, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
 from jitgrad.ops.shapes import (
     broadcast,
@@ -28,7 +28,7 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 __all__ = ["no_wrap", "scatter_src_rule"]
 
 
-# --- gather(x, index | dim), scatter_add(x, index, src | dim) ---
+# --- gather(x, index | dim, whether the gradient is sparse), scatter_add(x, index, src | dim) ---
 
 
 def _check_gather(name: str, x: Aval, index: Aval, dim: int) -> int:
@@ -49,7 +49,7 @@ def _check_gather(name: str, x: Aval, index: Aval, dim: int) -> int:
     return d
 
 
-def _gather_aval(x: Aval, index: Aval, dim: int) -> Aval:
+def _gather_aval(x: Aval, index: Aval, dim: int, *sparse: bool) -> Aval:
     _check_gather("gather", x, index, dim)
     return make_aval(index.shape, x.dtype)
 
@@ -68,7 +68,7 @@ def _check_positions(index: Any, extent: int, dim: int) -> None:
         raise RuntimeError(f"index {int(index[wrong].flat[0])} is out of bounds for dimension {dim} with size {extent}")
 
 
-def _np_gather(x: Any, index: Any, dim: int) -> Any:
+def _np_gather(x: Any, index: Any, dim: int, *sparse: bool) -> Any:
     if not index.size:
         return np.empty(index.shape, x.dtype)
     x, at = np.atleast_1d(x), np.atleast_1d(index)
@@ -89,7 +89,7 @@ def _lower_grid(b: Any, index: Any, dim: int, extent: int) -> list[Any]:
     return [no_wrap(b, index, extent) if d == dim else b.iota(shape, d) for d in range(len(shape))]
 
 
-def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
+def _lower_gather(b: Any, x: Any, index: Any, dim: int, *sparse: bool) -> Any:
     if not numel(index.shape):
         return b.const(x.dtype.np.type(0).item(), x.dtype, index.shape)
     whole, at = (b.reshape(v, v.shape or (1,)) for v in (x, index))
@@ -99,8 +99,21 @@ def _lower_gather(b: Any, x: Any, index: Any, dim: int) -> Any:
 
 def _gather_rule(c: RuleContext, g: Any, index: Any) -> Any:
     assert c.avals[0] is not None
+    if len(c.params) > 1 and c.avals[0].ndim:
+        return _sparse_rows(c.avals[0], g, index, c.params[0])
     zeros = filled(0, c.avals[0])
     return call("scatter_add", zeros, index, g, c.params[0])
+
+
+def _sparse_rows(aval: Aval, g: Any, index: Any, dim: int) -> Any:
+    """The gradient of ``gather`` with ``sparse_grad``: an entry for each element that was read, its place in front."""
+    shape, d = index._aval.shape, wrap_dim(dim, aval.ndim)
+    places = []
+    for k, extent in enumerate(shape):
+        along = tuple(extent if j == k else 1 for j in range(aval.ndim))
+        own = call("arange", 0, extent, 1, int64, *beside(aval)).reshape(along)
+        places.append(index.to(int64) if k == d else own.expand(shape))
+    return sparse_gradient(call("stack", tuple(p.reshape((-1,)) for p in places), 0), g.reshape((-1,)), aval.shape)
 
 
 define(

@@ -14,7 +14,7 @@ import numpy as np
 from jitgrad.dtypes import promote_types
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
-from jitgrad.ops.shapes import as_dtype, np_cast, numel, wrap_dim
+from jitgrad.ops.shapes import as_dtype, check_fits, np_cast, numel, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
@@ -225,6 +225,7 @@ def _pad_aval(x: Aval, lo: tuple[int, ...], hi: tuple[int, ...], value: float) -
     shape = tuple(n + a + z for n, a, z in zip(x.shape, lo, hi, strict=True))
     if any(n < 0 for n in shape):
         raise RuntimeError(f"The input size {list(x.shape)}, plus negative padding, resulted in a negative output size")
+    check_fits(value, x.dtype, is_strict=True)
     return make_aval(shape, x.dtype)
 
 

@@ -229,6 +229,8 @@ def _nll_aval(x: Aval, target: Aval, *rest: Any) -> tuple[Aval, Aval]:
         raise ValueError(f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({target.shape[0]}).")
     if target.dtype is not int64:
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {torch_dtype_name(target.dtype)}")
+    if x.dtype.category < FLOATING:
+        raise NotImplementedError(f"\"nll_loss_out_frame\" not implemented for '{torch_dtype_name(x.dtype)}'")
     if len(rest) == 3 and rest[0].shape != (x.shape[1],):
         raise RuntimeError(
             f"weight tensor should be defined either for all {x.shape[1]} classes or no classes but got weight tensor "

@@ -12,15 +12,34 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import FLOATING, float32
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.shapes import contiguous_dims, reduced_shape
+from jitgrad.ops.shapes import contiguous_dims, reduced_shape, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["check_norm_dtypes"]
 
 
 def _dims(rank: int, trailing: int) -> tuple[int, ...]:
     return tuple(range(rank - trailing, rank))
+
+
+def check_norm_dtypes(name: str, x: Aval, *parameters: Aval | None) -> None:
+    """What a normalisation takes: floats, and parameters of the same dtype, or of float32 beside halves.
+
+    Raises:
+        NotImplementedError: of integers.
+        RuntimeError: of two dtypes.
+    """
+    for parameter in parameters:
+        taken = (x.dtype, float32) if x.dtype.is_half else (x.dtype,)
+        if parameter is not None and parameter.dtype not in taken:
+            raise RuntimeError(
+                f"{name}: mixed dtype (CPU): all inputs must share same datatype, but got an input of "
+                f"{torch_dtype_name(x.dtype)} and a parameter or a statistic of {torch_dtype_name(parameter.dtype)}"
+            )
+    if x.dtype.category < FLOATING:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
 
 
 def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
@@ -37,6 +56,7 @@ def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
                 f"Expected {role} to be of same shape as normalized_shape, but got {role} of shape "
                 f"{list(affine.shape)} and normalized_shape = {list(shape)}"
             )
+    check_norm_dtypes("LayerNormKernelImpl", x, *rest[:-2])
     stats = make_aval(reduced_shape(x.shape, _dims(x.ndim, len(shape)), True), x.dtype)
     return make_aval(x.shape, x.dtype), stats, stats
 

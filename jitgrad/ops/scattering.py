@@ -18,7 +18,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.gathering import no_wrap, scatter_src_rule
 from jitgrad.ops.indexing import lower_scatter, out_of_bounds
-from jitgrad.ops.shapes import broadcast, dtype_of, np_operand, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import broadcast, check_fits, dtype_of, np_operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -186,6 +186,7 @@ def _index_fill_aval(x: Aval, index: Aval, value: Any, dim: int) -> Aval:
     wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
+    check_fits(value, x.dtype)
     return make_aval(x.shape, x.dtype)
 
 
@@ -233,6 +234,7 @@ def _scatter_aval(x: Aval, index: Aval, src: Any, dim: int) -> Aval:
     of_src = getattr(src, "shape", None)
     if of_src is not None and x.dtype is not src.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    check_fits(src, x.dtype)
     if not index.numel:
         return make_aval(x.shape, x.dtype)
     if max(x.ndim, 1) != max(index.ndim, 1):

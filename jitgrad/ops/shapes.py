@@ -78,6 +78,8 @@ def dtype_of(x: Any) -> DType:
     if isinstance(x, bool):
         return bool_
     if isinstance(x, int):
+        if not -(1 << 63) <= x < 1 << 64:
+            raise OverflowError(f"int too big to convert: {x} does not fit into 64 bits")
         return int64
     if isinstance(x, float):
         return get_default_dtype()
@@ -145,7 +147,7 @@ def as_real(number: complex, c_name: str) -> float:
 
 
 def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
-    """RuntimeError for a number that an integer or half dtype does not hold.
+    """RuntimeError for a number that a dtype does not hold.
 
     Negative ones may wrap in uint8, unless ``is_strict``.
     """
@@ -153,7 +155,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
         return
     if isinstance(value, complex) and not dtype.is_complex:
         value = as_real(value, c_type(dtype))
-    if dtype.is_half and finfo(dtype).max < abs(value) < math.inf:
+    if dtype.category is FLOATING and finfo(dtype).max < abs(value) < math.inf:
         raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
     if dtype.category is not INTEGER:
         return
@@ -180,7 +182,10 @@ def np_operand(x: Any, dtype: DType) -> Any:
         return stored.astype(np.float32) if dtype.is_half else stored
     if dtype.is_short:
         return (np.float32 if dtype.is_half else dtype.np.type)(dtype.number(x))
-    return dtype.np.type(x)
+    try:
+        return dtype.np.type(x)
+    except OverflowError:  # an integer that wraps
+        return dtype.np.type(dtype.number(x))
 
 
 def np_cast(x: Any, dtype: DType) -> Any:

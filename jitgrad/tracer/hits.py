@@ -63,6 +63,11 @@ MAX_SIBLINGS = 16
 # --- operands ---
 
 
+def is_word(x: int) -> bool:
+    """Whether an integer fits into a run-time scalar."""
+    return -(1 << 63) <= x < 1 << 63
+
+
 @optimized
 def takes(want: Any, x: Any) -> bool:
     """Whether an operand is what ``TrieNode.ids`` says at its place."""
@@ -71,6 +76,8 @@ def takes(want: Any, x: Any) -> bool:
     if type(want) is tuple:
         constant: tuple = want
         return same(x, constant[0])
+    if want is int:
+        return type(x) is int and is_word(x) is True
     return type(x) is want
 
 

@@ -32,7 +32,6 @@ Must not know: how keys are compared (``hits.py``), what events do (``history.py
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 __all__ = [
     "AFRESH",
@@ -66,7 +65,6 @@ __all__ = [
     "WRITE",
     "Filling",
     "InputKind",
-    "quick_ids",
 ]
 
 IN, ALIAS, JOIN, WRITE, UPDATE = "<in>", "<alias>", "<join>", "<write>", "<update>"
@@ -105,19 +103,3 @@ class Filling(IntEnum):
 
 
 FRESH, PENDING, VIEW = Filling
-
-
-def quick_ids(inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
-    """``TrieNode.ids`` of an operation: value ids; ``(number,)`` for a constant, the type for a run-time scalar.
-
-    Args:
-        inputs: the operands.
-        ids: per operand, its value id if it is a tensor.
-        hidden: per operand, whether it is a number that is a run-time scalar.
-    """
-    return tuple(
-        [
-            vid if type(vid) is int else type(x) if is_scalar else (x,)
-            for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
-        ]
-    )

@@ -11,25 +11,44 @@ Must not know: what the numbers are for.
 # the two calls at once, ``shadow`` walks the old subtree beside the new one: a number that differs from what the old
 # path saw at the same place is promoted the first time it is met. Exponents stay static: they choose the formula.
 # The numbers of the optimizers' update operations are promoted from the start: bias corrections change every call.
+# An argument is a double or 64 bits, so a wider integer stays a constant, which wraps or is refused. Some operations
+# refuse numbers that their dtype does not hold, and only a miss asks their shape rule. For these, where no operand is
+# float32 or float64, a number's kind says between which dtypes' limits it lies (``_kind``), and native hits leave them
+# alone (``FITTED``): numbers that are refused are never arguments.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.dtypes import float32, float64
 from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["Mark", "NumberKeys", "is_number", "number_key"]
+__all__ = ["Mark", "NumberKeys", "is_number", "number_key", "quick_ids"]
 
 _STATIC = frozenset({"pow", "float_power"})
 _RUNTIME = "<run-time>"
+_FITTING = frozenset(
+    "add_scaled clamp clamp_high clamp_low clamp_max clamp_min copy fill floor_divide fmod full full_like index_fill "
+    "masked_fill remainder scatter sub_scaled where".split()
+)
+"""Operations whose shape rules refuse numbers that a dtype does not hold."""
+_LARGEST = (65504.0, 3.3895313892515355e38, 3.4028234663852886e38, sys.float_info.max)
+FITTED: Any = type("Fitted", (), {"__repr__": lambda self: "FITTED"})()
+"""Stands in ``TrieNode.ids`` for a run-time scalar that only ``promoted_hit`` may take."""
+_WHOLE = [1 << bits for bits in (7, 8, 15, 31, 63)]
+_LIMITS = sorted([*_WHOLE, *(n + 1 for n in _WHOLE), *(math.nextafter(x, math.inf) for x in _LARGEST)])
+"""Sizes from which on some dtype does not hold a number: integers' dtypes, float16, bfloat16, float32, float64."""
 
 
 class Mark(NamedTuple):
@@ -54,9 +73,47 @@ def _promotable(op: Op, value: Any) -> bool:
     return op.name not in _STATIC and type(value) in (int, float)
 
 
+def _is_fitted(op: Op, inputs: tuple[Any, ...]) -> bool:
+    """Whether the operation refuses numbers that its dtype does not hold, and this is a small one."""
+    if op.name not in _FITTING:
+        return False
+    return not any(isinstance(x, TensorBase) and x._aval.dtype in (float32, float64) for x in inputs)
+
+
+def quick_ids(op: Op, inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
+    """``TrieNode.ids`` of an operation: value ids; ``(number,)`` for a constant, the type for a run-time scalar.
+
+    Args:
+        op: the operation.
+        inputs: its operands.
+        ids: per operand, its value id if it is a tensor.
+        hidden: per operand, whether it is a number that is a run-time scalar.
+    """
+    is_fitted = _is_fitted(op, inputs)
+    return tuple(
+        [
+            vid if type(vid) is int else (x,) if not is_scalar else FITTED if is_fitted else type(x)
+            for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
+        ]
+    )
+
+
+def _kind(value: Any, is_fitted: bool) -> Any:
+    """What the key says of a number that may be an argument: its class, and for some operations how large it is."""
+    own = type(value)
+    if own not in (int, float) or -_LIMITS[0] < value < _LIMITS[0]:
+        return own
+    if own is int and not -(1 << 63) <= value < 1 << 63:
+        return own, value
+    if not is_fitted:
+        return own
+    return own, value != value, value < 0, bisect.bisect_right(_LIMITS, abs(value))
+
+
 def _blind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any) -> Any:
     """The key without the numbers' values."""
-    return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else type(x) for x in inputs]), params)
+    is_fitted = _is_fitted(op, inputs)
+    return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else _kind(x, is_fitted) for x in inputs]), params)
 
 
 def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
@@ -107,6 +164,7 @@ class NumberKeys:
         """(operands of the new instruction, its key, the run-time scalars it adds, what to remember)."""
         if tuple not in map(type, ids):
             return tuple(ids), key, (), None
+        is_fitted = _is_fitted(op, inputs)
         fresh: list[Any] = []
         operands: list[Any] = []
         numbers: list[Any] = []
@@ -115,7 +173,7 @@ class NumberKeys:
             is_number = type(vid) is tuple
             operands.append(Const(x) if is_number else vid)
             numbers.append(x if is_number else None)
-            blind_ids.append(type(x) if is_number else vid)
+            blind_ids.append(_kind(x, is_fitted) if is_number else vid)
         blind = (prefix, op, tuple(blind_ids), params)
         mask = self._mask(recorder.node, op, blind, inputs)
         if True in mask:

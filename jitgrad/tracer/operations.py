@@ -22,8 +22,8 @@ from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent, PlainEvent
-from jitgrad.tracer.keys import quick_ids
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
+from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import gives_complex, name_line
 from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
@@ -167,7 +167,7 @@ class Operations:
         if params and any([type(p) in (float, bool) for p in params]):
             node.param_types = tuple(map(type, params))
         node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
-        node.ids = quick_ids(inputs, ids, mark.mask) if mark is not None else ids
+        node.ids = quick_ids(op, inputs, ids, mark.mask) if mark is not None else ids
         if op.is_view and op.has_base:
             node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
         self._let_hits_make(node, op, instr, inputs)

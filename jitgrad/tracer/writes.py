@@ -22,8 +22,9 @@ from jitgrad.tracer.early_checks import must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import History, OpEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.keys import UPDATE, WRITE, quick_ids
+from jitgrad.tracer.keys import UPDATE, WRITE
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
+from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
@@ -227,7 +228,7 @@ class Writes:
             node.writes = final.outputs
             if len(targets) == 1:
                 hidden = [isinstance(x, RuntimeScalar) for x in operands]
-                node.op, node.ids = WRITE, (op, targets[0]._vid, *quick_ids(inputs, ids, hidden))
+                node.op, node.ids = WRITE, (op, targets[0]._vid, *quick_ids(op, inputs, ids, hidden))
                 node.params = params
         self._path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)

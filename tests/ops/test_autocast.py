@@ -38,6 +38,10 @@ LOWERED: dict[str, Callable[[Any, Any], Any]] = {
     lambda lib, x: lib.cat([x, x.bfloat16()]), "exp": lambda lib, x: x.exp(), "layer_norm": lambda lib, x:
     lib.nn.functional.layer_norm(x @ x, (6,), lib.ones(6), lib.zeros(6)), "batch_norm": lambda lib, x:
     lib.nn.functional.batch_norm(x @ x, lib.zeros(6), lib.ones(6), lib.ones(6), lib.zeros(6), training=True),
+    "vecdot": lambda lib, x: lib.linalg.vecdot(x, x), "inner": lambda lib, x: lib.inner(x[0], x[0]), "prelu":
+    lambda lib, x: lib.nn.functional.prelu(x, x[0, :1]), "group_norm": lambda lib, x:
+    lib.nn.functional.group_norm(x @ x, 2, lib.ones(6), lib.zeros(6)), "index_copy": lambda lib, x:
+    x.index_copy(0, lib.tensor([1]), x[:1].bfloat16()),
 }  # fmt: skip
 RAISED: dict[str, Callable[[Any, Any], Any]] = {
     "mse_loss": lambda lib, b: lib.nn.functional.mse_loss(b, b * 2), "l1_loss": lambda lib, b:
@@ -54,6 +58,19 @@ RAISED: dict[str, Callable[[Any, Any], Any]] = {
     b.trace(), "quantile": lambda lib, b: lib.quantile(b, 0.5), "softmax": lambda lib, b: b.softmax(1), "sum":
     lambda lib, b: b.sum(), "gelu": lambda lib, b: lib.nn.functional.gelu(b),
 }  # fmt: skip
+RARE: dict[str, Callable[[Any, Any], Any]] = {
+    "avg_pool3d": lambda lib, b: lib.nn.functional.avg_pool3d(b[None, None], 2), "cdist": lambda lib, b:
+    lib.cdist(b, b), "inv": lambda lib, b: lib.linalg.inv(b), "svdvals": lambda lib, b: lib.linalg.svdvals(b),
+    "lstsq": lambda lib, b: lib.linalg.lstsq(b, b)[0], "solve": lambda lib, b: lib.linalg.solve(b, b),
+    "cholesky_solve": lambda lib, b: lib.cholesky_solve(b, lib.eye(6).bfloat16()), "triangular_solve": lambda lib, b:
+    lib.triangular_solve(b, lib.eye(6).bfloat16())[0], "stft": lambda lib, b:
+    lib.stft(b.reshape(-1), 8, return_complex=True).real, "fft": lambda lib, b: lib.fft.fft(b).real, "reflect":
+    lambda lib, b: lib.nn.functional.pad(b[None], (1, 1), mode="reflect"), "grid_sample": lambda lib, b:
+    lib.nn.functional.grid_sample(b[None, None], b[None, :, :2, None].expand(1, 6, 2, 2), align_corners=False),
+    "bilinear": lambda lib, b: lib.nn.functional.bilinear(b.float(), b.float(), b.float()[None]) * 0, "lstm":
+    lambda lib, b: lib.nn.LSTM(6, 2)(b.float())[0].detach() * 0,
+}  # fmt: skip
+"""Of bfloat16 operands too, and not compiled: what PyTorch computes in float32, and its one recurrent layer."""
 
 
 def check(got: Any, want: Any, note: str) -> None:
@@ -78,6 +95,18 @@ def test_what_computes_in_which_dtype(mode: Mode) -> None:
     got, want = mode.run(lambda *args: step(jg, *args), lambda: given(jg)), step(torch, *given(torch))
     for name, g, w in zip((*LOWERED, *RAISED, "off", "float16", "outside"), got, want, strict=True):
         check(g.float() if name == "float16" else g, w.float() if name == "float16" else w, name)
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_operations_under_autocast(name: str) -> None:
+    found = []
+    for lib in (jg, torch):
+        with warnings.catch_warnings(), lib.autocast("cpu"):
+            warnings.simplefilter("ignore")
+            given = square(lib).repeat(2, 1, 1) if name == "avg_pool3d" else square(lib)
+            found.append(RARE[name](lib, given.bfloat16()))
+    assert f"torch.{found[0].dtype.name}" == str(found[1].dtype)
+    np.testing.assert_allclose(found[0].double().numpy(), found[1].double().numpy(), 1e-3, 1e-3)
 
 
 def test_training_under_autocast(mode: Mode) -> None:
