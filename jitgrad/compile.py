@@ -208,39 +208,51 @@ class CompiledFunction(CallSite):
 
 @overload
 def compile(
-    fn: F,
+    model: F,
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
     backend: Any = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> F: ...
 
 
 @overload
 def compile(
-    fn: None = None,
+    model: None = None,
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
     backend: Any = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> Callable[[F], F]: ...
 
 
 def compile(
-    fn: Any = None,
+    model: Any = None,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     backend: Any = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Decorate a training step, or any function of tensors: with or without parentheses.
 
@@ -249,16 +261,17 @@ def compile(
     runs what has been recorded so far.
 
     Args:
-        fn: the function. An ``nn.Module`` has its ``forward`` compiled in place and is returned (PyTorch wraps it).
-        fullgraph, dynamic, backend, mode, options: accepted for PyTorch's sake; there is one compiler.
-        disable: return ``fn`` as it is.
+        model: the function. An ``nn.Module`` has its ``forward`` compiled in place and is returned (PyTorch wraps it).
+        fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec: accepted for
+            PyTorch's sake; there is one compiler.
+        disable: return ``model`` as it is.
 
     Returns:
         A callable of the same signature. Calls inside another compiled function are recorded by that one.
     """
     if disable:
-        return fn if fn is not None else lambda function: function
-    return _compiled if fn is None else _compiled(fn)
+        return model if model is not None else lambda function: function
+    return _compiled if model is None else _compiled(model)
 
 
 def _compiled(fn: Any) -> Any:

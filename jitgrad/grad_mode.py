@@ -105,16 +105,20 @@ class GradMode:
     def _again(self) -> Any:
         return type(self)()
 
+    def clone(self) -> Any:
+        """Another one that does the same."""
+        return self._again()
+
 
 class no_grad(GradMode):
     """Operations do not join the graph: ``with no_grad(): ...`` or ``@no_grad()``; also ``@no_grad``."""
 
     __slots__ = ()
 
-    def __new__(cls, fn: Any = None) -> Any:
+    def __new__(cls, orig_func: Any = None) -> Any:
         self = object.__new__(cls)
         self._outer = None
-        return self if fn is None else self(fn)
+        return self if orig_func is None else self(orig_func)
 
 
 class enable_grad(no_grad):

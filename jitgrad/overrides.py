@@ -109,9 +109,9 @@ def has_torch_function_variadic(*args: Any) -> bool:
     return has_torch_function(args)
 
 
-def is_tensor_like(obj: Any) -> bool:
-    """Whether ``obj`` is a Tensor or has a ``__torch_function__``."""
-    return isinstance(obj, Tensor) or hasattr(type(obj), "__torch_function__")
+def is_tensor_like(inp: Any) -> bool:
+    """Whether ``inp`` is a Tensor or has a ``__torch_function__``."""
+    return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
 
 
 def get_overridable_functions() -> dict[Any, list[Any]]:

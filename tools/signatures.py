@@ -426,6 +426,7 @@ def every_function() -> Iterator[tuple[str, str, str, Callable[..., Any]]]:
     """(table, name in it, name of the row in ``SIGNATURES``, bare function)."""
     special = {
         ("METHODS", "where"): "where_method",
+        ("METHODS", "split"): "split_method",
         ("METHODS", "polygamma"): "polygamma_method",
         ("LAYERS", "relu"): "functional_relu",
     }

@@ -144,6 +144,30 @@ class GradScaler:
         """The scale; 1.0 of a disabled one."""
         return self._scale if self._enabled else 1.0
 
+    def get_growth_factor(self) -> float:
+        """What the scale is multiplied by after steps without an infinite gradient."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Another such factor."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """What the scale is multiplied by after a step with an infinite gradient."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Another such factor."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many steps in a row without an infinite gradient the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Another such number."""
+        self._growth_interval = new_interval
+
     def is_enabled(self) -> bool:
         """Whether it scales."""
         return self._enabled

@@ -298,8 +298,8 @@ class HalfNormal(TransformedDistribution):
         self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
-    def icdf(self, value: Any) -> Any:
-        return self.base_dist.icdf((value + 1) / 2)
+    def icdf(self, prob: Any) -> Any:
+        return self.base_dist.icdf((prob + 1) / 2)
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)
@@ -573,13 +573,13 @@ class MixtureSameFamily(Distribution):
         between = (self._weights() * (components.mean - self.mean.unsqueeze(dim)).pow(2.0)).sum(dim)
         return within + between
 
-    def cdf(self, value: Any) -> Any:
-        value = value.unsqueeze(-1 - self._event_ndims)
-        return (self._component_distribution.cdf(value) * self._mixture_distribution.probs).sum(-1)
+    def cdf(self, x: Any) -> Any:
+        x = x.unsqueeze(-1 - self._event_ndims)
+        return (self._component_distribution.cdf(x) * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Any) -> Any:
-        self._validate_sample(value)
-        log_probs = self._component_distribution.log_prob(value.unsqueeze(-1 - self._event_ndims))
+    def log_prob(self, x: Any) -> Any:
+        self._validate_sample(x)
+        log_probs = self._component_distribution.log_prob(x.unsqueeze(-1 - self._event_ndims))
         return (log_probs + log_softmax(self._mixture_distribution.logits, -1)).logsumexp(-1)
 
     def sample(self, sample_shape: Any = ()) -> Any:

@@ -152,7 +152,7 @@ class CorrCholeskyTransform(Transform):
         t = tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(rest, -1).sqrt()
         return (t.log1p() - t.neg().log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Any:
         rest = tril_matrix_to_vec(1 - (y * y).cumsum(-1), -2)
         return 0.5 * rest.log().sum(-1) - 2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
 

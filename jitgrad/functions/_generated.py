@@ -145,8 +145,8 @@ _reshape = _bare.PUBLIC['reshape']; _reshape_as = _bare.PUBLIC['reshape_as']; _r
 _split = _bare.PUBLIC['split']; _squeeze = _bare.PUBLIC['squeeze']; _tensor_split = _bare.PUBLIC['tensor_split']
 _tile = _bare.PUBLIC['tile']; _unbind = _bare.PUBLIC['unbind']; _unflatten = _bare.PUBLIC['unflatten']
 _unsafe_chunk = _bare.PUBLIC['unsafe_chunk']; _view = _bare.PUBLIC['view']; _clone = _bare.PUBLIC['clone']
-_contiguous = _bare.PUBLIC['contiguous']; _new_zeros = _bare.METHODS['new_zeros']
-_new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']
+_contiguous = _bare.PUBLIC['contiguous']; _split_method = _bare.METHODS['split']
+_new_zeros = _bare.METHODS['new_zeros']; _new_ones = _bare.METHODS['new_ones']; _new_full = _bare.METHODS['new_full']
 _new_empty_strided = _bare.METHODS['new_empty_strided']; _cpu = _bare.METHODS['cpu']
 _get_device = _bare.METHODS['get_device']; _is_contiguous = _bare.METHODS['is_contiguous']
 _storage = _bare.METHODS['storage']; _untyped_storage = _bare.METHODS['untyped_storage']
@@ -1071,7 +1071,7 @@ def bmm(input, mat2, *, out=None):
     return _slow(bmm, (input, mat2,), _given(('out', out, None)))
 
 def chain_matmul(*args, **options):
-    if _overrides:
+    if _overrides or "out" in options:
         return _slow(chain_matmul, args, options)
     return _chain_matmul(*args, **options) if options else _chain_matmul(*args)
 
@@ -2817,15 +2817,15 @@ def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims
                 raise
     return _slow(nansum, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def norm(input, p='fro', dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
+def norm(input, p='fro', dim=_M, keepdim=_M, dtype=None, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
-                return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+                return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
+    return _slow(norm, (input,), _given(('p', p, 'fro'), ('dim', dim, _M), ('keepdim', keepdim, _M), ('dtype', dtype, None), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
 def prod(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -3330,15 +3330,15 @@ def select(input, dim, index, *, axis=_M):
                 raise
     return _slow(select, (input, dim, index,), _given(('axis', axis, _M)))
 
-def split(input, split_size, dim=_M, *, axis=_M):
-    if not _overrides or _py_type(input) in _tensors:
+def split(tensor, split_size_or_sections, dim=_M, *, axis=_M):
+    if not _overrides or _py_type(tensor) in _tensors:
         try:
             if (dim is _M or _py_type(dim) is _py_int) and axis is _M:
-                return _split(input, split_size, 0 if dim is _M else dim)
+                return _split(tensor, split_size_or_sections, 0 if dim is _M else dim)
         except AttributeError:
-            if _py_isinstance(input, _TensorBase):
+            if _py_isinstance(tensor, _TensorBase):
                 raise
-    return _slow(split, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
+    return _slow(split, (tensor, split_size_or_sections,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def squeeze(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
@@ -3499,6 +3499,16 @@ def contiguous(input, *, memory_format=None):
             if _py_isinstance(input, _TensorBase):
                 raise
     return _slow(contiguous, (input,), _given(('memory_format', memory_format, None)))
+
+def split_method(input, split_size, dim=_M, *, axis=_M):
+    if not _overrides or _py_type(input) in _tensors:
+        try:
+            if (dim is _M or _py_type(dim) is _py_int) and axis is _M:
+                return _split_method(input, split_size, 0 if dim is _M else dim)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
+    return _slow(split_method, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
 def new_zeros(input, *sizes, **options):
     try:
@@ -5149,8 +5159,8 @@ METHODS = {
     'reshape_as': reshape_as, 'flatten': flatten, 'unflatten': unflatten, 'ravel': ravel, 'transpose': transpose,
     't': t, 'permute': permute, 'movedim': movedim, 'moveaxis': movedim, 'expand': expand, 'expand_as': expand_as,
     'broadcast_to': broadcast_to, 'squeeze': squeeze, 'unsqueeze': unsqueeze, 'select': select, 'narrow': narrow,
-    'unbind': unbind, 'split': split, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold, 'as_strided': as_strided,
-    'detach': detach, 'flip': flip, 'roll': roll, 'adjoint': adjoint, 'repeat': repeat,
+    'unbind': unbind, 'split': split_method, 'chunk': chunk, 'diagonal': diagonal, 'unfold': unfold,
+    'as_strided': as_strided, 'detach': detach, 'flip': flip, 'roll': roll, 'adjoint': adjoint, 'repeat': repeat,
     'repeat_interleave': repeat_interleave, 'tile': tile, 'swapaxes': swapaxes, 'swapdims': transpose,
     'tensor_split': tensor_split, 'unsafe_split': unsafe_split, 'unsafe_chunk': unsafe_chunk, 'scatter': scatter,
     'index_copy': index_copy, 'index_fill': index_fill, 'masked_scatter': masked_scatter, 'put': put, 'take': take,
@@ -5347,40 +5357,40 @@ MADE = (
     (unfold, _bare.PUBLIC['unfold']), (unsafe_chunk, _bare.PUBLIC['unsafe_chunk']),
     (unsafe_split, _bare.PUBLIC['unsafe_split']), (unsqueeze, _bare.PUBLIC['unsqueeze']), (view, _bare.PUBLIC['view']),
     (view_as, _bare.PUBLIC['view_as']), (clone, _bare.PUBLIC['clone']), (contiguous, _bare.PUBLIC['contiguous']),
-    (new_zeros, _bare.METHODS['new_zeros']), (new_ones, _bare.METHODS['new_ones']),
-    (new_full, _bare.METHODS['new_full']), (new_empty_strided, _bare.METHODS['new_empty_strided']),
-    (cpu, _bare.METHODS['cpu']), (get_device, _bare.METHODS['get_device']),
-    (is_contiguous, _bare.METHODS['is_contiguous']), (storage, _bare.METHODS['storage']),
-    (untyped_storage, _bare.METHODS['untyped_storage']), (record_stream, _bare.METHODS['record_stream']),
-    (type_as, _bare.METHODS['type_as']), (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']),
-    (set_, _bare.METHODS['set_']), (resize_, _bare.METHODS['resize_']), (bfloat16, _bare.METHODS['bfloat16']),
-    (bool, _bare.METHODS['bool']), (byte, _bare.METHODS['byte']), (cdouble, _bare.METHODS['cdouble']),
-    (cfloat, _bare.METHODS['cfloat']), (char, _bare.METHODS['char']), (half, _bare.METHODS['half']),
-    (int, _bare.METHODS['int']), (long, _bare.METHODS['long']), (short, _bare.METHODS['short']),
-    (cuda, _bare.METHODS['cuda']), (new_tensor, _bare.METHODS['new_tensor']),
-    (polygamma_method, _bare.METHODS['polygamma']), (where_method, _bare.METHODS['where']),
-    (abs_, _bare.INPLACE_METHODS['abs_']), (acos_, _bare.INPLACE_METHODS['acos_']),
-    (asin_, _bare.INPLACE_METHODS['asin_']), (atan_, _bare.INPLACE_METHODS['atan_']),
-    (ceil_, _bare.INPLACE_METHODS['ceil_']), (cos_, _bare.INPLACE_METHODS['cos_']),
-    (cosh_, _bare.INPLACE_METHODS['cosh_']), (exp_, _bare.INPLACE_METHODS['exp_']),
-    (exp2_, _bare.INPLACE_METHODS['exp2_']), (expm1_, _bare.INPLACE_METHODS['expm1_']),
-    (erf_, _bare.INPLACE_METHODS['erf_']), (floor_, _bare.INPLACE_METHODS['floor_']),
-    (log_, _bare.INPLACE_METHODS['log_']), (log10_, _bare.INPLACE_METHODS['log10_']),
-    (log1p_, _bare.INPLACE_METHODS['log1p_']), (log2_, _bare.INPLACE_METHODS['log2_']),
-    (neg_, _bare.INPLACE_METHODS['neg_']), (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']),
-    (relu_, _bare.INPLACE_METHODS['relu_']), (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']),
-    (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']), (sign_, _bare.INPLACE_METHODS['sign_']),
-    (sin_, _bare.INPLACE_METHODS['sin_']), (sinh_, _bare.INPLACE_METHODS['sinh_']),
-    (sqrt_, _bare.INPLACE_METHODS['sqrt_']), (tan_, _bare.INPLACE_METHODS['tan_']),
-    (tanh_, _bare.INPLACE_METHODS['tanh_']), (trunc_, _bare.INPLACE_METHODS['trunc_']),
-    (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']), (logical_not_, _bare.INPLACE_METHODS['logical_not_']),
-    (lgamma_, _bare.INPLACE_METHODS['lgamma_']), (digamma_, _bare.INPLACE_METHODS['digamma_']),
-    (erfinv_, _bare.INPLACE_METHODS['erfinv_']), (asinh_, _bare.INPLACE_METHODS['asinh_']),
-    (acosh_, _bare.INPLACE_METHODS['acosh_']), (atanh_, _bare.INPLACE_METHODS['atanh_']),
-    (erfc_, _bare.INPLACE_METHODS['erfc_']), (sinc_, _bare.INPLACE_METHODS['sinc_']),
-    (rad2deg_, _bare.INPLACE_METHODS['rad2deg_']), (deg2rad_, _bare.INPLACE_METHODS['deg2rad_']),
-    (frac_, _bare.INPLACE_METHODS['frac_']), (sgn_, _bare.INPLACE_METHODS['sgn_']),
-    (i0_, _bare.INPLACE_METHODS['i0_']), (mul_, _bare.INPLACE_METHODS['mul_']),
+    (split_method, _bare.METHODS['split']), (new_zeros, _bare.METHODS['new_zeros']),
+    (new_ones, _bare.METHODS['new_ones']), (new_full, _bare.METHODS['new_full']),
+    (new_empty_strided, _bare.METHODS['new_empty_strided']), (cpu, _bare.METHODS['cpu']),
+    (get_device, _bare.METHODS['get_device']), (is_contiguous, _bare.METHODS['is_contiguous']),
+    (storage, _bare.METHODS['storage']), (untyped_storage, _bare.METHODS['untyped_storage']),
+    (record_stream, _bare.METHODS['record_stream']), (type_as, _bare.METHODS['type_as']),
+    (vcpu, _bare.METHODS['vcpu']), (detach_, _bare.METHODS['detach_']), (set_, _bare.METHODS['set_']),
+    (resize_, _bare.METHODS['resize_']), (bfloat16, _bare.METHODS['bfloat16']), (bool, _bare.METHODS['bool']),
+    (byte, _bare.METHODS['byte']), (cdouble, _bare.METHODS['cdouble']), (cfloat, _bare.METHODS['cfloat']),
+    (char, _bare.METHODS['char']), (half, _bare.METHODS['half']), (int, _bare.METHODS['int']),
+    (long, _bare.METHODS['long']), (short, _bare.METHODS['short']), (cuda, _bare.METHODS['cuda']),
+    (new_tensor, _bare.METHODS['new_tensor']), (polygamma_method, _bare.METHODS['polygamma']),
+    (where_method, _bare.METHODS['where']), (abs_, _bare.INPLACE_METHODS['abs_']),
+    (acos_, _bare.INPLACE_METHODS['acos_']), (asin_, _bare.INPLACE_METHODS['asin_']),
+    (atan_, _bare.INPLACE_METHODS['atan_']), (ceil_, _bare.INPLACE_METHODS['ceil_']),
+    (cos_, _bare.INPLACE_METHODS['cos_']), (cosh_, _bare.INPLACE_METHODS['cosh_']),
+    (exp_, _bare.INPLACE_METHODS['exp_']), (exp2_, _bare.INPLACE_METHODS['exp2_']),
+    (expm1_, _bare.INPLACE_METHODS['expm1_']), (erf_, _bare.INPLACE_METHODS['erf_']),
+    (floor_, _bare.INPLACE_METHODS['floor_']), (log_, _bare.INPLACE_METHODS['log_']),
+    (log10_, _bare.INPLACE_METHODS['log10_']), (log1p_, _bare.INPLACE_METHODS['log1p_']),
+    (log2_, _bare.INPLACE_METHODS['log2_']), (neg_, _bare.INPLACE_METHODS['neg_']),
+    (reciprocal_, _bare.INPLACE_METHODS['reciprocal_']), (relu_, _bare.INPLACE_METHODS['relu_']),
+    (rsqrt_, _bare.INPLACE_METHODS['rsqrt_']), (sigmoid_, _bare.INPLACE_METHODS['sigmoid_']),
+    (sign_, _bare.INPLACE_METHODS['sign_']), (sin_, _bare.INPLACE_METHODS['sin_']),
+    (sinh_, _bare.INPLACE_METHODS['sinh_']), (sqrt_, _bare.INPLACE_METHODS['sqrt_']),
+    (tan_, _bare.INPLACE_METHODS['tan_']), (tanh_, _bare.INPLACE_METHODS['tanh_']),
+    (trunc_, _bare.INPLACE_METHODS['trunc_']), (bitwise_not_, _bare.INPLACE_METHODS['bitwise_not_']),
+    (logical_not_, _bare.INPLACE_METHODS['logical_not_']), (lgamma_, _bare.INPLACE_METHODS['lgamma_']),
+    (digamma_, _bare.INPLACE_METHODS['digamma_']), (erfinv_, _bare.INPLACE_METHODS['erfinv_']),
+    (asinh_, _bare.INPLACE_METHODS['asinh_']), (acosh_, _bare.INPLACE_METHODS['acosh_']),
+    (atanh_, _bare.INPLACE_METHODS['atanh_']), (erfc_, _bare.INPLACE_METHODS['erfc_']),
+    (sinc_, _bare.INPLACE_METHODS['sinc_']), (rad2deg_, _bare.INPLACE_METHODS['rad2deg_']),
+    (deg2rad_, _bare.INPLACE_METHODS['deg2rad_']), (frac_, _bare.INPLACE_METHODS['frac_']),
+    (sgn_, _bare.INPLACE_METHODS['sgn_']), (i0_, _bare.INPLACE_METHODS['i0_']), (mul_, _bare.INPLACE_METHODS['mul_']),
     (remainder_, _bare.INPLACE_METHODS['remainder_']), (fmod_, _bare.INPLACE_METHODS['fmod_']),
     (floor_divide_, _bare.INPLACE_METHODS['floor_divide_']), (atan2_, _bare.INPLACE_METHODS['atan2_']),
     (logical_and_, _bare.INPLACE_METHODS['logical_and_']), (logical_or_, _bare.INPLACE_METHODS['logical_or_']),
@@ -5515,5 +5525,5 @@ FRONTS = (
 )
 """(function, kind of its front, its row), see ``compiled/native_fronts.py``."""
 
-OTHER_NAMES = {'polygamma_method': 'polygamma', 'where_method': 'where', 'functional_relu': 'relu'}
+OTHER_NAMES = {'split_method': 'split', 'polygamma_method': 'polygamma', 'where_method': 'where', 'functional_relu': 'relu'}
 """Public names that differ from that."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.dtypes import bool_
-from jitgrad.functions.devices import in_float32
+from jitgrad.functions.devices import in_float32, to
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
@@ -253,8 +253,10 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return door.apply(_LOG_SOFTMAX, input if dtype is None else input.to(dtype), dim)
 
 
-def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Any:
-    """The p-norm of the elements; ``"fro"`` is 2. Its derivative at 0 is 0."""
+def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """The p-norm of the elements, taken as ``dtype`` if one is given; ``"fro"`` is 2. Its derivative at 0 is 0."""
+    if dtype is not None:
+        input = to(input, dtype)
     if isinstance(p, TensorBase | list | tuple | dict):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
     if p == "nuc":

@@ -28,8 +28,8 @@ TAKES_OUT = MAKES_FROM_NOTHING | frozenset(
         "abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arccos arccosh "
         "arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2 atanh baddbmm bernoulli "
         "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize cat ceil "
-        "cholesky cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate "
-        "copysign cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq erf "
+        "chain_matmul cholesky cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip column_stack concat "
+        "concatenate copysign cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq erf "
         "erfc erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac gather gcd ge ger greater "
         "greater_equal gt hardshrink hardsigmoid hardtanh heaviside histc histogram hstack hypot i0 index_add "
         "index_copy index_select inner inverse isin isneginf isposinf kron kthvalue lcm ldexp le leaky_relu lerp less "
@@ -168,7 +168,7 @@ SIGNATURES: dict[str, str] = _rows(
         "as_strided": "Tensor input, int[] size, int[] stride, int? storage_offset=None",
         "as_strided_scatter": "Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None",
         "unflatten": "Tensor input, int dim, any sizes",
-        "norm": "Tensor input, any p='fro', int[1]? dim=None, bool keepdim=False",
+        "norm": "Tensor input, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None",
         "unfold": "Tensor input, int dimension, int size, int step",
         "roll": "Tensor input, int[1] shifts, int[1]? dims=()",
         "repeat_interleave": "Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None | Tensor input, "
@@ -308,7 +308,8 @@ SIGNATURES: dict[str, str] = _rows(
         "int ignore_index=-100, any reduce=None, any reduction='mean', float label_smoothing=0.0",
         "nonzero": "Tensor input, *, bool as_tuple=False",
         "vector_norm": "Tensor x, any ord=2, any dim=None, any keepdim=False, *, dtype? dtype=None",
-        "split": "Tensor input, any split_size, int dim=0",
+        "split": "Tensor tensor, any split_size_or_sections, int dim=0",
+        "split_method": "Tensor input, any split_size, int dim=0",
         "record_stream": "Tensor input, any stream",
         "vcpu": "Tensor input, any device=None",
         "cuda": "Tensor input, any device=None, bool non_blocking=False, any memory_format=None",

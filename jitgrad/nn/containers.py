@@ -53,10 +53,10 @@ class _Listed(Module):
         self._replace(items)
         return self
 
-    def pop(self, index: int | slice) -> Any:
+    def pop(self, key: int | slice) -> Any:
         """Take a module out, or those of a slice."""
-        taken = self[index]
-        del self[index]
+        taken = self[key]
+        del self[key]
         return taken
 
     def __add__(self, other: Iterable[Module]) -> Any:
@@ -95,6 +95,10 @@ class Sequential(_Listed):
                 self.add_module(name, module)
         else:
             self.extend(modules)
+
+    def extend(self, sequential: Iterable[Module]) -> Any:
+        """Append every module of another one."""
+        return super().extend(sequential)
 
     def forward(self, input: Any) -> Any:
         """Feed ``input`` through every module."""

@@ -63,6 +63,13 @@ class LayerNorm(Module):
         offset = Parameter(zeros(*shape, device=device, dtype=dtype)) if affine and bias else None
         self.register_parameter("bias", offset)
 
+    def reset_parameters(self) -> None:
+        """Ones and zeros again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
     def forward(self, input: Tensor) -> Tensor:
         """Same shape."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -98,9 +105,14 @@ class RMSNorm(Module):
         ones_there = ones(*self.normalized_shape, device=device, dtype=dtype) if elementwise_affine else None
         self.register_parameter("weight", None if ones_there is None else Parameter(ones_there))
 
-    def forward(self, input: Tensor) -> Tensor:
+    def reset_parameters(self) -> None:
+        """Ones again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
         """Same shape."""
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""

@@ -78,7 +78,7 @@ class PackedSequence(_Packed):
         orders = (None if x is None else x.to(data.device) for x in self[2:])
         return type(self)(data, self.batch_sizes, *orders)
 
-    def cpu(self) -> PackedSequence:
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """On the CPU."""
         return self.to("cpu")
 
@@ -101,6 +101,22 @@ class PackedSequence(_Packed):
     def int(self) -> PackedSequence:
         """As int32."""
         return self._with(self.data.int())
+
+    def byte(self) -> PackedSequence:
+        """As uint8."""
+        return self._with(self.data.byte())
+
+    def char(self) -> PackedSequence:
+        """As int8."""
+        return self._with(self.data.char())
+
+    def half(self) -> PackedSequence:
+        """As float16."""
+        return self._with(self.data.half())
+
+    def short(self) -> PackedSequence:
+        """As int16."""
+        return self._with(self.data.short())
 
     def pin_memory(self) -> PackedSequence:
         """Itself: there is no GPU to copy to."""
