@@ -1,7 +1,7 @@
 """Functions that compute in float32, or as they always do, where ``amp.autocast`` shortens the operands of others.
 
 Owns: ``float32_in_autocast`` and ``outside_autocast``, decorators of functions that are too rare to ask inline.
-Must not know: which functions it stands above. PyTorch's list is in its ``autocast_mode.cpp``, ``fp32`` for the CPU.
+Must not know: which functions they stand above. PyTorch's list is that of float32 for the CPU, in its file of autocast.
 """
 
 from __future__ import annotations
