@@ -142,6 +142,11 @@ def _check_transposed(
     check_convolution(x, weight, bias, stride, padding, dilation, groups, is_transposed=True)
     if min(output_padding) < 0:
         raise RuntimeError("negative output_padding is not supported")
+    if x.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"conv_transpose: expected a weight of the input's dtype {torch_dtype_name(x.dtype)}, but found "
+            f"{torch_dtype_name(weight.dtype)}"
+        )
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
             f"Given transposed=1, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have "

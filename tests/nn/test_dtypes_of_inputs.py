@@ -33,6 +33,7 @@ REFUSED: dict[str, tuple[Make, Make]] = {
     "conv1d": (lambda nn: nn.Conv1d(3, 2, 1), _signal),
     "conv2d": (lambda nn: nn.Conv2d(3, 2, 1), _image),
     "conv transpose": (lambda nn: nn.ConvTranspose2d(3, 2, 1), _image),
+    "conv transpose without a bias": (lambda nn: nn.ConvTranspose2d(3, 2, 1, bias=False), _image),
     "batch norm": (lambda nn: nn.BatchNorm1d(3), _rows),
     "batch norm that was trained": (lambda nn: nn.BatchNorm1d(3).eval(), _rows),
     "batch norm of doubles": (lambda nn: nn.BatchNorm1d(3), lambda lib: _rows(lib).double()),
