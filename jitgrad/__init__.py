@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
     from jitgrad.compiled.explain import Explanation, explain
-    from jitgrad.elementwise import vectorize
+    from jitgrad.elementwise import kernel, vectorize
     from jitgrad.formatting import set_printoptions
     from jitgrad.func import vmap
     from jitgrad.functions.exchange import asarray, from_dlpack, from_file, frombuffer
@@ -203,6 +203,7 @@ __all__ = [
     "eager",
     "enable_grad",
     "explain",
+    "kernel",
     "vectorize",
     "fft",
     "finfo",
@@ -343,6 +344,7 @@ _LATE = {
     "to_dlpack": "jitgrad.utils.dlpack",
     "to_dot": "jitgrad.autograd.dot",
     "utils": "jitgrad.utils",
+    "kernel": "jitgrad.elementwise",
     "vectorize": "jitgrad.elementwise",
     "vmap": "jitgrad.func",
     "why_none": "jitgrad.autograd.why_none",

@@ -45,7 +45,8 @@ class Config:
         same_bits: compile every graph at once, however new: equal calls give equal bits, Note [New graphs]
             (``JITGRAD_SAME_BITS=1``).
         max_segment_ops: a recorded segment is run when it reaches this many operations.
-        check_hits: look at each native hit of an operation again, in Python (``JITGRAD_CHECK=1``).
+        check_hits: look at each native hit of an operation again, in Python, and at each index in functions that
+            ``jitgrad.kernel`` compiles (``JITGRAD_CHECK=1``).
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         reference_counts: ask reference counts what is still held (``JITGRAD_LIVENESS=weak``: ask weak references, as on
             interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.

@@ -22,6 +22,7 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.loops.emit_loops import print_kernel
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
+from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
@@ -157,7 +158,7 @@ class _Linker:
 
     def _launch(self, job: Job, code: CompiledKernel) -> Launch:
         kernel = job.kernel
-        if isinstance(kernel, LoopKernel):
+        if isinstance(kernel, LoopKernel | RoutineKernel):
             grain = max(1, int(kernel.units * _TASK_NS / kernel.cost), -(-kernel.units // _MAX_TASKS))
             return Launch(code.address, self._filled(kernel.words), kernel.units, grain, kernel.cost, code.name)
         assert isinstance(kernel, MatmulKernel)
@@ -182,13 +183,15 @@ class _Linker:
 
 def _has_work(job: Job) -> bool:
     kernel = job.kernel
-    return kernel.units > 0 if isinstance(kernel, LoopKernel) else 0 not in kernel.shape[:3] if kernel else False
+    if isinstance(kernel, LoopKernel | RoutineKernel):
+        return kernel.units > 0
+    return 0 not in kernel.shape[:3] if kernel else False
 
 
 def _words(job: Job) -> list[Any]:
     kernel = job.kernel
     assert kernel is not None
-    if isinstance(kernel, LoopKernel):
+    if isinstance(kernel, LoopKernel | RoutineKernel):
         return kernel.words
     return [*kernel.words, *(BufferArg(b, 0) for b in kernel.buffers)]
 
@@ -197,6 +200,8 @@ def _source(job: Job, target: Target) -> KernelSource:
     kernel = job.kernel
     if isinstance(kernel, LoopKernel):
         return _loop_source(kernel.key, target)
+    if isinstance(kernel, RoutineKernel):
+        return kernel.call.routine.source()
     assert isinstance(kernel, MatmulKernel)
     spec, epilogue = kernel.spec, kernel.epilogue  # the thunk outlives the plan: it must not hold its values
     key = repr(spec)

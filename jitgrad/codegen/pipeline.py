@@ -27,6 +27,7 @@ from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
 from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
 from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
+from jitgrad.codegen.routines.routine_kernel import operand_places
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
@@ -168,6 +169,8 @@ def _group(piece: Piece) -> None:
             for root in piece.roots.values():
                 if root.kind == "matmul":
                     operand_views(root.value, piece.roots)
+                elif root.kind == "routine":
+                    operand_places(root.value, piece.roots)
             piece.groups, notes = fuse(piece.roots)
         except Refuse as refusal:
             if refusal.store is None:
@@ -209,6 +212,7 @@ def _plan(piece: Piece) -> None:
     piece.plan = make_plan(piece.groups, piece.roots, piece.buffers, piece.target)
     calls = {i.static[:2]: None for job in piece.plan.jobs() for i in instrs_of(job) if i.op == "call"}
     piece.notes += [function.describe(components) for function, components in calls]
+    piece.notes += [v.params[0].describe() for v in piece.roots if v.op == "routine"]
 
 
 PIPELINE = (

@@ -17,6 +17,7 @@ In: groups, destinations. Out: a ``Plan``: jobs by stage, the arena's size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from jitgrad.codegen.fusion.roots import Destination, Root
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.routines.routine_kernel import RoutineKernel, operand_places, routine_kernel
 from jitgrad.codegen.schedule.kernel_ir import KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
@@ -35,7 +37,9 @@ from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
 
-__all__ = ["Buffer", "Job", "Plan", "instrs_of", "make_plan"]
+__all__ = ["Buffer", "Job", "Kernel", "Plan", "instrs_of", "make_plan", "may_fail"]
+
+Kernel = LoopKernel | MatmulKernel | RoutineKernel
 
 
 @dataclass(slots=True, eq=False)
@@ -69,14 +73,16 @@ class Job:
         kernel: its text, units and argument words.
         stores: what it writes.
         sources: what a copy reads.
+        results: where a routine writes its results.
     """
 
     group: Group | None
     after: dict[Job, None] = field(default_factory=dict)
     stage: int = 0
-    kernel: LoopKernel | MatmulKernel | None = None
+    kernel: Kernel | None = None
     stores: list[Store] = field(default_factory=list)
     sources: list[Buffer] = field(default_factory=list)
+    results: list[Buffer] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +137,9 @@ class _Planner:
         if group.kind == "matmul":
             for value, _, _ in operand_views(group.roots[0].value, self.roots):
                 found.setdefault(value, []).append(())
+        if group.kind == "routine":
+            for value, _ in operand_places(group.roots[0].value, self.roots):
+                found.setdefault(value, []).append(())
         return found
 
     def _place_values(self) -> None:
@@ -143,6 +152,8 @@ class _Planner:
         for v, root in self.roots.items():
             if root.kind == "cat":
                 self._place_parts(v, root)
+            elif root.kind in ("routine", "routine_part") and v not in self.home:
+                self._give_home(v)
 
     def _give_home(self, v: Value) -> None:
         root = self.roots[v]
@@ -175,6 +186,9 @@ class _Planner:
         return self.inputs[v.params[0]] if v.op == "input" else self.home[v]
 
     def _collect_stores(self, group: Group, job: Job) -> None:
+        if group.kind == "routine":
+            self._collect_results(group, job)
+            return
         rank = len(group.lowerer.domain.extents)
         for root in group.roots:
             if root.kind == "scatter":
@@ -193,9 +207,24 @@ class _Planner:
         for v in self.reads[group]:
             self._buffer(v).readers.append(job)
 
+    def _collect_results(self, group: Group, job: Job) -> None:
+        """A routine fills whole buffers, also for results that nobody reads; copies take them to other places."""
+        by_number = {root.value.params[0] if root.kind == "routine_part" else 0: root for root in group.roots}
+        for n, (shape, dtype) in enumerate(group.roots[0].value.params[0].results):
+            root = by_number.get(n)
+            unread = Buffer("arena", -1, dtype.itemsize * math.prod(shape))
+            buffer = unread if root is None else self.home[root.value]
+            job.results.append(buffer)
+            buffer.writers.append(job)
+            for t in root.destinations if root else ():
+                if t.buffer is not buffer:
+                    self.copies.append(self._copy(shape, dtype, buffer, t))
+        for v in self.reads[group]:
+            self._buffer(v).readers.append(job)
+
     def _may_write(self, group: Group, t: Destination, address: Expr) -> bool:
         """Whether all that the group itself reads of the storage is the element that it writes, and it cannot fail."""
-        if _has_check(group):
+        if may_fail(group):
             return False
         for v, addresses in self.reads[group].items():
             if self._buffer(v) is t.buffer and any(a != address for a in addresses):
@@ -248,7 +277,7 @@ class _Planner:
                 _wait(self.jobs[root.group], [self.jobs[self.roots[v.srcs[0]].group]])
                 for reader in self.home[v].readers:
                     _wait(reader, [self.jobs[root.group]])
-        checks = [job for group, job in self.jobs.items() if _has_check(group)]
+        checks = [job for group, job in self.jobs.items() if may_fail(group)]
         for buffer in self.inputs.values():
             for writer in buffer.writers:
                 _wait(writer, buffer.readers)
@@ -258,7 +287,7 @@ class _Planner:
         found = {id(b): b for b in self.home.values()}
         for job in [*self.jobs.values(), *self.copies]:
             found.update((id(s.buffer), s.buffer) for s in job.stores)
-            found.update((id(b), b) for b in job.sources)
+            found.update((id(b), b) for b in (*job.sources, *job.results))
         return list(found.values())
 
     def _postpone(self, job: Job, store: Store) -> None:
@@ -290,11 +319,15 @@ class _Planner:
             buffer.offset = lifetime.offset
         return size
 
-    def _kernel(self, job: Job) -> LoopKernel | MatmulKernel:
+    def _kernel(self, job: Job) -> Kernel:
         group = job.group
         if group is None:
             assert job.kernel is not None
             return job.kernel
+        if group.kind == "routine":
+            value = group.roots[0].value
+            operands = [(self._buffer(v), offset) for v, offset in operand_places(value, self.roots)]
+            return routine_kernel(value.params[0], operands, job.results)
         domain = group.lowerer.domain
         reduced = frozenset(loop for d in group.reduced or () for loop in domain.loops_of(d))
         body = LoopBody(domain.extents, reduced, group.lowerer.instrs, job.stores, self._buffer, group.chunks)
@@ -313,7 +346,7 @@ def instrs_of(job: Job) -> Sequence[KernelInstr]:
     kernel = job.kernel
     if isinstance(kernel, LoopKernel):
         return kernel.key.instrs
-    return kernel.epilogue.instrs if kernel is not None else ()
+    return kernel.epilogue.instrs if isinstance(kernel, MatmulKernel) else ()
 
 
 def _wait(job: Job, others: Sequence[Job]) -> None:
@@ -322,8 +355,10 @@ def _wait(job: Job, others: Sequence[Job]) -> None:
             job.after[other] = None
 
 
-def _has_check(group: Group) -> bool:
-    """Whether the kernel may report an index out of range."""
+def may_fail(group: Group) -> bool:
+    """Whether the kernel may report an index out of range, or an exception of a routine."""
+    if group.kind == "routine":
+        return bool(group.roots[0].value.params[0].routine.can_fail)
     return any(i.op == "check" for i in group.lowerer.instrs)
 
 

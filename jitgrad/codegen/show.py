@@ -20,6 +20,7 @@ from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.simplify import topological
+from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, KernelInstr, LoopKernel
 
 __all__ = ["show_destinations", "show_groups", "show_plan", "show_values"]
@@ -134,6 +135,11 @@ def show_plan(piece: Piece) -> str:
 def _job_lines(job: Job) -> Iterable[str]:
     kernel = job.kernel
     if kernel is None:
+        return
+    if isinstance(kernel, RoutineKernel):
+        yield f"routine {kernel.call}: {kernel.units} units of work"
+        for buffer, offset, nbytes, is_written in kernel.buffers:
+            yield f"  {'writes' if is_written else 'reads'} {nbytes} bytes of {_buffer_text(buffer)} + {offset}"
         return
     if isinstance(kernel, LoopKernel):
         key = kernel.key

@@ -33,10 +33,11 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.gemm import GEMM_ARGS
 from jitgrad.codegen.gemm.windows import is_implicit, table_bounds
 from jitgrad.codegen.piece import Piece
-from jitgrad.codegen.plan import Buffer, Job
+from jitgrad.codegen.plan import Buffer, Job, may_fail
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
 from jitgrad.codegen.primitives.rules import check_values
 from jitgrad.codegen.primitives.simplify import topological
+from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.access import Access, Interval, accesses_of, common_position, nest_accesses, reach
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel
 from jitgrad.dtypes import bool_
@@ -140,7 +141,7 @@ def _check_body(group: Group) -> None:
             touched = reach(i.address, extents, _bounds(instrs, i))
             _must_contain(_elements_of(value), _with_indices(instrs, i, touched), f"{where} leaves {value}")
     for root in group.roots:
-        if root.kind != "scatter":
+        if root.kind not in ("scatter", "routine", "routine_part"):
             reg = group.lowerer.local[root.value][1]
             _must(instrs[reg].dtype is root.value.dtype, f"{root.value} is computed as {instrs[reg].dtype.name}")
 
@@ -240,7 +241,7 @@ def _check_plan(piece: Piece) -> None:
     by_buffer: dict[int, list[_Touch]] = {}
     for t in touches:
         by_buffer.setdefault(id(t.buffer), []).append(t)
-    checking = [job for job in jobs if job.group and any(i.op == "check" for i in job.group.lowerer.instrs)]
+    checking = [job for job in jobs if job.group and may_fail(job.group)]
     for own in by_buffer.values():
         _check_order(own, checking)
         _check_common_writes([t for t in own if t.access.op == "store"])
@@ -255,6 +256,12 @@ def _touches(job: Job) -> Iterator[_Touch]:
         words, buffers = _numbered(kernel.words)
         for access in nest_accesses(kernel.key, words) if kernel.units else ():
             yield _Touch(job, buffers[access.slot], access)
+        return
+    if isinstance(kernel, RoutineKernel):
+        for buffer, offset, nbytes, is_written in kernel.buffers:
+            if nbytes:
+                touched = Interval(offset, offset + nbytes - 1)
+                yield _Touch(job, buffer, Access(-1, "store" if is_written else "load", 0, touched, (offset,), ()))
         return
     batch, m, n, k = kernel.shape
     for buffer, (value, offset, strides), shape in zip(
@@ -366,7 +373,7 @@ def verify_step(piece: Piece, step: NativeStep, jobs: Sequence[Sequence[Job]]) -
         _require(tasks <= MAX_STAGE_TASKS, "link", f"a stage of {tasks} tasks, at most {MAX_STAGE_TASKS} are allowed")
         for launch, job in zip(launches, own, strict=True):
             try:
-                _check_launch(launch, job, slots, 2 + len(step.inputs) + len(step.outputs), len(step.scalars))
+                _check_launch(launch, job, slots, step)
                 _check_places(launch, job, step)
             except ValueError as error:
                 raise VerifyError(f"after pass link: {launch.name}: {error}") from error
@@ -381,10 +388,17 @@ def _slots(piece: Piece, step: NativeStep) -> dict[int, Interval]:
     return slots
 
 
-def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], first_scalar: int, scalars: int) -> None:
+def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step: NativeStep) -> None:
+    first_scalar, scalars = 2 + len(step.inputs) + len(step.outputs), len(step.scalars)
     kernel, words = job.kernel, launch.args
     assert kernel is not None
     _must(launch.units > 0 and launch.grain > 0, f"{launch.units} units in tasks of {launch.grain}")
+    if isinstance(kernel, RoutineKernel):
+        for buffer, offset, nbytes, _ in kernel.buffers:
+            slot, at = _slot_of(buffer, step), offset + (buffer.offset if buffer.kind == "arena" else 0)
+            if nbytes:
+                _must_contain(slots[slot], Interval(at, at + nbytes - 1), f"a routine's array leaves slot {slot}")
+        return
     if isinstance(kernel, LoopKernel):
         _must(len(words) == kernel.key.words, f"{len(words)} argument words instead of {kernel.key.words}")
         instrs, own, accesses = kernel.key.instrs, words, nest_accesses(kernel.key, words)
@@ -417,7 +431,7 @@ def _check_places(launch: Launch, job: Job, step: NativeStep) -> None:
     """Every buffer of the plan stands in its slot, at its offset."""
     kernel = job.kernel
     assert kernel is not None
-    at = 0 if isinstance(kernel, LoopKernel) else GEMM_ARGS
+    at = 0 if isinstance(kernel, LoopKernel | RoutineKernel) else GEMM_ARGS
     for word in kernel.words:
         if isinstance(word, BufferArg):
             place = word.buffer.offset if word.buffer.kind == "arena" else 0

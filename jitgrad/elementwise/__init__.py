@@ -1,8 +1,9 @@
-"""Functions of Python scalars, compiled by Numba, applied to tensors: ``jitgrad.vectorize``.
+"""Python functions that Numba compiles: of scalars (``jitgrad.vectorize``) and of whole arrays (``jitgrad.kernel``).
 
-Owns: the decorators; what they know of Numba is in ``numba_source``.
+Owns: the decorators; what they know of Numba is in ``numba_source`` and ``array_source``.
 """
 
+from jitgrad.elementwise.kernel import Kernel, kernel
 from jitgrad.elementwise.vectorize import VectorizedFunction, vectorize
 
-__all__ = ["VectorizedFunction", "vectorize"]
+__all__ = ["Kernel", "VectorizedFunction", "kernel", "vectorize"]

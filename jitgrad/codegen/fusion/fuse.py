@@ -37,6 +37,8 @@ _MAX_SPLITS = 4
 _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
 _TAIL_WORK = 8000  # arithmetic on a row's result is done in scalars, row by row, up to this many additions
 
+_OWN_KERNELS = frozenset({"matmul", "scatter", "routine"})
+
 
 @dataclass(slots=True, frozen=True)
 class WhyNot:
@@ -60,7 +62,7 @@ class Group:
     """The roots of one kernel.
 
     Attributes:
-        kind: "loops", "matmul" or "scatter".
+        kind: "loops", "matmul", "scatter" or "routine".
         roots: in topological order.
         lowerer: their instructions.
         reduced: the domain's dims that its reductions reduce; None before there is one.
@@ -116,9 +118,18 @@ class _Fuser:
             if root.kind == "cat":
                 continue
             before = self._groups_before(root)
+            if root.kind == "routine_part":
+                self._add_part(root, before)
+                continue
             if root.kind not in ("map", "reduce") or not self._join_any(root, before):
                 self._start(root, before)
         return self.groups, self.notes
+
+    def _add_part(self, root: Root, before: dict[Group, None]) -> None:
+        """Another result of a routine is computed by the routine's kernel."""
+        group = self.roots[root.value.srcs[0]].group
+        group.roots.append(root)
+        self._joined(root, group, before)
 
     def _groups_before(self, root: Root) -> dict[Group, None]:
         """The groups that compute what ``root`` reads (a cat is computed by its parts' groups)."""
@@ -180,7 +191,7 @@ class _Fuser:
 
     def _why_not(self, root: Root, group: Group, before: dict[Group, None]) -> str | None:
         """Why ``root`` cannot join; None after it was lowered into the group."""
-        if group.kind == "scatter" or (group.kind == "matmul" and root.kind != "map"):
+        if group.kind in ("scatter", "routine") or (group.kind == "matmul" and root.kind != "map"):
             return "that kernel takes no such part"
         dims = _dims_in(group, root)
         if dims is None:
@@ -226,9 +237,11 @@ class _Fuser:
             group.chunks = chunk_count(root.source.shape, root.reduce or ())
 
     def _start(self, root: Root, before: dict[Group, None]) -> None:
-        group = Group(root.kind if root.kind in ("matmul", "scatter") else "loops", root.domain, self.roots)
+        group = Group(root.kind if root.kind in _OWN_KERNELS else "loops", root.domain, self.roots)
         if group.kind == "matmul":
             _start_matmul(group, root)
+        elif group.kind == "routine":
+            group.roots.append(root)
         else:
             _lower_alone(group, root)
         self._joined(root, group, before)

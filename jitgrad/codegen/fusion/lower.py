@@ -411,5 +411,5 @@ _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind i
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),
     **{name: getattr(Lowerer, "_on_" + name) for name in _OWN_HANDLERS},
-    **dict.fromkeys(("matmul", "cat", "scatter_add", *_REDUCTIONS), Lowerer._on_other),
+    **dict.fromkeys(("matmul", "cat", "scatter_add", "routine", "routine_part", *_REDUCTIONS), Lowerer._on_other),
 }

@@ -20,7 +20,9 @@ _STORE_SHARED = 8  # a value with several readers is stored once from this cost 
 _STORE_EXPANDED = 4  # a value that is broadcast is stored once from this cost on
 _STORE_CHAIN = 200  # no kernel's expression grows beyond this
 _MOVEMENT = frozenset({"expand", "reshape", "permute", "slice"})
-_ALWAYS = frozenset({"matmul", "scatter_add", "cat", "copy"})
+_ALWAYS = frozenset({"matmul", "scatter_add", "cat", "copy", "routine", "routine_part"})
+
+_OWN_KINDS = frozenset({"matmul", "cat", "routine", "routine_part"})
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -43,13 +45,14 @@ class Root:
 
     Attributes:
         value: what it computes.
-        kind: "map", "reduce", "matmul", "scatter", or "cat" (no kernel: its parts are stored into it).
+        kind: "map", "reduce", "matmul", "scatter", "routine", "routine_part" (the routine's kernel computes it) or
+            "cat" (no kernel: its parts are stored into it).
         source: the value whose elements the loop visits (``value`` itself, or the operand of its reduction).
         reduce: the reduced dims of ``source``; None for the other kinds.
         destinations: where it must be stored, whoever else reads it.
         deps: the stored values and inputs it reads.
         group: the kernel it ended up in.
-        views: of a matrix product: where its operands are in memory, once somebody has asked.
+        views: of a matrix product or a routine: where its operands are in memory, once somebody has asked.
     """
 
     value: Value
@@ -74,11 +77,13 @@ def _base(v: Value) -> Value:
 
 
 def _forced(order: Sequence[Value]) -> set[Value]:
-    """Values whose readers need an address: operands of products and tables of gathers."""
+    """Values whose readers need an address: operands of products and of routines, and tables of gathers."""
     forced: set[Value] = set()
     for v in order:
         if v.op == "matmul":
             forced.update(_base(s) for s in v.srcs if s.op != "windows")
+        elif v.op == "routine":
+            forced.update(map(_base, v.srcs))
         elif v.op == "windows":
             forced.add(memory_of(v))
         elif v.op == "gather":
@@ -143,4 +148,4 @@ def _root(v: Value, deps: tuple[Value, ...]) -> Root:
         return Root(v, "reduce", v.srcs[0], v.params[0], deps)
     if v.op == "scatter_add":
         return Root(v, "scatter", v.srcs[1], None, deps)
-    return Root(v, v.op if v.op in ("matmul", "cat") else "map", v, None, deps)
+    return Root(v, v.op if v.op in _OWN_KINDS else "map", v, None, deps)

@@ -21,6 +21,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
 # cat         (dim)
 # call        (function of scalars, component): all sources have the result's shape, see Note [Scalar functions]
+# routine     (RoutineCall): its first result; routine_part (number of a result): of the routine; Note [Array kernels]
 # copy        the same value in memory of its own        partial_*  (dims, chunks): a reduction in chunks
 # Example: ``(x * 2).mean(0)`` of x[4, 3] is
 #   v0 = input x: float32[4, 3]     v1 = const 2.0: float32[]       v2 = expand v1: float32[4, 3]
@@ -315,6 +316,12 @@ class Builder:
         at = broadcast_shape(*(i.shape for i in indices))
         srcs = (src, *(self.expand(i, at) for i in indices))
         return self.make("scatter_add", srcs, shape, shape, src.dtype)
+
+    def routine(self, call: Any, operands: Sequence[Value]) -> tuple[Value, ...]:
+        """All results of a function of whole arrays, see Note [Array kernels]. Operands keep their own dtypes."""
+        (shape, dtype), *rest = call.results
+        first = self.make("routine", tuple(operands), (call,), shape, dtype)
+        return first, *(self.make("routine_part", (first,), (n,), *of) for n, of in enumerate(rest, 1))
 
     def cat(self, xs: Sequence[Value], dim: int) -> Value:
         if all(map(is_widening, xs)) and len({x.srcs[0].dtype for x in xs}) == 1:

@@ -206,6 +206,18 @@ def _cat(v: Value) -> None:
     _is(v, (*rest[0], sum(p.shape[d] for p in parts), *rest[1]), v.dtype)
 
 
+def _routine(v: Value) -> None:
+    (call,) = v.params
+    given = tuple(zip(call.shapes, call.dtypes, strict=True))[: call.count]
+    _require(given == tuple((s.shape, s.dtype) for s in v.srcs), "operands of other shapes or dtypes")
+    _is(v, *call.results[0])
+
+
+def _routine_part(v: Value) -> None:
+    _require(v.srcs[0].op == "routine" and v.params[0] > 0, "is no part of a routine")
+    _is(v, *v.srcs[0].params[0].results[v.params[0]])
+
+
 _KINDS = ("sum", "max", "min", "prod")
 _RULES: dict[str, Callable[[Value], None]] = {
     **dict.fromkeys(POINTWISE, _pointwise),
@@ -231,4 +243,6 @@ _RULES: dict[str, Callable[[Value], None]] = {
     "check": _check,
     "scatter_add": _scatter_add,
     "cat": _cat,
+    "routine": _routine,
+    "routine_part": _routine_part,
 }
