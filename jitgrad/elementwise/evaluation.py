@@ -70,9 +70,9 @@ class Evaluation:
         return f"Evaluation({parts})"
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  (programs live as long as their function)
-    def derivative(self, i: int, outputs: tuple[int, ...]) -> Evaluation:
-        """The derivatives of ``outputs`` by input ``i``."""
-        return self.family.program(tuple(self.family.slope(self.calls[k], i) for k in outputs))
+    def derivatives(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Evaluation:
+        """The derivatives of all ``outputs`` by the first of ``inputs``, then by the second, and so on."""
+        return self.family.program(tuple(self.family.slope(self.calls[k], i) for i in inputs for k in outputs))
 
     def evaluate(self, arrays: Sequence[Any]) -> list[Any]:
         """Each output for each element, as float64 arrays; ``arrays`` are as ``array_loop.run`` takes them."""

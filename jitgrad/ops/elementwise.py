@@ -7,6 +7,7 @@ Must not know: Tensor, Numba, how functions are compiled or differentiated. The 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -74,19 +75,27 @@ def _lower(b: Any, *args: Any) -> Any:
     return outs[0] if program.count == 1 else outs
 
 
+def _joint(c: RuleContext, g: Any, wanted: list[int], *inputs: Any) -> dict[int, Any]:
+    """The outputs' gradients times the function's own derivatives, which are functions again: one evaluation of all."""
+    grads = g if isinstance(g, tuple) else (g,)
+    used = tuple(k for k, grad in enumerate(grads) if grad is not None)
+    found = call(op_name(len(inputs)), *inputs, c.params[0].derivatives(tuple(wanted), used))
+    slopes = iter(found if isinstance(found, tuple) else (found,))
+    return {i: _total(grads[k] * next(slopes) for k in used) for i in wanted}
+
+
+def _total(terms: Iterable[Any]) -> Any:
+    total = None
+    for term in terms:
+        total = term if total is None else total + term
+    return total
+
+
 def _vjp(i: int, count: int) -> Vjp:
-    """By the operand ``i``: the outputs' gradients times the function's own derivatives, which are functions again."""
+    """By the operand ``i`` alone."""
 
     def rule(c: RuleContext, g: Any, *inputs: Any) -> Any:
-        grads = g if isinstance(g, tuple) else (g,)
-        used = tuple(k for k, grad in enumerate(grads) if grad is not None)
-        slopes = call(op_name(count), *inputs, c.params[0].derivative(i, used))
-        slopes = slopes if isinstance(slopes, tuple) else (slopes,)
-        total = None
-        for k, slope in zip(used, slopes, strict=True):
-            term = grads[k] * slope
-            total = term if total is None else total + term
-        return total
+        return _joint(c, g, [i], *inputs)[i]
 
     return Vjp(rule, tuple(range(count)))
 
@@ -100,4 +109,5 @@ for _count in range(1, MAX_OPERANDS + 1):
         vjps=[_vjp(i, _count) for i in range(_count)],
         num_inputs=_count,
         node_name="VectorizeBackward",
+        joint=_joint,
     )

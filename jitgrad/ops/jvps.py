@@ -238,16 +238,16 @@ def _as_strided(use: Use) -> tuple[Any, ...]:
 
 
 def _elementwise(use: Use) -> tuple[Any, ...]:
-    """The function's own derivatives: one operation per input that moves, for all outputs."""
+    """The function's own derivatives: one operation for all inputs that move and all outputs."""
     program = use.params[0]
     every = tuple(range(program.count))
     totals: list[Any] = [None] * program.count
-    for i, t in enumerate(use.tangents):
-        if t is not None:
-            slopes = apply(use.op, *use.inputs, program.derivative(i, every))
-            slopes = slopes if isinstance(slopes, tuple) else (slopes,)
-            moved = [fitted(t * slope, use.outs[0]._aval) for slope in slopes]
-            totals = [add(total, term) for total, term in zip(totals, moved, strict=True)]
+    moving = tuple(i for i, t in enumerate(use.tangents) if t is not None)
+    found = apply(use.op, *use.inputs, program.derivatives(moving, every))
+    slopes = iter(found if isinstance(found, tuple) else (found,))
+    for i in moving:
+        moved = [fitted(use.tangents[i] * next(slopes), use.outs[0]._aval) for _ in every]
+        totals = [add(total, term) for total, term in zip(totals, moved, strict=True)]
     return tuple(totals)
 
 

@@ -81,6 +81,8 @@ class Op:
         num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors: rules receive
             that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
             gradient (or None) per tensor of the list.
+        joint: ``joint(c, grad_output, wanted, *saved) -> {input: gradient}``: the gradients by several inputs at once,
+            for an operation whose rules all save the same; None: each rule runs on its own.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
         is_complex: its results are complex where all inputs are real: a trace does not record it.
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
@@ -105,6 +107,7 @@ class Op:
     checks_reals: bool = False
     is_unseen: bool = False
     is_complex: bool = False
+    joint: Callable[..., Any] | None = None
 
     @property
     def is_differentiable(self) -> bool:
@@ -284,6 +287,7 @@ def define(
     checks_reals: bool = False,
     is_unseen: bool = False,
     is_complex: bool = False,
+    joint: Callable[..., Any] | None = None,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
@@ -304,6 +308,7 @@ def define(
         checks_reals,
         is_unseen,
         is_complex,
+        joint,
     )
     OPS[name] = op
     return op

@@ -223,6 +223,19 @@ def test_on_every_width_of_vector(rng: Any, width: int, has_fma: bool) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-13)
 
 
+def test_an_eager_backward_evaluates_once_for_all_inputs(monkeypatch: pytest.MonkeyPatch, rng: Any) -> None:
+    asked: list[Any] = []
+    run = array_loop.run
+    monkeypatch.setattr(
+        array_loop, "run", lambda f, components, arrays: (asked.append(components), run(f, components, arrays))[1]
+    )
+    e, m = map(_leaf, _orbits((5,), rng))
+    KEPLER(e, m).sum().backward()
+    assert asked == [((0, ()),), ((0, (0,)), (0, (1,)))]
+    jitgrad.autograd.grad(KEPLER(e, m).sum(), m)
+    assert asked[2:] == [((0, ()),), ((0, (1,)),)]
+
+
 def test_copies_and_pickles_are_by_name() -> None:
     assert copy.deepcopy(KEPLER) is KEPLER
     with pytest.raises(pickle.PicklingError, match="not the same object"):

@@ -169,6 +169,12 @@ class OpNode(Node):
         wanted = task.exec_info if task is not None else None
         context = self.context
         grad_inputs: list[Any] = [None] * len(edges)
+        if self.op.joint is not None:
+            asked = [edge for edge, _, _ in plan.rules if not wanted or edges[edge][0] in wanted]
+            values = [saved[i] for i in plan.rules[0][2]]
+            for edge, grad in self.op.joint(context, g, asked, *values).items():
+                grad_inputs[edge] = grad
+            return tuple(grad_inputs)
         for edge, rule, picks in plan.rules:
             if wanted and edges[edge][0] not in wanted:
                 continue
