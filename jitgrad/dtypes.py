@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import IntEnum
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,11 @@ class DType:
 
         Integers wrap; floats that an integer cannot hold become what the processor makes of them.
         """
+        if type(value) is float and self.category is FLOATING and not self.is_half:
+            if self.itemsize == 8:
+                return value
+            if abs(value) < _SAFE:
+                return _SINGLE.unpack(_SINGLE.pack(value))[0]
         if self.category is BOOLEAN:
             return bool(value)
         if self.category is INTEGER:
@@ -166,6 +172,10 @@ class DType:
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return (_by_name, (self.name,))
+
+
+_SINGLE = Struct("f")
+_SAFE = 3.4e38  # what is below does not overflow in single precision
 
 
 def _as_float(value: Any) -> float:

@@ -19,37 +19,58 @@ __all__ = [
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+_inside: set[str] = set()
+"""Files of jitgrad that were met on a stack: to find one here costs half of what comparing its path does."""
+
+
+def _is_inside(path: str) -> bool:
+    if path.startswith(PACKAGE):
+        _inside.add(path)
+        return True
+    return False
+
+
 def is_called_from_outside(end: CodeType) -> bool:
     """Whether a frame outside jitgrad is between the caller and the innermost call of ``end``.
 
     Where jitgrad calls nobody, such a frame is a signal handler or a finalizer.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not end:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None:
+        code = frame.f_code
+        if code is end:
+            return False
+        path = code.co_filename
+        if path not in _inside and not _is_inside(path):
             return True
         frame = frame.f_back
     return False
 
 
-_lines: dict[tuple[CodeType, int], str] = {}
-"""Where an instruction of a function is: to find its line takes the longer, the longer the function."""
+_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}
+"""(id of a function's code, which is kept, instruction) -> where it is: to find its line takes the longer, the longer
+the function, and to hash its code takes it all."""
 _MAX_LINES = 4096
 
 
-def user_line() -> str:
-    """``file:line`` of the innermost frame outside jitgrad; empty if there is none."""
-    frame = sys._getframe(1)
+def user_line(skip: int = 0) -> str:
+    """``file:line`` of the innermost frame outside jitgrad; empty if there is none.
+
+    Args:
+        skip: how many of the caller's callers, from the innermost on, are known to be jitgrad's.
+    """
+    frame = sys._getframe(skip + 1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
-            place = (code, frame.f_lasti)
+        path = code.co_filename
+        if path not in _inside and not _is_inside(path):
+            place = (id(code), frame.f_lasti)
             found = _lines.get(place)
             if found is None:
                 if len(_lines) >= _MAX_LINES:
                     _lines.clear()
-                found = _lines[place] = f"{code.co_filename}:{frame.f_lineno}"
-            return found
+                found = _lines[place] = code, f"{path}:{frame.f_lineno}"
+            return found[1]
         frame = frame.f_back  # type: ignore[assignment]
     return ""
 

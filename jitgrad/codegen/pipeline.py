@@ -24,7 +24,7 @@ from jitgrad.codegen.piece import Piece, cut
 from jitgrad.codegen.plan import Buffer, instrs_of, make_plan
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
-from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, rewrite, topological
+from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, order_of, rewrite
 from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
 from jitgrad.codegen.routines.routine_kernel import operand_places
@@ -113,14 +113,14 @@ def _rewrite(piece: Piece, rules: dict[str, tuple[Rule, ...]]) -> None:
 
 def _simplify(piece: Piece) -> None:
     _rewrite(piece, SIMPLIFY)
-    if any(v.op == "update" for v in topological(piece.results)):
+    if any(v.op == "update" for v in order_of(piece.results, piece.builder)):
         _rewrite(piece, READ_THROUGH)
 
 
 def _place_updates(piece: Piece) -> None:
     """What is left of updates: regions of storages, parts of a ``cat``, or a choice per element; Note [Updates]."""
     _split_writes(piece)
-    if not any([v.op == "update" for v in topological(piece.results)]):
+    if not any([v.op == "update" for v in order_of(piece.results, piece.builder)]):
         return
     piece.results = chains_to_cats(piece.results, piece.builder)
     _rewrite(piece, SPREAD)
@@ -163,8 +163,8 @@ def _group(piece: Piece) -> None:
     """Choose roots and fuse them; values that turn out to need a buffer get one, and it starts again."""
     for attempt in range(2 * _MAX_COPIES):
         if attempt == _MAX_COPIES:  # enough of one by one
-            piece.results = _with_copies(piece, [v for v in topological(piece.results) if v.op in _MOVES])
-        piece.roots = make_roots(topological(piece.results), piece.results)
+            piece.results = _with_copies(piece, [v for v in order_of(piece.results, piece.builder) if v.op in _MOVES])
+        piece.roots = make_roots(order_of(piece.results, piece.builder), piece.results)
         try:
             for root in piece.roots.values():
                 if root.kind == "matmul":
@@ -189,7 +189,7 @@ def _with_copies(piece: Piece, needed: Sequence[Value]) -> list[Value]:
     b = piece.builder
     copied = set(needed)
     new: dict[int, Value] = {}
-    for v in topological(piece.results):
+    for v in order_of(piece.results, piece.builder):
         srcs = tuple([new[id(s)] for s in v.srcs])
         same = all(x is y for x, y in zip(srcs, v.srcs, strict=True))
         made = v if same else b.make(v.op, srcs, v.params, v.shape, v.dtype)

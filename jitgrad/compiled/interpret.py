@@ -7,6 +7,7 @@ In: a segment, the buffers, the numbers. Out: outputs and writes in their storag
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from jitgrad.ops.aval import Aval, make_aval, row_major
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
-from jitgrad.runtime.eager.plan import find_plan
-from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.runtime.eager.plan import find_plan, plans
+from jitgrad.runtime.eager.quiet import quiet, run_anyway, run_quietly
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
 
@@ -68,15 +69,46 @@ def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[A
     return [own(r, row_major(a), arrays) for r, a in zip(results, instr.avals, strict=True)]
 
 
+def _compute_plainly(instr: Instr, arrays: list[Any]) -> Any:
+    """``compute`` in a straight line, where eager execution has met an operation on one or two such operands.
+
+    None if it has not, or if it is anything else.
+    """
+    avals = instr.input_avals
+    try:
+        if len(avals) == 2:
+            first, second = avals
+            kinds = (type(arrays[0]) if first is None else first, type(arrays[1]) if second is None else second)
+            plan = plans.get((instr.op, instr.params, *kinds))
+        elif len(avals) == 1:
+            plan = plans.get((instr.op, instr.params, avals[0]))
+        else:
+            return None
+    except TypeError:  # a parameter that cannot be hashed
+        return None
+    if plan is None or not plan.is_plain or probe.session is not None:
+        return None
+    for nr, aval in enumerate(avals):
+        if aval is None:
+            arrays[nr] = plan.constant(arrays[nr])
+    try:
+        result = quiet.run(plan.function, *arrays, *plan.params)
+    except RuntimeError as error:
+        result = run_anyway(error, plan.function, *arrays, *plan.params)
+    return result if plan.is_exact else own(result, plan.aval, arrays)
+
+
 def _copied_views(instr: Instr, array: Any) -> list[Any]:
     """The window over a row-major source, whatever layout the recorded one had."""
     source = np.ascontiguousarray(array)
     first = instr.input_avals[0]
     assert first is not None
-    windows = instr.op.aval(make_aval(first.shape, first.dtype), *instr.params)
-    flat = source.reshape(-1)
+    windows: Any = instr.avals
+    if not first.is_contiguous or first.offset:
+        windows = instr.op.aval(make_aval(first.shape, first.dtype), *instr.params)
+    size = source.itemsize
     return [
-        np.lib.stride_tricks.as_strided(flat[w.offset :], w.shape, tuple(s * w.dtype.itemsize for s in w.stride)).copy()
+        np.ndarray(w.shape, source.dtype, source, w.offset * size, tuple([s * size for s in w.stride])).copy()
         for w in (windows if isinstance(windows, tuple) else (windows,))
     ]
 
@@ -104,6 +136,12 @@ def _interpret(segment: Segment, buffers: Buffers, scalars: Numbers) -> dict[int
             values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
         ]
         try:
+            result = _compute_plainly(instr, arrays)
+            if result is not None:
+                values[instr.outputs[0]] = result
+                for vid in dead:
+                    values.pop(vid, None)
+                continue
             if instr.op is COPY_SLICES and instr.inputs[0] in dead and instr.inputs[0] not in segment.inputs:
                 results = [_written(arrays[0], arrays[1], *instr.params)]
             else:
@@ -146,14 +184,23 @@ def _last_uses(segment: Segment) -> list[list[int]]:
     dead: list[list[int]] = []
     for instr in reversed(segment.instrs):
         used: list[int] = []
-        for group in (*(made_by.get(vid, ()) for vid in instr.outputs), instr.inputs, instr.outputs):
-            for x in group:
-                if type(x) is int and x not in needed:
-                    needed.add(x)
-                    used.append(x)
         dead.append(used)
+        if made_by:
+            for vid in instr.outputs:
+                _note_uses(made_by.get(vid, ()), needed, used)
+        _note_uses(instr.inputs, needed, used)
+        for vid in instr.outputs:
+            if vid not in needed:
+                used.append(vid)
     dead.reverse()
     return dead
+
+
+def _note_uses(operands: Iterable[Any], needed: set[int], used: list[int]) -> None:
+    for x in operands:
+        if type(x) is int and x not in needed:
+            needed.add(x)
+            used.append(x)
 
 
 def _keep_computed(segment: Segment, values: dict[int, Any], buffers: Buffers) -> None:

@@ -104,8 +104,20 @@ def _combine(higher: DType | None, lower: DType | None) -> DType | None:
     return promote_types(higher, lower)
 
 
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
 def result_dtype(*inputs: Any) -> DType:
     """``torch.result_type``: tensors with dimensions outrank 0-d tensors, which outrank Python numbers."""
+    first: Any = inputs[0]
+    if len(inputs) == 2 and type(first) not in _NUMBERS and first.shape:
+        second: Any = inputs[1]
+        dtype = first.dtype
+        if type(second) is float:  # the usual kinds of two operands
+            if type(dtype) is DType and dtype.category is FLOATING:
+                return dtype
+        elif type(second) is type(first) and second.dtype is dtype and second.shape and type(dtype) is DType:
+            return dtype
     ranks: list[DType | None] = [None, None, None]
     for x in inputs:
         rank = 2 if is_number(x) else (0 if x.shape else 1)

@@ -113,6 +113,8 @@ def _unused_checks(history: History, outputs: tuple[int, ...], writes: tuple[tup
     A result of which only a part is read counts as unused: kernels compute, and so check, no more than that part.
     """
     instrs = history.instrs[history.start :]
+    if not any([i.op.checks_reals or i.op.checks_values for i in instrs]):
+        return ()
     wanted = set(outputs) | {vid for vid, _ in writes}
     unused = []
     for nr in range(len(instrs) - 1, -1, -1):
@@ -156,7 +158,7 @@ def _segment(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int
         if wanted.isdisjoint(instr.outputs):
             continue
         instrs.append(instr)
-        wanted.update(v for v in instr.inputs if isinstance(v, int))
+        wanted.update([v for v in instr.inputs if type(v) is int])
     instrs.reverse()
     made = {vid for instr in instrs for vid in instr.outputs}
     wanted.update(owner for _, owner in writes)

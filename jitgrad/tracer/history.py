@@ -460,6 +460,13 @@ class History:
             self.parts[instr.inputs[1]] = outputs[0]
             self.shares.setdefault(outputs[0], []).append((len(self.instrs), instr.inputs[1]))
 
+    def add_plain(self, instr: Instr) -> None:
+        """``add`` of an operation with one result, which is no view and no write."""
+        vid = instr.outputs[0]
+        self.instrs.append(instr)
+        self.defs[vid] = (instr, 0)
+        self.here.add(vid)
+
     @staticmethod
     def replay(tip: TrieNode) -> History:
         """The history of the path that ends at ``tip``."""

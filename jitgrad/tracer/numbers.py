@@ -34,7 +34,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["Mark", "NumberKeys", "is_number", "number_key", "quick_ids"]
+__all__ = ["Mark", "NumberKeys", "first_constants", "is_number", "number_key", "quick_ids"]
 
 _STATIC = frozenset({"pow", "float_power"})
 _RUNTIME = "<run-time>"
@@ -121,6 +121,46 @@ def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
     pairs = zip(inputs, mask, strict=True)
     values = [_RUNTIME if hidden else None if isinstance(x, TensorBase) else number_key(x) for x, hidden in pairs]
     return (blind, tuple(values))
+
+
+_constants: dict[tuple[Any, type], tuple[Const, tuple[Any]]] = {}
+"""A number as ids have it -> it as an operand, and as ``TrieNode.ids`` have it: loops repeat their numbers."""
+_MAX_CONSTANTS = 1024
+
+
+def _constant(vid: tuple[Any, type], x: Any) -> tuple[Const, tuple[Any]]:
+    if len(_constants) >= _MAX_CONSTANTS:
+        _constants.clear()
+    found = _constants[vid] = Const(x), (x,)
+    return found
+
+
+def first_constants(
+    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: tuple[Any, ...], key: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[Any, tuple[Any, ...]]]:
+    """Of an operation where no number was met before, so that its own are constants.
+
+    Returns:
+        (the operands of its instruction, ``TrieNode.ids`` of its node, ``TrieNode.seen`` of the parent).
+    """
+    operands: list[Any] = []
+    quick: list[Any] = []
+    kinds: list[Any] = []
+    numbers: list[Any] = []
+    is_fitted = _is_fitted(op, inputs)
+    for x, vid in zip(inputs, ids, strict=True):
+        if type(vid) is int:
+            operands.append(vid)
+            quick.append(vid)
+            kinds.append(vid)
+            numbers.append(None)
+        else:
+            constant, known = _constants.get(vid) or _constant(vid, x)
+            operands.append(constant)
+            quick.append(known)
+            kinds.append(_kind(x, is_fitted))
+            numbers.append(x)
+    return tuple(operands), tuple(quick), {(None, op, tuple(kinds), params): (tuple(numbers), key)}
 
 
 class NumberKeys:

@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.devices import Device
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import OPS, Op
-from jitgrad.ops.view_grads import is_inside
+from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.long_calls import is_too_long, stop_recording
-from jitgrad.tracer.numbers import quick_ids
+from jitgrad.tracer.numbers import first_constants, quick_ids
 from jitgrad.tracer.path import Path
-from jitgrad.tracer.shape_rules import gives_complex, name_line
+from jitgrad.tracer.shape_rules import Kind, has_no_place, known_kind, name_line
 from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
+from jitgrad.user_line import user_line
+from jitgrad.version_counter import inference_tensors
 
 __all__ = ["Operations"]
 
-_AS_STRIDED = OPS["as_strided"]
+_DEPTH = 2  # frames between the one that asks for the user's line and that which ``Recorder.apply`` is called from
 
 
 class Operations:
@@ -60,7 +60,10 @@ class Operations:
         if node is None and numeric and recorder.node.masks:
             node = self._path.numbers.promoted_hit(recorder, op, inputs, params)
         if node is None:
-            return self._grow(op, inputs, params, ids, key)
+            kind = known_kind(op, inputs, params)
+            if kind is not None and kind.is_plain and self._is_usual():
+                return self._grow_plain(op, inputs, params, ids, key, numeric, kind)
+            return self._grow(op, inputs, params, ids, key, kind)
         return self._apply_special(op, node, inputs, params, ids, key)
 
     def _apply_special(
@@ -130,17 +133,63 @@ class Operations:
         recorder.handles.append(out)
         return out
 
-    def _grow(self, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: tuple[Any, ...], key: Any) -> Any:
+    def _is_usual(self) -> bool:
+        """Whether the path goes on from where its history is, without old numbers beside it, and may grow here."""
+        path, parent = self._path, self._recorder.node
+        history, numbers = path.history, path.numbers
+        return (
+            history is not None
+            and history.tip is parent
+            and parent.seen is None
+            and numbers.shadow is None
+            and path.new_values < self._recorder.trie.new_limit
+            and history.length() + 1 < path.segment_limit
+            and not inference_tensors
+        )
+
+    def _grow_plain(
+        self,
+        op: Op,
+        inputs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        ids: tuple[Any, ...],
+        key: Any,
+        numeric: bool,
+        kind: Kind,
+    ) -> Any:
+        """``_grow`` in a straight line, of an operation of a known kind; most are like that where a path is new."""
+        recorder, path = self._recorder, self._path
+        parent = recorder.node
+        operands = quick = ids
+        if numeric:
+            operands, quick, parent.seen = first_constants(op, inputs, params, ids, key)
+        vid = parent.next_vid
+        instr = Instr(
+            op, operands, params, (vid,), kind.avals, kind.in_avals, kind.joins, kind.needs, user_line(_DEPTH)
+        )
+        node = path.grow(key, PlainEvent(instr), 1)
+        node.vid, node.aval, node.requires_grad = vid, kind.avals[0], kind.requires_grad
+        node.op, node.params, node.ids, node.param_types = op, params, quick, kind.param_types
+        node.is_simple = True
+        path.publish_plain(node, instr)
+        recorder.node = node
+        return self.handle(vid, node.aval, node.requires_grad)
+
+    def _grow(
+        self,
+        op: Op,
+        inputs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        ids: tuple[Any, ...],
+        key: Any,
+        kind: Kind | None = None,
+    ) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
         recorder, path = self._recorder, self._path
         if path.new_values >= recorder.trie.new_limit and is_too_long(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
-        if (
-            (params and Device in map(type, params))  # no results of a trace
-            or gives_complex(op, inputs, params)
-            or (op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params))  # only the storage has these elements
-        ):
+        if has_no_place(op, inputs, params) if kind is None else kind.is_outside:
             operands = (inputs,) if op.num_inputs < 0 else inputs
             return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
         history = path.live()

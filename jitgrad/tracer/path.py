@@ -10,17 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.config import config
-from jitgrad.dtypes import FLOATING
-from jitgrad.events import log
-from jitgrad.ops.aval import Aval
+from jitgrad.events import is_logged, log
 from jitgrad.ops.table import Op
-from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History
 from jitgrad.tracer.keys import MARK
 from jitgrad.tracer.numbers import NumberKeys
-from jitgrad.tracer.shape_rules import known_avals
+from jitgrad.tracer.shape_rules import kind_of
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.user_line import user_line
 from jitgrad.version_counter import inference_tensors
@@ -93,6 +89,18 @@ class Path:
         log("record", "miss: %s", node.key)
         return Trie.publish(node)
 
+    def publish_plain(self, node: TrieNode, instr: Instr) -> None:
+        """``publish`` of a new operation with one result of its own memory, at the history's tip; no numbers moved."""
+        history = self.history
+        assert history is not None
+        history.add_plain(instr)
+        history.tip = node
+        self.misses += 1
+        self.new_values += 1
+        if is_logged("record"):
+            log("record", "miss: %s", node.key)
+        Trie.publish(node)
+
     def pause(self, key: Any, event: Any, mark: Any) -> TrieNode:
         """Make an event findable that no path goes through."""
         node = self.grow(key, event)
@@ -105,24 +113,15 @@ class Path:
     ) -> tuple[Instr, bool]:
         """Shape rule and graph membership of a new operation. Raises what eager execution does."""
         recorder = self._recorder
-        avals, several = known_avals(op, inputs, params)
-        needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
-        joins = True in needs and state.grad_enabled and bool(op.vjps) and _has_floating(avals)
-        if joins and inference_tensors:
-            recorder.backend.check_saved(op, inputs, needs)
+        kind = kind_of(op, inputs, params)
+        if kind.joins and inference_tensors:
+            recorder.backend.check_saved(op, inputs, kind.needs)
         first = recorder.node.next_vid if first < 0 else first
+        outputs = tuple(range(first, first + len(kind.avals))) if kind.several else (first,)
         instr = Instr(
-            op,
-            operands,
-            params,
-            tuple(range(first, first + len(avals))) if several else (first,),
-            avals,
-            tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs]),
-            joins,
-            needs,
-            user_line(),
+            op, operands, params, outputs, kind.avals, kind.in_avals, kind.joins, kind.needs, user_line(1)
         )
-        return instr, several
+        return instr, kind.several
 
     def mark(self, key: Any, event: Any = None, make: Callable[[], Any] | None = None) -> TrieNode:
         """An event without results."""
@@ -136,7 +135,3 @@ class Path:
             self.publish(node, event)
         recorder.node.last = recorder.node = node
         return node
-
-
-def _has_floating(avals: tuple[Aval, ...]) -> bool:
-    return any([a.dtype.category is FLOATING for a in avals])

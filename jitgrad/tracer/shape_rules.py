@@ -1,20 +1,26 @@
 """Shape rules, for events recorded for the first time.
 
-Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), ``gives_complex``, and ``name_line``.
+Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), ``Kind`` (what else follows from the operands' kinds),
+``gives_complex``, ``has_no_place``, and ``name_line``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.dtypes import DType, on_new_default
+from jitgrad.devices import Device
+from jitgrad.dtypes import FLOATING, DType, on_new_default
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.table import OPS, Op
+from jitgrad.ops.view_grads import is_inside
+from jitgrad.state import state
+from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import user_line
 
-__all__ = ["gives_complex", "known_avals", "name_line", "out_avals_of"]
+__all__ = ["Kind", "gives_complex", "has_no_place", "kind_of", "known_avals", "known_kind", "name_line", "out_avals_of"]
 
+_AS_STRIDED = OPS["as_strided"]
 _MAX_KNOWN = 4096
 _known: dict[tuple[Any, ...], tuple[tuple[Aval, ...], bool]] = {}
 on_new_default.append(_known.clear)
@@ -43,6 +49,91 @@ def known_avals(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tup
     return found
 
 
+@struct
+class Kind:
+    """What is known of an operation by the kinds of its operands: layouts, who requires grad, and the grad mode.
+
+    Attributes:
+        avals, several: see ``out_avals_of``.
+        in_avals: of the operands; None for numbers.
+        needs: which operands require grad.
+        joins: whether the operation has a place in the graph.
+        requires_grad: whether the (first) result does.
+        is_outside: the results have no place in a trace.
+        is_plain: one result, which is no view, and nothing that depends on values: no second look is needed.
+        param_types: of the params, where equal ones of other types would mean something else; else None.
+    """
+
+    avals: tuple[Aval, ...]
+    several: bool
+    in_avals: tuple[Aval | None, ...]
+    needs: tuple[bool, ...]
+    joins: bool
+    requires_grad: bool
+    is_outside: bool
+    is_plain: bool
+    param_types: tuple[type, ...] | None
+
+
+_kinds: dict[tuple[Any, ...], Kind] = {}
+on_new_default.append(_kinds.clear)
+
+
+def _kind_key(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(inputs) == 2 and not params:
+        x, y = inputs
+        if isinstance(x, TensorBase) and isinstance(y, TensorBase):
+            return (op, state.grad_enabled, x._aval, x._requires_grad, y._aval, y._requires_grad)
+    key: list[Any] = [op, params, state.grad_enabled]
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            key.append(x._aval)
+            key.append(x._requires_grad)
+        else:
+            key.append(_number(x))
+    if params:  # equal ones may differ in type: 1, 1.0, True
+        key.extend(map(type, params))
+    return tuple(key)
+
+
+def known_kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind | None:
+    """What ``kind_of`` has said of such operands before; None if it has not been asked."""
+    try:
+        return _kinds.get(_kind_key(op, inputs, params))
+    except TypeError:  # a parameter that cannot be hashed
+        return None
+
+
+def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
+    """Shape rule and graph membership. Raises what the shape rule raises."""
+    found = known_kind(op, inputs, params)
+    if found is not None:
+        return found
+    avals, several = known_avals(op, inputs, params)
+    needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
+    joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
+    is_outside = has_no_place(op, inputs, params)
+    is_fixed = not (several or op.is_view or op.checks_values or op.checks_reals or op.is_update)
+    found = Kind(
+        avals,
+        several,
+        tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs]),
+        needs,
+        joins,
+        joins and avals[0].dtype.category is FLOATING,
+        is_outside,
+        is_fixed and op.num_inputs > 0 and not is_outside,
+        tuple(map(type, params)) if any([type(p) in (float, bool) for p in params]) else None,
+    )
+    try:
+        if len(_kinds) >= _MAX_KNOWN:
+            _kinds.clear()
+        _kinds[_kind_key(op, inputs, params)] = found
+    except TypeError:
+        pass
+    return found
+
+
 def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[tuple[Aval, ...], bool]:
     """(avals of the outputs, whether the operation returns a tuple). Raises what the shape rule raises.
 
@@ -55,6 +146,16 @@ def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tu
         name_line(error, op)
         raise
     return (out, True) if isinstance(out, tuple) else ((out,), False)
+
+
+def has_no_place(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
+    """Whether results have no place in a trace.
+
+    They are complex, on a device that is among the params, or elements that only the storage has, not the tensor.
+    """
+    if params and Device in map(type, params):
+        return True
+    return gives_complex(op, inputs, params) or (op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params))
 
 
 def gives_complex(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:

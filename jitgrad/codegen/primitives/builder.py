@@ -127,14 +127,16 @@ class Builder:
     Attributes:
         instr: the number of the recorded instruction that is being lowered.
         settled: ``id`` of a table of rewrite rules -> the values that none of them applies to, see ``rewrite``.
+        order: (results, all that they need, operands first), see ``simplify.order_of``.
         regions, depths, blocks: what ``updates.py`` has found out about chains of updates.
     """
 
-    __slots__ = ("_interned", "blocks", "depths", "instr", "regions", "settled")
+    __slots__ = ("_interned", "blocks", "depths", "instr", "order", "regions", "settled")
 
     def __init__(self) -> None:
         self._interned: dict[tuple[Any, ...], Value] = {}
         self.instr = -1
+        self.order: tuple[tuple[Value, ...], list[Value]] = ((), [])
         self.settled: dict[int, set[Value]] = {}
         self.regions: dict[Value, list[Any]] = {}
         self.depths: dict[Value, int] = {}
@@ -142,7 +144,7 @@ class Builder:
 
     def make(self, op: str, srcs: tuple[Value, ...], params: Any, shape: tuple[int, ...], dtype: DType) -> Value:
         """Intern one primitive."""
-        key = (op, tuple(map(id, srcs)), params, shape, dtype)
+        key = (op, srcs, params, shape, dtype)
         found = self._interned.get(key)
         if found is None:
             found = self._interned[key] = Value(op, srcs, params, shape, dtype, self.instr)
@@ -171,6 +173,12 @@ class Builder:
     # pointwise
     def pointwise(self, op: str, *operands: Any) -> Value:
         """Any pointwise primitive but cast; ``where`` takes its condition first."""
+        if len(operands) == 2:
+            x, y = operands
+            if type(x) is type(y) is Value and x.op != "scalar" != y.op and x.shape == y.shape and op != "where":
+                dtype = x.dtype
+                if dtype is y.dtype is dtype.compute:  # no more to do than to make it
+                    return self.make(op, operands, (), x.shape, bool_ if op in COMPARISONS else dtype)
         values = [o for o in operands if isinstance(o, Value)]
         typed = values[1:] if op == "where" and isinstance(operands[0], Value) else values
         tensors = [v for v in typed if v.op != "scalar"] or typed
@@ -329,3 +337,15 @@ class Builder:
         first = xs[0].shape
         total = sum(x.shape[dim] for x in xs)
         return self.make("cat", tuple(xs), dim, (*first[:dim], total, *first[dim + 1 :]), xs[0].dtype)
+
+
+def _pointwise_method(op: str) -> Any:
+    def method(self: Builder, *operands: Any) -> Value:
+        return self.pointwise(op, *operands)
+
+    return method
+
+
+for _op in POINTWISE:  # to find them by ``__getattr__`` costs more than what most of them do
+    if _op not in vars(Builder):
+        setattr(Builder, _op, _pointwise_method(_op))

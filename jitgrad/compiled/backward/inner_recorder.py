@@ -17,10 +17,10 @@ from jitgrad.handler import Handler
 from jitgrad.ops.aval import own_layout
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
-from jitgrad.state import state, switch_handler
+from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
-from jitgrad.tracer.shape_rules import known_avals
+from jitgrad.tracer.shape_rules import kind_of
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import count_write
 
@@ -116,19 +116,17 @@ class InnerRecorder(Handler):
             return self._eagerly(door.apply, op, *args)
         inputs, params = split_args(op, args)
         operands = tuple([self._operand(x) for x in inputs])
-        avals, several = known_avals(op, inputs, params)
+        kind = kind_of(op, inputs, params)
+        avals, joins, first = kind.avals, kind.joins, self.next_vid
         if op.is_view:  # values have no storage here, so a view is laid out afresh
             avals = tuple([own_layout(a) for a in avals])
-        needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
-        joins = True in needs and state.grad_enabled and bool(op.vjps)
-        vids = tuple(range(self.next_vid, self.next_vid + len(avals)))
-        self.next_vid += len(avals)
-        in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
-        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, needs))
+        vids = tuple(range(first, first + len(avals))) if kind.several else (first,)
+        self.next_vid = first + len(avals)
+        self.instrs.append(Instr(op, operands, params, vids, avals, kind.in_avals, joins, kind.needs))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
-        if not several:
+        if not kind.several:
             return self._handle(vids[0], avals[0], joins, 0)
         return tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
 

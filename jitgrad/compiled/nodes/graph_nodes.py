@@ -16,7 +16,7 @@ from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.anomaly import store_line
 from jitgrad.runtime.engine.graph.copy_slices import CopySlices
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
 from jitgrad.state import anomaly
@@ -44,12 +44,19 @@ def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()
     leaves, sources = history.leaves, history.nodes_from
     found = []
     for instr in reversed(history.instrs):
-        if not instr.requires_grad or wanted.isdisjoint(instr.outputs) or instr.outputs[0] in known:
+        if not instr.requires_grad:
+            continue
+        outputs = instr.outputs
+        is_wanted = outputs[0] in wanted if len(outputs) == 1 else not wanted.isdisjoint(outputs)
+        if not is_wanted or outputs[0] in known:
             continue
         found.append(instr)
-        for v, need in zip(instr.inputs, instr.needs, strict=True):
-            if need and v not in leaves:
-                wanted.add(sources.get(v, v))
+        inputs, needs = instr.inputs, instr.needs
+        for nr in range(len(inputs)):
+            if needs[nr]:
+                v = inputs[nr]
+                if v not in leaves:
+                    wanted.add(sources.get(v, v) if sources else v)
         if instr.op is COPY_SLICES:
             wanted.add(instr.inputs[1])  # the operation itself: its Node is part of this one
     return found
@@ -189,16 +196,29 @@ def _make_step(history: History, instr: Instr) -> _Step:
     if instr.op is COPY_SLICES:
         return _make_copy_slices_step(history, instr)
     needs, plan = needs_and_plan(instr)
-    avals = tuple([history.aval_of(x) if isinstance(x, int) else None for x in instr.inputs])
-    targets = [_target(history, x) if need else None for x, need in zip(instr.inputs, instr.needs, strict=True)]
-    outputs = instr.outputs
+    inputs, outputs, known, defs = instr.inputs, instr.outputs, history.avals, history.defs
+    avals: list[Aval | None] = []
+    targets: list[_Target | None] = []
+    edges: list[_Target | None] = []
+    for nr in range(len(inputs)):
+        x = inputs[nr]
+        aval = known.get(x) if type(x) is int else None
+        if aval is None and type(x) is int:
+            source, place = defs[x]
+            aval = source.avals[place]
+        avals.append(aval)
+        target = _target(history, x) if instr.needs[nr] else None
+        targets.append(target)
+        edges.append(target if needs[nr] else None)
+    saved_inputs = [_saved_input(history, instr, i, avals[i], targets[i]) for i in plan.inputs] if plan.saves else ()
+    saved_outputs = [(nr, outputs[nr], history.aval_of(outputs[nr])) for nr in plan.outputs] if plan.outputs else ()
     return _Step(
         instr.op,
         plan,
-        RuleContext(avals, instr.avals, instr.params, needs),
-        tuple([target if need else None for target, need in zip(targets, needs, strict=True)]),
-        tuple([_saved_input(history, instr, i, avals[i], targets[i]) for i in plan.inputs]),
-        tuple([(nr, outputs[nr], history.aval_of(outputs[nr])) for nr in plan.outputs]),
+        RuleContext(tuple(avals), instr.avals, instr.params, needs),
+        tuple(edges),
+        tuple(saved_inputs),
+        tuple(saved_outputs),
         outputs,
         bool(history.released) and not history.released.isdisjoint(outputs),
         instr.where,
@@ -232,7 +252,7 @@ def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
 
 def _target(history: History, vid: int) -> _Target:
     leaf = history.leaves.get(vid)
-    return _Target(history.node_source(vid), False) if leaf is None else _Target(leaf, True)
+    return _Target(history.nodes_from.get(vid, vid), False) if leaf is None else _Target(leaf, True)
 
 
 class Sources(NamedTuple):
@@ -296,7 +316,7 @@ def build_nodes(
     return made
 
 
-def _copy_slices(step: _Step, base_edge: Edge, node: Any, output_nr: int) -> Any:
+def _copy_slices(step: _Step, base_edge: NextEdge, node: Any, output_nr: int) -> Any:
     """The Node of a write through a view, around that of the operation; see Note [In-place on views]."""
     whole, view = step.context.params
     first = node.next_edges[0] if node.next_edges else INVALID_EDGE
@@ -308,11 +328,11 @@ def _copy_slices(step: _Step, base_edge: Edge, node: Any, output_nr: int) -> Any
     return made
 
 
-def _edge(target: _Target, nodes: dict[int, Any], sources: Sources) -> Edge:
+def _edge(target: _Target, nodes: dict[int, Any], sources: Sources) -> NextEdge:
     vid, is_leaf = target
     if is_leaf:
-        return Edge(accumulator_of(sources.leaf(vid)), 0)
-    return Edge(*(nodes[vid] if vid in nodes else sources.outer(vid)))
+        return accumulator_of(sources.leaf(vid)), 0
+    return nodes[vid] if vid in nodes else sources.outer(vid)
 
 
 def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources) -> tuple[Any, ...]:
