@@ -34,13 +34,14 @@ from jitgrad.tracer.trie import Trie
 # with other numbers counts as met.
 # A step whose graph is new at every call never repeats. After a few calls in a row that recorded something new
 # (``_DEFER_AFTER``), short segments wait, too; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
-# ``_LOOK_EVERY`` is recorded, to notice when graphs repeat. One call without a miss ends all this.
+# ``_LOOK_EVERY`` is recorded, to notice when graphs repeat: one in twice as many after each that was new again, up to
+# ``_LOOK_AT_LEAST``, since to look costs some eager calls. One call without a miss ends all this.
 # ``stats()["eager_calls"]`` counts.
 # A segment that runs operation by operation may round differently from its kernels, which contract ``x * y + z`` and
 # add up sums in blocks: a call's last bits may depend on whether its graph was new. With ``config.same_bits`` every
 # segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
 # bits.
-_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY = 6, 16, 16
+_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 64
 
 __all__ = ["CompiledFunction", "compile", "eager"]
 
@@ -174,7 +175,8 @@ class CompiledFunction(CallSite):
         self.streak += 1
         self.trie.defers = self.streak >= _DEFER_AFTER
         if self.streak >= _EAGER_AFTER:
-            self.skip = _LOOK_EVERY - 1
+            looks = min(self.streak - _EAGER_AFTER, _LOOK_AT_LEAST.bit_length())
+            self.skip = min(_LOOK_EVERY << looks, _LOOK_AT_LEAST) - 1
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""

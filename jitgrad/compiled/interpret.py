@@ -103,13 +103,11 @@ def _copied_views(instr: Instr, array: Any) -> list[Any]:
     source = np.ascontiguousarray(array)
     first = instr.input_avals[0]
     assert first is not None
-    windows: Any = instr.avals
-    if not first.is_contiguous or first.offset:
-        windows = instr.op.aval(make_aval(first.shape, first.dtype), *instr.params)
+    windows = find_plan(instr.op, [make_aval(first.shape, first.dtype)], instr.params).out_avals
     size = source.itemsize
     return [
         np.ndarray(w.shape, source.dtype, source, w.offset * size, tuple([s * size for s in w.stride])).copy()
-        for w in (windows if isinstance(windows, tuple) else (windows,))
+        for w in windows
     ]
 
 

@@ -38,8 +38,12 @@ def stop_recording(recorder: Any) -> None:
     """End the segment without compiling it; the thread runs eagerly until the call returns."""
     bump("long_calls")
     recorder.has_stopped = True
-    recorder.detours.step_outside()
-    recorder.graph.make_all_nodes()
+    try:
+        recorder.detours.step_outside()
+        recorder.graph.make_all_nodes()
+    except BaseException:  # the segment raised: the call ends as any that raises, and has no depth to take back
+        recorder.has_stopped = False
+        raise
     recorder.trie.new_limit *= 2
     state.eager_depth += 1  # ``CompiledFunction`` takes it back
     switch_handler(None)

@@ -1,0 +1,129 @@
+"""How much Python a first call runs, in lines: a loaded machine counts as many as an idle one does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import jitgrad as jg
+from jitgrad.compile import _LOOK_AT_LEAST, _LOOK_EVERY
+from jitgrad.config import config
+from jitgrad.user_line import PACKAGE
+
+
+@contextmanager
+def lines() -> Iterator[Callable[[], int]]:
+    """How many lines of jitgrad this thread runs inside the block, each turn of a loop as often as it is run.
+
+    Native code, and loops inside of one C function, do not count.
+    """
+    total = [0]
+
+    def look(frame: Any, event: str, argument: Any) -> Any:
+        if event == "line":
+            total[0] += 1
+        elif event == "call" and not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        yield lambda: total[0]
+    finally:
+        sys.settrace(before)
+
+
+def work(function: Callable[..., Any], *args: Any) -> int:
+    with lines() as count:
+        function(*args)
+    return count()
+
+
+def chain(x: Any, length: int) -> Any:
+    y = x
+    for _ in range(length):
+        y = y * 0.5 + x
+    return y
+
+
+def differentiated(x: Any, length: int) -> Any:
+    w = x.clone().requires_grad_()
+    chain(w, length).sum().backward()
+    return w.grad
+
+
+def written(x: Any, length: int) -> Any:
+    y = jg.zeros(length, 4)
+    for i in range(1, length):
+        y[i] = y[i - 1] + x
+    return y
+
+
+def collected(x: Any, length: int) -> Any:
+    parts = []
+    for _ in range(length):
+        x = x * 0.5
+        parts.append(x)
+    return jg.stack(parts)
+
+
+def read(x: Any, length: int) -> Any:
+    for _ in range(length):
+        x = x * 0.5
+        x.sum().item()
+    return x
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded, or made native, at the first compile does not count."""
+    monkeypatch.setattr(config, "max_new_values", 1 << 30)
+    monkeypatch.setattr(config, "verify", False)
+    jg.compile(lambda x: x + 1)(jg.ones(1))
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("step", [chain, differentiated, written, collected, read])
+def test_work_grows_with_the_length(
+    step: Callable[..., Any], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times the length, five times the work at most: what grows with the square would be sixteen times as much."""
+    monkeypatch.setattr(config, "compile_at_once", at_once)
+    x = jg.ones(4)
+    work(jg.compile(lambda x: step(x, 10)), x)  # kinds of operations are known afterwards
+    short, long = (work(jg.compile(lambda x, n=n: step(x, n)), x) for n in (30, 120))
+    assert long < 5 * short
+
+
+@pytest.mark.parametrize(("step", "most"), [(chain, 10.0), (differentiated, 4.0), (written, 7.0)])
+def test_recording_costs_a_few_eager_steps(
+    step: Callable[..., Any], most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To record a graph, decide on its end and run it one by one, against the eager step."""
+    monkeypatch.setattr(config, "compile_at_once", 0)
+    x = jg.ones(4)
+    for _ in range(2):
+        eager = work(step, x, 60)
+        first = work(jg.compile(lambda x: step(x, 60)), x)
+    assert first < most * eager, first / eager
+
+
+def test_graphs_that_are_always_new_are_looked_at_less_and_less() -> None:
+    data = jg.arange(4096, dtype=jg.float32)
+    step = jg.compile(lambda i: data[i] * 2)
+    calls = 16 + _LOOK_EVERY + 4 * _LOOK_AT_LEAST
+    before = jg.stats()
+    for i in range(calls):
+        assert float(step(i)) == 2 * i
+    now = jg.stats()
+    recorded = now["traces"] - before["traces"]
+    assert recorded + now["eager_calls"] - before["eager_calls"] == calls
+    assert 18 < recorded < 25
+    for _ in range(2 * _LOOK_AT_LEAST):
+        step(3)
+    assert step.streak == 0  # it has been noticed that this repeats
