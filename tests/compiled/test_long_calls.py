@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.compiled.nodes.trace_graph import TraceGraph
 from jitgrad.config import config
 from jitgrad.state import state
 
@@ -216,6 +217,27 @@ def test_an_exception_after_the_stop_leaves_the_thread_as_it_was(limit: int) -> 
     assert state.eager_depth == 0
     assert state.handler is None
     np.testing.assert_array_equal(x.numpy(), [30.5, 29, 32])
+
+
+def test_an_error_at_the_stop_leaves_the_thread_as_it_was(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The segment that the stop ends may raise, as any that ends."""
+
+    def refuse(graph: Any) -> None:
+        raise KeyError("theirs")
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        for _ in range(30):
+            x = x + 1
+        return x
+
+    monkeypatch.setattr(TraceGraph, "make_all_nodes", refuse)
+    with pytest.raises(KeyError, match="theirs"):
+        step(data(jg, False))
+    monkeypatch.undo()
+    assert state.eager_depth == 0
+    assert state.handler is None
+    np.testing.assert_array_equal(step(data(jg, False)).numpy(), [30.5, 29, 32])
 
 
 def test_a_compiled_function_called_after_the_stop_runs_eagerly(limit: int) -> None:
