@@ -135,7 +135,8 @@ class Operations:
 
     def _is_usual(self) -> bool:
         """Whether the path goes on from where its history is, without old numbers beside it, and may grow here."""
-        path, parent = self._path, self._recorder.node
+        path = self._path
+        parent: TrieNode = self._recorder.node
         history, numbers = path.history, path.numbers
         return (
             history is not None

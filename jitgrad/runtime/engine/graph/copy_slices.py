@@ -25,7 +25,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta, view_refusal
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
+from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge, NextEdge
 from jitgrad.runtime.engine.graph.node import Node, call_node
 from jitgrad.runtime.engine.graph.op_node import OpNode, make_op_node
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedVariable
@@ -60,7 +60,7 @@ class CopySlices(Node):
 
     __slots__ = ("fn", "output_nr", "replaces_view", "view")
 
-    def __init__(self, base: Any, base_edge: Edge, view: Aval, fn: Node, view_edge: Edge, output_nr: int) -> None:
+    def __init__(self, base: Any, base_edge: NextEdge, view: Aval, fn: Node, view_edge: Edge, output_nr: int) -> None:
         first = fn.next_edges[0] if fn.next_edges else None
         self.replaces_view = first is not None and first in (view_edge, INVALID_EDGE)
         rest = fn.next_edges[1:] if self.replaces_view else fn.next_edges
