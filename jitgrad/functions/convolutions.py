@@ -1,10 +1,10 @@
-"""Convolutions in one and three dimensions, and transposed ones, by way of the two-dimensional operations.
+"""Convolutions in one and three dimensions, and transposed ones, by way of the operations of ``ops/convolution.py``.
 
 Owns: ``conv1d``, ``conv3d``, ``conv_transpose1d``, ``conv_transpose2d``, ``conv_transpose3d``.
 Must not know: modules, how a convolution runs.
 
 A transposed convolution is the derivative of a convolution with respect to its input: its own operation, which can be
-differentiated (``ops/convolution.py``). A third dimension is read in windows (Note [Tables of positions]) that become
+differentiated. Where it has three dimensions, the third is made of windows (Note [Tables of positions]) that were
 channels.
 """
 
@@ -16,14 +16,14 @@ from jitgrad.door import door
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
-from jitgrad.functions.windows import add_at, read_windows, window_positions
+from jitgrad.functions.windows import add_at, window_positions
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 
 __all__ = ["conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
-_TRANSPOSED = OPS["conv2d_input"]
+_CONVOLUTION, _TRANSPOSED = OPS["conv2d"], OPS["conv2d_input"]
 
 
 def _check_rank(name: str, x: Any, dims: int) -> None:
@@ -96,21 +96,7 @@ def conv3d(
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 3), 0
     around = per_dimension("padding", padding, 3)
-    if around[0]:
-        input = pad(input, (0, 0, 0, 0, around[0], around[0]))
-    batch, channels, depth, *image = input.shape
-    kernel = weight.shape[2]
-    count = (depth - spread[0] * (kernel - 1) - 1) // step[0] + 1
-    if count <= 0:
-        raise RuntimeError(
-            f"Calculated padded input size per channel: ({depth} x {image[0]} x {image[1]}). Kernel size: "
-            f"({' x '.join(map(str, weight.shape[2:]))}). Kernel size can't be greater than actual input size"
-        )
-    windows = read_windows(input, 2, window_positions(count, kernel, step[0], spread[0]))  # N, C, OD, KD, H, W
-    images = windows.permute(0, 2, 1, 3, 4, 5).reshape(batch * count, channels * kernel, *image)
-    flat = weight.reshape(weight.shape[0], weight.shape[1] * kernel, *weight.shape[3:])
-    out = conv2d(images, flat, None, step[1:], around[1:], spread[1:], groups)
-    return _biased(out.reshape(batch, count, *out.shape[1:]).transpose(1, 2), bias)
+    return _biased(door.apply(_CONVOLUTION, input, weight, step, around, spread, groups), bias)
 
 
 def _transposed_2d(

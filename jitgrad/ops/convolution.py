@@ -1,17 +1,19 @@
-"""Two-dimensional convolution and its two derivatives, which are closed under differentiation.
+"""Convolution of two or three dimensions and its two derivatives, which are closed under differentiation.
 
 Owns: conv2d, conv2d_input, conv2d_weight.
 Must not know: Tensor, kernels.
 
-Each is one matrix product over *columns*: [N, G, C/G * KH * KW, OH * OW], the input's patches (im2col; Chellapilla et
+Each is one matrix product over *columns*: [N, G, C/G * window, positions], the input's patches (im2col; Chellapilla et
 al. 2006). NumPy's rules unfold them; kernels read them from the padded image (``convolution_products``). Where every
 group has one channel of its own (depthwise), each position of the window is one multiply-add over a slice of it.
 
-Parameters are (stride, padding, dilation, groups), each a pair but the last.
+Parameters are (stride, padding, dilation, groups), each but the last with a number per dimension.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,25 +29,23 @@ __all__ = ["Geometry", "add_windows", "pad_2d", "window_2d"]
 _products = LazyModule("jitgrad.ops.convolution_products")
 
 Pair = tuple[int, int]
+Ints = tuple[int, ...]
 
 
 class Geometry(NamedTuple):
-    """The sizes of one convolution."""
+    """The sizes of one convolution: of two dimensions, or of three."""
 
     n: int
     c: int
-    h: int
-    w: int
+    image: Ints
     o: int
-    kh: int
-    kw: int
-    oh: int
-    ow: int
+    kernel: Ints
+    out: Ints
     groups: int
 
     @property
     def columns(self) -> tuple[int, int, int, int]:
-        return (self.n, self.groups, self.c // self.groups * self.kh * self.kw, self.oh * self.ow)
+        return (self.n, self.groups, self.c // self.groups * math.prod(self.kernel), math.prod(self.out))
 
 
 def out_extent(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -53,22 +53,23 @@ def out_extent(size: int, kernel: int, stride: int, padding: int, dilation: int)
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def geometry(
-    x: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
-) -> Geometry:
+def geometry(x: Ints, w: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Geometry:
     """The sizes that an input shape and a weight shape make."""
-    oh = out_extent(x[2], w[2], stride[0], padding[0], dilation[0])
-    ow = out_extent(x[3], w[3], stride[1], padding[1], dilation[1])
-    return Geometry(x[0], x[1], x[2], x[3], w[0], w[2], w[3], oh, ow, groups)
+    out = tuple(map(out_extent, x[2:], w[2:], stride, padding, dilation))
+    return Geometry(x[0], x[1], x[2:], w[0], w[2:], out, groups)
 
 
 def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Aval:
-    if x.ndim != 4:
+    dims = len(stride)
+    if x.ndim != dims + 2:
         raise RuntimeError(
-            f"Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: {list(x.shape)}"
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to conv{dims}d, but got input of size: "
+            f"{list(x.shape)}"
         )
-    if w.ndim != 4:
-        raise RuntimeError(f"conv2d: expected 4-D input and weight, but got shapes {list(x.shape)} and {list(w.shape)}")
+    if w.ndim != x.ndim:
+        raise RuntimeError(
+            f"conv{dims}d: expected {x.ndim}-D input and weight, but got shapes {list(x.shape)} and {list(w.shape)}"
+        )
     if x.dtype is not w.dtype:
         raise RuntimeError(
             f"Input type ({torch_dtype_name(x.dtype)}) and weight type ({torch_dtype_name(w.dtype)}) should be the same"
@@ -79,12 +80,13 @@ def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, gr
             f"{w.shape[1] * groups} channels, but got {x.shape[1]} channels instead"
         )
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
-    if geo.oh <= 0 or geo.ow <= 0:
+    if min(geo.out) <= 0:
+        padded = " x ".join(str(n + 2 * p) for n, p in zip(geo.image, padding, strict=True))
         raise RuntimeError(
-            f"Calculated padded input size per channel: ({geo.h + 2 * padding[0]} x {geo.w + 2 * padding[1]}). "
-            f"Kernel size: ({geo.kh} x {geo.kw}). Kernel size can't be greater than actual input size"
+            f"Calculated padded input size per channel: ({padded}). "
+            f"Kernel size: ({' x '.join(map(str, geo.kernel))}). Kernel size can't be greater than actual input size"
         )
-    return make_aval((geo.n, geo.o, geo.oh, geo.ow), x.dtype)
+    return make_aval((geo.n, geo.o, *geo.out), x.dtype)
 
 
 # --- the primitives' half ---
@@ -131,15 +133,18 @@ def add_windows(b: Any, taps: list[Any], offsets: list[Pair], full: Pair, stride
     return b.slice(whole, [0] * 4, [n, c, *full], [1] * 4)
 
 
-def _offsets(geo: Geometry, dilation: Pair) -> list[Pair]:
-    return [(i * dilation[0], j * dilation[1]) for i in range(geo.kh) for j in range(geo.kw)]
+def _offsets(geo: Geometry, dilation: Ints) -> list[Any]:
+    """Where each position of the window is."""
+    return [
+        tuple(i * d for i, d in zip(at, dilation, strict=True)) for at in itertools.product(*map(range, geo.kernel))
+    ]
 
 
 def _without_padding(b: Any, taps: list[Any], geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
     """The taps, added where their windows saw the input."""
-    full = (geo.h + 2 * padding[0], geo.w + 2 * padding[1])
+    full = (geo.image[0] + 2 * padding[0], geo.image[1] + 2 * padding[1])
     total = add_windows(b, taps, _offsets(geo, dilation), full, stride)
-    stops = [geo.n, geo.c, padding[0] + geo.h, padding[1] + geo.w]
+    stops = [geo.n, geo.c, padding[0] + geo.image[0], padding[1] + geo.image[1]]
     return b.slice(total, [0, 0, *padding], stops, [1] * 4)
 
 
@@ -148,14 +153,18 @@ def _grouped_weight(geo: Geometry) -> tuple[int, int, int]:
 
 
 def _grouped_out(geo: Geometry) -> tuple[int, int, int, int]:
-    return (geo.n, geo.groups, geo.o // geo.groups, geo.oh * geo.ow)
+    return (geo.n, geo.groups, geo.o // geo.groups, math.prod(geo.out))
+
+
+def _pair(extents: Ints) -> Pair:
+    return extents[0], extents[1]
 
 
 _MOST_TAPS = 49  # positions of a window that one kernel adds up
 
 
 def _is_depthwise(geo: Geometry) -> bool:
-    return geo.c == geo.groups > 1 and geo.kh * geo.kw <= _MOST_TAPS
+    return geo.c == geo.groups > 1 and len(geo.image) == 2 and math.prod(geo.kernel) <= _MOST_TAPS
 
 
 def _taps(
@@ -168,7 +177,7 @@ def _taps(
 
 def _weights(b: Any, w: Any, geo: Geometry) -> list[Any]:
     """Per position of the window, the weights: [1, G, planes per group, 1, 1]."""
-    positions = [(i, j) for i in range(geo.kh) for j in range(geo.kw)]
+    positions = itertools.product(*map(range, geo.kernel))
     shape = (1, geo.groups, geo.o // geo.groups, 1, 1)
     return [
         b.reshape(b.slice(w, [0, 0, i, j], [geo.o, 1, i + 1, j + 1], [1] * 4), shape) for i, j in positions
@@ -184,8 +193,8 @@ def _sum_of_products(b: Any, xs: list[Any], ys: list[Any]) -> Any:
 
 
 def _lower_depthwise(b: Any, x: Any, w: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    taps = _taps(b, pad_2d(b, x, padding), geo, (geo.oh, geo.ow), stride, _offsets(geo, dilation))
-    return b.reshape(_sum_of_products(b, taps, _weights(b, w, geo)), (geo.n, geo.o, geo.oh, geo.ow))
+    taps = _taps(b, pad_2d(b, x, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
+    return b.reshape(_sum_of_products(b, taps, _weights(b, w, geo)), (geo.n, geo.o, *geo.out))
 
 
 def _lower_depthwise_input(
@@ -194,36 +203,36 @@ def _lower_depthwise_input(
     weights = _weights(b, w, geo)
     if stride == (1, 1) and _reaches_all(geo, padding, dilation):
         # windows over the padded gradient, from their other end
-        last = (dilation[0] * (geo.kh - 1), dilation[1] * (geo.kw - 1))
+        last = (dilation[0] * (geo.kernel[0] - 1), dilation[1] * (geo.kernel[1] - 1))
         padded = pad_2d(b, g, (last[0] - padding[0], last[1] - padding[1]))
         offsets = [(last[0] - i, last[1] - j) for i, j in _offsets(geo, dilation)]
-        total = _sum_of_products(b, _taps(b, padded, geo, (geo.h, geo.w), stride, offsets), weights)
-        return b.reshape(b.sum(total, (2,)), (geo.n, geo.c, geo.h, geo.w))
-    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, geo.oh, geo.ow))
-    shape = (geo.n, geo.c, geo.oh, geo.ow)
+        total = _sum_of_products(b, _taps(b, padded, geo, _pair(geo.image), stride, offsets), weights)
+        return b.reshape(b.sum(total, (2,)), (geo.n, geo.c, *geo.image))
+    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, *geo.out))
+    shape = (geo.n, geo.c, *geo.out)
     taps = [b.reshape(b.sum(b.mul(planes, weight), (2,)), shape) for weight in weights]
     return _without_padding(b, taps, geo, stride, padding, dilation)
 
 
 def _reaches_all(geo: Geometry, padding: Pair, dilation: Pair) -> bool:
     """Whether the padding is no wider than the window: else some windows see nothing."""
-    return padding[0] <= dilation[0] * (geo.kh - 1) and padding[1] <= dilation[1] * (geo.kw - 1)
+    return all(p <= d * (k - 1) for p, d, k in zip(padding, dilation, geo.kernel, strict=True))
 
 
 def _lower_depthwise_weight(
     b: Any, x: Any, g: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair
 ) -> Any:  # fmt: skip
-    taps = _taps(b, pad_2d(b, x, padding), geo, (geo.oh, geo.ow), stride, _offsets(geo, dilation))
-    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, geo.oh, geo.ow))
+    taps = _taps(b, pad_2d(b, x, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
+    planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, *geo.out))
     sums = [b.reshape(b.sum(b.mul(tap, planes), (0, 3, 4)), (geo.o, 1, 1)) for tap in taps]
-    return b.reshape(b.cat(sums, 2), (geo.o, 1, geo.kh, geo.kw))
+    return b.reshape(b.cat(sums, 2), (geo.o, 1, *geo.kernel))
 
 
 def _lower_conv(b: Any, x: Any, w: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if _is_depthwise(geo):
         return _lower_depthwise(b, x, w, geo, stride, padding, dilation)
-    return _products.forward_product(b, x, w, (geo.oh, geo.ow), stride, padding, dilation, groups)
+    return _products.forward_product(b, x, w, geo.out, stride, padding, dilation, groups)
 
 
 def _lower_conv_input(
@@ -247,20 +256,24 @@ def _lower_conv_weight(
 # --- NumPy's half ---
 
 
-def _np_columns(x: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    padded = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2)) if any(padding) else x
-    out = np.empty((geo.n, geo.c, geo.kh * geo.kw, geo.oh, geo.ow), x.dtype)
-    for k, (i, j) in enumerate(_offsets(geo, dilation)):
-        out[:, :, k] = padded[
-            :, :, i : i + (geo.oh - 1) * stride[0] + 1 : stride[0], j : j + (geo.ow - 1) * stride[1] + 1 : stride[1]
-        ]
+def _np_seen(geo: Geometry, at: Ints, stride: Ints) -> tuple[Any, ...]:
+    """The index of what offset ``at`` of every window sees of the padded images."""
+    spans = (slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(at, geo.out, stride, strict=True))
+    return (slice(None), slice(None), *spans)
+
+
+def _np_columns(x: Any, geo: Geometry, stride: Ints, padding: Ints, dilation: Ints) -> Any:
+    padded = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding))) if any(padding) else x
+    out = np.empty((geo.n, geo.c, math.prod(geo.kernel), *geo.out), x.dtype)
+    for k, at in enumerate(_offsets(geo, dilation)):
+        out[:, :, k] = padded[_np_seen(geo, at, stride)]
     return out.reshape(geo.columns)
 
 
 def _np_conv(x: Any, w: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     columns = _np_columns(x, geo, stride, padding, dilation)
-    return np.matmul(w.reshape(_grouped_weight(geo)), columns).reshape(geo.n, geo.o, geo.oh, geo.ow)
+    return np.matmul(w.reshape(_grouped_weight(geo)), columns).reshape(geo.n, geo.o, *geo.out)
 
 
 def _np_conv_input(
@@ -268,13 +281,13 @@ def _np_conv_input(
 ) -> Any:
     geo = geometry(shape, w.shape, stride, padding, dilation, groups)
     columns = np.matmul(w.reshape(_grouped_weight(geo)).transpose(0, 2, 1), g.reshape(_grouped_out(geo)))
-    taps = columns.reshape(geo.n, geo.c, geo.kh * geo.kw, geo.oh, geo.ow)
-    out = np.zeros((geo.n, geo.c, geo.h + 2 * padding[0], geo.w + 2 * padding[1]), g.dtype)
-    for k, (i, j) in enumerate(_offsets(geo, dilation)):
-        out[
-            :, :, i : i + (geo.oh - 1) * stride[0] + 1 : stride[0], j : j + (geo.ow - 1) * stride[1] + 1 : stride[1]
-        ] += taps[:, :, k]
-    return out[:, :, padding[0] : padding[0] + geo.h, padding[1] : padding[1] + geo.w]
+    taps = columns.reshape(geo.n, geo.c, math.prod(geo.kernel), *geo.out)
+    whole = tuple(n + 2 * p for n, p in zip(geo.image, padding, strict=True))
+    out = np.zeros((geo.n, geo.c, *whole), g.dtype)
+    for k, at in enumerate(_offsets(geo, dilation)):
+        out[_np_seen(geo, at, stride)] += taps[:, :, k]
+    inside = (slice(p, p + n) for p, n in zip(padding, geo.image, strict=True))
+    return out[(slice(None), slice(None), *inside)]
 
 
 def _np_conv_weight(
