@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from jitgrad.codegen.routines.looks import parsed, with_looks
 from jitgrad.codegen.routines.routine import RoutineParam
 from jitgrad.elementwise.numba_source import typing_error
 from jitgrad.lazy import LazyModule
@@ -27,6 +28,7 @@ _numpy_support = LazyModule("numba.np.numpy_support")
 _compiler = LazyModule("numba.core.compiler")
 _registry = LazyModule("numba.core.registry")
 _callconv = LazyModule("numba.core.callconv")
+_bytecode = LazyModule("numba.core.bytecode")
 _lock = LazyModule("numba.core.compiler_lock")
 _FIRST_SITE = 2
 """Statuses from here on are sites of the function itself; 1 is an exception of a function that it calls."""
@@ -64,6 +66,7 @@ class ArrayCode(NamedTuple):
         params: as they were asked for, with LLVM's types of numbers.
         sites: status minus 2 -> where it is raised.
         can_fail: whether a status other than 0 can be returned.
+        may_not_end: whether a ``while`` of its own looks whether it shall stop.
     """
 
     text: str
@@ -71,6 +74,7 @@ class ArrayCode(NamedTuple):
     params: tuple[RoutineParam, ...]
     sites: tuple[Site, ...]
     can_fail: bool
+    may_not_end: bool
 
 
 class Refused(TypeError):
@@ -118,7 +122,7 @@ def compile_arrays(
     flags.nrt = False  # what allocates is refused
     flags.noalias = True  # results are memory of their own; operands are only read
     flags.boundscheck = flags.debuginfo = is_checked
-    library = _recording_library(context, plain.__name__)
+    library = _recording_library(context, plain)
     try:
         with _lock.global_compiler_lock:
             made = _compiler.compile_extra(typing, context, plain, signature, None, flags, {}, library=library)
@@ -135,7 +139,7 @@ def compile_arrays(
     _check_symbols(text)
     names = plain.__code__.co_varnames
     typed = tuple(_typed(p, names[n], head) for n, p in enumerate(params))
-    return ArrayCode(text, symbol, typed, tuple(sites), _returns_a_status(text))
+    return ArrayCode(text, symbol, typed, tuple(sites), _returns_a_status(text), library.looks)
 
 
 def _type(param: RoutineParam, is_operand: bool) -> Any:
@@ -173,16 +177,33 @@ def _reporting(context: Any, sites: list[Site], first_line: int) -> Any:
     return own
 
 
-def _recording_library(context: Any, name: str) -> Any:
-    """A library of Numba's that remembers its text as it is after optimization."""
-    codegen = context.codegen()
+def _recording_library(context: Any, function: Any) -> Any:
+    """A library of Numba's that remembers its text as it is after optimization; its loops without a counter look."""
+    codegen, name = context.codegen(), function.__name__
     base: Any = type(codegen.create_library(name))
+    own = re.compile(rf'^define [^@\n]*@"?(_ZN[^"(\n]*?{len(name)}{re.escape(name)}B[^"(\n]*)"?\(.*%retptr', re.M)
 
     def optimize(self: Any) -> None:
+        text = str(self._final_module)
+        symbol = own.search(text)
+        shift = getattr(_bytecode, "_FIXED_OFFSET", 0)
+        labels = [f"B{offset + shift}" for offset in _while_loops(function.__code__)]
+        looking = with_looks(text, symbol[1], labels) if symbol and labels else None
+        if looking is not None:
+            self.looks, self._final_module = True, parsed(looking)
         base._optimize_final_module(self)
         self.text = str(self._final_module)
 
-    return type("Recording", (base,), {"text": "", "_optimize_final_module": optimize})(codegen, name)
+    return type("Recording", (base,), {"text": "", "looks": False, "_optimize_final_module": optimize})(codegen, name)
+
+
+def _while_loops(code: Any) -> list[int]:
+    """Where the loops of ``while`` begin, as Numba names blocks: by the number of the first instruction."""
+    instructions = list(dis.get_instructions(code))
+    iterating = {i.offset for i in instructions if i.opname == "FOR_ITER"}
+    jumps = {*dis.hasjrel, *dis.hasjabs}
+    back = {i.argval for i in instructions if i.opcode in jumps and i.argval <= i.offset}
+    return sorted(back - iterating)
 
 
 _DEFINED = re.compile(r"^define (?!internal |private )(?:linkonce_odr |weak |dso_local )*", re.M)

@@ -21,7 +21,7 @@ from jitgrad.events import bump
 
 __all__ = ["KernelCode", "kernel_code"]
 
-_VERSION = "1"  # of what the cache keeps of a function
+_VERSION = "2"  # of what the cache keeps of a function
 
 
 class KernelCode:
@@ -33,7 +33,9 @@ class KernelCode:
 
     def __init__(self, function: Callable[..., Any], code: ArrayCode) -> None:
         self._function, self._sites = function, code.sites
-        self.routine = ArrayRoutine(function.__name__, code.text, code.symbol, code.params, code.can_fail)
+        self.routine = ArrayRoutine(
+            function.__name__, code.text, code.symbol, code.params, code.can_fail, code.may_not_end
+        )
 
     def exception(self, status: int) -> Exception:
         """What the function raised when it returned ``status``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -201,7 +202,7 @@ def test_a_second_process_compiles_nothing_and_imports_no_numba(tmp_path: Path) 
     runs = []
     for text in (_SECOND, "\n\n" + _SECOND, _SECOND.replace("SCALE = 2.0", "SCALE = 4.0")):
         path.write_text(text)
-        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, env=env)
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, env=env)
         assert not done.returncode, done.stderr
         runs.append(json.loads(done.stdout))
     first, second, changed = runs
@@ -209,3 +210,50 @@ def test_a_second_process_compiles_nothing_and_imports_no_numba(tmp_path: Path) 
     assert first[4][0] == "more than 100" and "cached.py:10" in first[4][1]
     assert second[:4] == [0, False, *first[2:4]] and "cached.py:12" in second[4][1]
     assert changed[1] and changed[2] == [18.0, 30.0]  # a constant that the function uses is part of the key
+
+
+_ENDLESS = """
+import os, signal, threading
+import jitgrad
+
+@jitgrad.kernel
+def forever(x, out):
+    for i in range(x.shape[0]):
+        value = x[i]
+        while value > 0.0:
+            value = value + 1.0
+        while True:
+            value -= 0.5
+            if value < -5:
+                break
+        out[i] = value
+
+@jitgrad.compile
+def step(x, kept):
+    kept.copy_(forever(x) * 2)
+    return kept + 1
+
+kept = jitgrad.zeros(3)
+fine, stuck = (jitgrad.tensor([s, -2.0, s]) for s in (-1.0, 1.0))
+for _ in range(3):
+    step(fine, kept)
+for run in (lambda: forever(stuck), lambda: step(stuck, kept)):
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        run()
+    except KeyboardInterrupt:
+        print("interrupted")
+print(kept.tolist(), step(fine, kept).tolist())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+def test_ctrl_c_ends_a_loop_that_does_not_end(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    assert signal.SIGINT
+    path = tmp_path / "endless.py"
+    path.write_text(_ENDLESS)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, env=env)
+    assert done.stdout.split("\n")[:2] == ["interrupted", "interrupted"], done.stderr
+    assert done.stdout.split("\n")[2] == "[-11.0, -11.0, -11.0] [-10.0, -10.0, -10.0]"

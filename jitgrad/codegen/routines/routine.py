@@ -8,8 +8,9 @@ In: the text of a module, and what each parameter is. Out: a ``KernelSource``, a
 # ~~~~~~~~~~~~~~~~~~~~
 # The user's function of whole arrays (``jitgrad.kernel``) comes as a module of LLVM IR, optimized, with Numba's
 # calling convention: ``i32 f(ptr result, ptr exception, args...)``; the status it returns is 0, or the number of the
-# exception that it raised. An array is ``ptr, ptr, i64 count, i64 itemsize, ptr data``, its extents, its strides in
-# bytes. The two first pointers belong to Numba's memory management and are null.
+# exception that it raised. ``result`` points to two words: the second is the address of ``bufs``, at whose status word
+# loops look that may not end (``looks.py``). An array is ``ptr, ptr, i64 count, i64 itemsize, ptr data``, its extents,
+# its strides in bytes. The two first pointers belong to Numba's memory management and are null.
 # Around it stands a kernel of Note [Program ABI]. Its argument words, parameter by parameter:
 #   unit     none: the number of the unit of work, from ``begin`` to ``end``
 #   array    slot, offset in bytes, count, extents, strides
@@ -28,6 +29,7 @@ import functools
 import hashlib
 import math
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -42,6 +44,9 @@ _ELEMENT_NS = 10.0
 """A guess: nobody knows how often a function touches an element. It decides what is worth sharing."""
 _UNIT_NS = 1000.0
 """Who declares units of work expects each to be worth something."""
+_ENDLESS_NS = 1e8
+"""A step with a loop that may not end runs where Ctrl-C can reach it, Note [Interrupting a native step]."""
+_PATIENCE = 0.01  # seconds between looks for Ctrl-C while such a loop runs on a thread of its own
 
 
 class RoutineParam(NamedTuple):
@@ -67,10 +72,20 @@ class ArrayRoutine:
         symbol: its name there.
         params: in order.
         can_fail: whether it may return a status that is not 0.
+        may_not_end: whether it looks at the status word, and so can be stopped.
         digest: of all that; the same in every process.
     """
 
-    def __init__(self, name: str, text: str, symbol: str, params: Sequence[RoutineParam], can_fail: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        symbol: str,
+        params: Sequence[RoutineParam],
+        can_fail: bool,
+        may_not_end: bool = False,
+    ) -> None:
+        self.may_not_end = may_not_end
         self.name = re.sub(r"\W", "_", name)
         self.text, self.symbol, self.params, self.can_fail = text, symbol, tuple(params), can_fail
         self.has_units = any(p.kind == "unit" for p in params)
@@ -117,7 +132,8 @@ class RoutineCall:
         self.routine, self.shapes, self.dtypes = routine, tuple(shapes), tuple(dtypes)
         self.numbers, self.count, self.units = tuple(numbers), count, units
         elements = sum(map(math.prod, self.shapes))
-        self.cost = max(_ELEMENT_NS * elements, _UNIT_NS * units if routine.has_units else 0.0, 1.0)
+        least = _ENDLESS_NS if routine.may_not_end else _UNIT_NS * units if routine.has_units else 1.0
+        self.cost = max(_ELEMENT_NS * elements, least)
 
     def __repr__(self) -> str:
         return self.routine.name
@@ -151,7 +167,8 @@ class RoutineCall:
 
 def _launcher(routine: ArrayRoutine, name: str) -> str:
     b = FnBuilder(name)
-    result, exception = b.op("alloca ptr"), b.op("alloca ptr")
+    result, exception = b.op("alloca [2 x ptr]"), b.op("alloca ptr")
+    b.do(f"store ptr %bufs, ptr {b.op(f'getelementptr ptr, ptr {result}, i64 1')}")
     at = 0
 
     def word() -> str:
@@ -215,5 +232,22 @@ def run(call: RoutineCall, arrays: Sequence[Any], outs: Sequence[Any]) -> int:
     everything = [*arrays, *outs]
     words = call.words([[n, 0] for n in range(1, len(everything) + 1)])
     bufs = (ctypes.c_int64 * (1 + len(everything)))(0, *(a.ctypes.data for a in everything))
-    function(bufs, (ctypes.c_int64 * max(len(words), 1))(*words), 0, call.units)
+    args = (ctypes.c_int64 * max(len(words), 1))(*words)
+    if call.routine.may_not_end and threading.current_thread() is threading.main_thread():
+        _run_aside(lambda: function(bufs, args, 0, call.units), bufs)
+    else:
+        function(bufs, args, 0, call.units)
     return int(bufs[0])
+
+
+def _run_aside(work: Any, bufs: Any) -> None:
+    """On another thread, so that this one can receive Ctrl-C; its loops end once the status word is set."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_PATIENCE)
+    except BaseException:
+        bufs[0] = -1
+        thread.join()
+        raise
