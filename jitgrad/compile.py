@@ -17,6 +17,8 @@ from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.events import bump, bump_call
+from jitgrad.lazy import LazyModule
+from jitgrad.runtime.eager.kernel import install_kernels
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.tracer.call_hits import CallSite
 from jitgrad.tracer.hot import HOT
@@ -42,6 +44,8 @@ from jitgrad.tracer.trie import Trie
 # segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
 # bits.
 _DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 64
+
+install_kernels(lambda *what: LazyModule("jitgrad.compiled.eager_kernels").make_kernel(*what))
 
 __all__ = ["CompiledFunction", "compile", "eager"]
 

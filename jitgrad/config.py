@@ -24,6 +24,10 @@ LOGS = {
 _logging = LazyModule("logging")
 
 
+EAGER_KERNELS = 8192
+_EAGER_KERNELS = {"numpy": -1, "kernels": 1}
+
+
 def _default_cache_dir() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "jitgrad")
@@ -38,6 +42,8 @@ class Config:
         num_threads: threads that kernels use, the caller's own included (``JITGRAD_NUM_THREADS``; default: all cores).
         cache_dir: where object code is kept (``JITGRAD_CACHE_DIR``); None turns the disk cache off (empty variable).
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
+        eager_kernels: eager operations on this many elements or more run as kernels, Note [Eager kernels]; -1: none do
+            (``JITGRAD_EAGER=numpy``; ``JITGRAD_EAGER=kernels``: all do, for tests).
         max_trie_nodes: per compiled function; the least recently used paths go first.
         max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].
         compile_at_once: a call that has recorded more new values than this leaves compiling what follows to the next
@@ -60,6 +66,7 @@ class Config:
     num_threads: int
     cache_dir: str | os.PathLike[str] | None
     cache_limit_nbytes: int = 256 << 20
+    eager_kernels: int = EAGER_KERNELS
     max_trie_nodes: int = 200_000
     max_new_values: int = 2048
     compile_at_once: int = 128
@@ -84,7 +91,8 @@ def _from_environment() -> Config:
         _logging.basicConfig(format="[%(name)s] %(message)s")
         _logging.getLogger(f"jitgrad.{artifact}").setLevel(_logging.DEBUG)
     return Config(
-        eager=env.get("JITGRAD_EAGER", "0") not in ("", "0"),
+        eager=env.get("JITGRAD_EAGER", "0") not in ("", "0", *_EAGER_KERNELS),
+        eager_kernels=_EAGER_KERNELS.get(env.get("JITGRAD_EAGER", ""), EAGER_KERNELS),
         num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
         cache_dir=_default_cache_dir() if cache is None else (cache or None),
         same_bits=env.get("JITGRAD_SAME_BITS", "0") not in ("", "0"),

@@ -48,6 +48,7 @@ COUNTERS: dict[str, str] = {
     "outside_backwards": "backwards outside of the compiled call that made the graph, each run as one program",
     "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
+    "eager_kernels": "kernels made for eager operations, one per operation and layouts",
     "promotions": "Python numbers promoted to run-time scalars",
     "evictions": "trie paths, programs or kernels dropped to stay within bounds",
 }

@@ -12,7 +12,7 @@ from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
 from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.compiled.end_plan import end_plan
-from jitgrad.compiled.lazy_codegen import open_codegen
+from jitgrad.compiled.lazy_codegen import Codegen, open_codegen
 from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
@@ -69,12 +69,16 @@ class _Backend:
             return probe.session.call("compile", "compile", self._compile, segment)
         return self._compile(segment)
 
-    def _compile(self, segment: Segment) -> LoadedProgram:
-        """Codegen and the native parts come with the first segment, Note [Lazy codegen]."""
+    def open_native(self) -> Codegen:
+        """Codegen and the native parts, which come with the first segment, Note [Lazy codegen]."""
         codegen = open_codegen()
         if not self._is_installed:
             codegen.install_native()
             self._is_installed = True
+        return codegen
+
+    def _compile(self, segment: Segment) -> LoadedProgram:
+        codegen = self.open_native()
         bump("plans")
         try:
             program = codegen.compile_segment(segment)

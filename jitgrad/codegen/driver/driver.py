@@ -32,6 +32,15 @@ def _run_alone(b: FnBuilder, bufs: str, tasks: str, abort: str, stage: str) -> N
         run_task(b, bufs, at(b, tasks, b.op(f"mul i64 {index}, {TASK_WORDS}")), abort)
 
 
+def _find_data(b: FnBuilder, bufs: str) -> None:
+    """Where bufs name NumPy arrays by their objects' addresses, put the addresses of their elements instead."""
+    arrays, offset = load_word(b, "%record", 6), load_word(b, "%record", 7)
+    with b.loop("0", arrays) as index:
+        slot = at(b, bufs, b.op(f"add i64 {index}, 1"))
+        found = b.op(f"getelementptr i8, ptr {load_word(b, slot, 0, 'ptr')}, i64 {offset}")
+        b.do(f"store i64 {load_word(b, found, 0)}, ptr {slot}")
+
+
 def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
     for slot in ("%ran", "%spins", "%core"):
@@ -43,6 +52,7 @@ def _driver_text(target: Target) -> str:
         load_word(b, "%record", 5, "ptr"),
     )
     b.do(f"store i64 0, ptr {bufs}")
+    _find_data(b, bufs)
     with b.loop("0", count) as index:
         stage = at(b, stages, b.op(f"mul i64 {index}, {STAGE_WORDS}"))
         go, ask, take, share, alone, ended = (b.label(x) for x in ("go", "ask", "take", "share", "alone", "ended"))

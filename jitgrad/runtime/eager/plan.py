@@ -21,6 +21,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
+from jitgrad.runtime.eager.kernel import has_kernel, kernel_of
 from jitgrad.runtime.eager.numpy_rule import rule_for
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
@@ -55,6 +56,8 @@ class EagerPlan:
         "_constants",
         "_dtype",
         "_graph",
+        "_operands",
+        "_rule",
         "aval",
         "context_avals",
         "differentiable",
@@ -87,6 +90,10 @@ class EagerPlan:
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
+        self._operands = avals if self.is_plain and has_kernel(op, avals, self.out_avals, self.params) else None
+        self._rule = self.function
+        if self._operands is not None:
+            self.function = self._first_run
         self._constants: dict[int | float, Any] = {}
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
@@ -126,13 +133,28 @@ class EagerPlan:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
         array = self._constants.get(number)
         if array is None:
-            is_kept = isinstance(self.direct, np.ufunc) and type(number) in (int, float) and number
+            is_kept = (
+                isinstance(self.direct, np.ufunc)
+                and type(number) in (int, float)
+                and number
+                and self._operands is None  # a kernel takes numbers as they are
+            )
             if not is_kept:  # 0.0 and -0.0 would be one entry
                 return number
             if len(self._constants) >= _MAX_CONSTANTS:
                 self._constants.clear()
             array = self._constants[number] = run_quietly(np.array, number, self._dtype)
         return array
+
+    def _first_run(self, *args: Any) -> Any:
+        """Make the kernel, Note [Eager kernels]; run it."""
+        made = kernel_of(self.op, self._operands, self.params, self.aval, self._rule)
+        if made is self._rule:
+            self._operands = None
+        else:
+            self.is_exact = True
+        self.function = made
+        return made(*args)
 
     def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
         """What a node needs, for one choice of inputs that require grad; None: no gradient will come or go."""

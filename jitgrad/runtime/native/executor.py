@@ -27,6 +27,7 @@ from jitgrad.abi import (
     NativeStep,
     RunRecord,
 )
+from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.primitives import install_driver
 from jitgrad.runtime.devices.device_queue import DeviceQueue
 from jitgrad.runtime.native.pool import pool
@@ -123,19 +124,21 @@ class _Instance(RunRecord):
 
     __slots__ = ("abort", "arena", "bufs", "record")
 
-    def __init__(self, tables: _Tables, slots: int, arena_slot: int, arena_nbytes: int) -> None:
+    def __init__(self, tables: _Tables, slots: int, arena_slot: int, arena_nbytes: int, arrays: int) -> None:
         self.bufs = _words([0] * slots)
         self.abort = ctypes.c_int64(0)
         self.arena = Storage(arena_nbytes)
         self.bufs[arena_slot] = self.arena.addr
         self.record = _words([0] * RECORD_WORDS)
-        self.record[:6] = (
+        self.record[:] = (
             ctypes.addressof(self.bufs),
             ctypes.addressof(tables.tasks),
             ctypes.addressof(tables.stages),
             tables.stage_count,
             pool.address,
             ctypes.addressof(self.abort),
+            arrays,
+            ARRAY_DATA,
         )
         self.record_addr = ctypes.addressof(self.record)
         self.bufs_addr = ctypes.addressof(self.bufs)
@@ -190,6 +193,7 @@ class LoadedStep:
     __slots__ = (
         "__weakref__",
         "_arena_slot",
+        "_arrays",
         "_pack",
         "_packs_arena",
         "_tables",
@@ -200,12 +204,13 @@ class LoadedStep:
         "step",
     )
 
-    def __init__(self, step: NativeStep) -> None:
+    def __init__(self, step: NativeStep, takes_arrays: bool = False) -> None:
         self.step = step
         self.cost = sum(launch.cost for stage in step.stages for launch in stage)
         self._tables = _Tables(step)
         self._arena_slot = 1 + len(step.inputs) + len(step.outputs)
         kinds = "".join("d" if is_float else "q" for _, is_float in step.scalars)
+        self._arrays = self._arena_slot - 1 if takes_arrays else 0
         addresses = "q" * (self._arena_slot - 1)
         self.lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
         self._packs_arena = bool(self.lent_nbytes or kinds)
@@ -218,8 +223,8 @@ class LoadedStep:
         """Run the step.
 
         Args:
-            inputs: addresses, one per ``step.inputs``.
-            outputs: addresses, one per ``step.outputs``.
+            inputs: addresses, one per ``step.inputs``; of a step that takes arrays: their ``id``.
+            outputs: the same, one per ``step.outputs``.
             scalars: one per ``step.scalars``.
 
         Returns:
@@ -242,7 +247,8 @@ class LoadedStep:
         if self._tables.shares:
             pool.start()
         slots = self._arena_slot + 1 + len(self.step.scalars)
-        return _Instance(self._tables, slots, self._arena_slot, 0 if self.lent_nbytes else self.step.arena_nbytes)
+        nbytes = 0 if self.lent_nbytes else self.step.arena_nbytes
+        return _Instance(self._tables, slots, self._arena_slot, nbytes, self._arrays)
 
 
 _LOADED: weakref.WeakSet[LoadedStep] = weakref.WeakSet()

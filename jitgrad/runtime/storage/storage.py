@@ -14,7 +14,8 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
 # asked for theirs, and making one costs as much as an operation. Tensors that share such an array (a result and its
-# saved alias) must find one storage, whoever asks first, on whatever thread: so it is found by the array.
+# saved alias) must find one storage, whoever asks first, on whatever thread: so it is found by the array. A kernel's
+# large result is the exception: its array lies in a storage from the start, and knows it.
 """
 
 from __future__ import annotations
@@ -164,5 +165,11 @@ def _span(array: np.ndarray[Any, Any]) -> int:
     return array.itemsize + last
 
 
+def _of_result(array: np.ndarray[Any, Any]) -> Storage:
+    """The storage of an eager result: the one that its array lies in, or one over the array."""
+    storage = getattr(array.base, "storage", None)
+    return Storage.from_array(array) if storage is None else storage
+
+
 StorageBase.kind = Storage
-install_storage(Storage.from_array)
+install_storage(_of_result)

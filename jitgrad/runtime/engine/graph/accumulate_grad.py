@@ -140,6 +140,10 @@ def _owns_storage(grad: TensorBase, layout: Aval) -> bool:
     if array is not None and array.base is None and references(array) == ONE_LOCAL + 1:
         return True  # there is no storage yet: Note [Storage on demand]
     storage = grad._storage
+    memory = None if array is None else array.base
+    if storage is not None and getattr(memory, "storage", None) is storage:  # a kernel's result
+        alone = references(array) == ONE_LOCAL + 1 and references(memory) == ONE_LOCAL + 1
+        return alone and references(storage) == ONE_LOCAL + 2
     if storage is None:
         return False
     if references(storage) != ONE_LOCAL + 1:

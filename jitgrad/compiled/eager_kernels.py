@@ -1,0 +1,49 @@
+"""Programs of one operation, for eager execution, see Note [Eager kernels].
+
+Owns: ``make_kernel``.
+Must not know: when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.abi import NativeStep
+from jitgrad.compiled.backend import backend
+from jitgrad.errors import CompileError
+from jitgrad.events import bump, log
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.eager.kernel import ArrayProgram
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
+
+__all__ = ["make_kernel"]
+
+
+def make_kernel(
+    op: Op, avals: tuple[Aval | None, ...], numbers: list[bool], params: tuple[Any, ...], outs: tuple[Aval, ...]
+) -> ArrayProgram | None:
+    """See ``install_kernels``; None if the operation is not one native step."""
+    slots = iter(range(len(numbers)))
+    inputs = tuple(i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals))
+    first = len(avals)
+    made = tuple(range(first, first + len(outs)))
+    segment = Segment(
+        [Instr(op, inputs, params, made, outs, avals)],
+        {i: aval for i, aval in enumerate(avals) if aval is not None},
+        made,
+        layouts={vid: aval for vid, aval in zip(made, outs, strict=True) if not aval.is_contiguous},
+    )
+    try:
+        program = backend.open_native().compile_segment(segment)
+    except (CompileError, ImportError) as error:
+        log("record", "eager %s keeps its rule: %r", op.name, error)
+        return None
+    step = program.steps[0] if len(program.steps) == 1 else None
+    if not isinstance(step, NativeStep):
+        return None
+    bump("eager_kernels")
+    order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
+    positions = [i for i, aval in enumerate(avals) if aval is None]
+    return LoadedStep(step, takes_arrays=True).run, order, tuple(positions[slot] for slot, _ in step.scalars)

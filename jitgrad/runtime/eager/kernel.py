@@ -1,0 +1,143 @@
+"""Eager operations on many elements, by kernels of their own.
+
+Owns: when an operation has a kernel, and how arrays are given to it.
+Must not know: how kernels are made (``compiled/eager_kernels.py`` installs who does).
+In: an ``EagerPlan``. Out: a function that takes the place of the operation's NumPy rule.
+
+# Note [Eager kernels]
+# ~~~~~~~~~~~~~~~~~~~~
+# NumPy's rule of an operation walks memory once for each step of a formula, on one core. From ``config.eager_kernels``
+# elements on, an eager operation therefore runs as a program of one operation, made by the code generator of compiled
+# steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. Which of the two runs
+# depends on the operation, its params and its operands' layouts, never on what ran before: so equal calls give equal
+# bits. An operation without a lowering keeps its rule, and so does one whose kernel LLVM refuses.
+# A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
+# or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
+# from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
+# the status word; the NumPy rule then runs, and raises what it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitgrad.config import config
+from jitgrad.cpython.arrays import ARRAY_DATA
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import Op
+from jitgrad.runtime.storage.storage import Storage
+
+__all__ = ["ArrayProgram", "has_kernel", "install_kernels", "kernel_of"]
+
+_LARGE_NBYTES = 64 << 10
+"""From here on the system's fresh pages cost more than a storage."""
+
+ArrayProgram = tuple[Callable[..., int], tuple[int, ...], tuple[int, ...]]
+"""(``LoadedStep.run``, which arrays it takes in order, which operands are its numbers). Arrays: operands by position,
+then results."""
+
+_make: list[Callable[..., ArrayProgram | None]] = []
+
+
+def install_kernels(make: Callable[..., ArrayProgram | None]) -> None:
+    """Let ``make(op, avals or None for numbers, is_float of numbers, params, out_avals)`` make kernels."""
+    _make[:] = [make]
+
+
+def has_kernel(op: Op, operands: list[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
+    """Whether an operation on such operands, avals and Python numbers, runs as a kernel."""
+    least = config.eager_kernels
+    if least < 0 or op.lower is None or ARRAY_DATA < 0 or not _make:
+        return False
+    avals = [x for x in operands if type(x) is Aval]
+    if max([a.numel for a in (*avals, *outs)]) < least or any(a.numel == 0 for a in outs):
+        return False
+    if len(avals) < len(operands) and not _takes_numbers(op, operands):
+        return False
+    return op.lowers is None or op.lowers(*params)
+
+
+def _takes_numbers(op: Op, operands: list[Any]) -> bool:
+    """Whether the numbers may be run-time scalars; a power's exponent chooses the formula."""
+    return op.name != "pow" and all(type(x) in (Aval, int, float) for x in operands)
+
+
+def kernel_of(op: Op, operands: list[Any], params: tuple[Any, ...], out: Aval, rule: Callable[..., Any]) -> Any:
+    """A function of the operands' arrays and numbers, then params, that returns a new array laid out as ``out``.
+
+    Args:
+        operands: avals, or Python numbers.
+        rule: what runs where there is no such kernel, and where the kernel finds bad data.
+    """
+    avals = tuple(make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval else None for x in operands)
+    numbers = [type(x) is float for x in operands if type(x) is not Aval]
+    made = _make[0](op, avals, numbers, params, (make_aval(out.shape, out.dtype, out.stride),))
+    if made is None:
+        return rule
+    run, order, scalars = made
+    fresh = _allocator(out)
+    if scalars:
+        return _with_numbers(run, order, scalars, fresh, rule)
+    if order == (0, -1):
+        return _of_one(run, fresh, rule)
+    if order == (0, 1, -1):
+        return _of_two(run, fresh, rule)
+    return _of_many(run, order, fresh, rule)
+
+
+def _allocator(aval: Aval) -> Callable[[], Any]:
+    """Makes arrays laid out as ``aval``, without gaps. Large ones lie in storages, whose memory is warm."""
+    shape, dtype, nbytes = aval.shape, aval.dtype.np, aval.nbytes
+    if nbytes >= _LARGE_NBYTES:
+        laid_out = make_aval(shape, aval.dtype, aval.stride)
+        return lambda: Storage(nbytes).array(laid_out)
+    if aval.is_contiguous:
+        return lambda: np.empty(shape, dtype)
+    memory = np.empty(1, dtype)
+    alike = np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.itemsize for s in aval.stride], writeable=False)
+    return lambda: np.empty_like(alike)
+
+
+def _of_one(run: Callable[..., int], fresh: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: Any, *params: Any) -> Any:
+        out = fresh()
+        return rule(x, *params) if run((id(x), id(out)), ()) else out
+
+    return kernel
+
+
+def _of_two(run: Callable[..., int], fresh: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: Any, y: Any, *params: Any) -> Any:
+        out = fresh()
+        return rule(x, y, *params) if run((id(x), id(y), id(out)), ()) else out
+
+    return kernel
+
+
+def _of_many(
+    run: Callable[..., int], order: tuple[int, ...], fresh: Callable[[], Any], rule: Callable[..., Any]
+) -> Callable[..., Any]:
+    def kernel(*args: Any) -> Any:
+        out = fresh()
+        ids = [id(args[i]) if i >= 0 else id(out) for i in order]
+        return rule(*args) if run(ids, ()) else out
+
+    return kernel
+
+
+def _with_numbers(
+    run: Callable[..., int],
+    order: tuple[int, ...],
+    scalars: tuple[int, ...],
+    fresh: Callable[[], Any],
+    rule: Callable[..., Any],
+) -> Callable[..., Any]:
+    def kernel(*args: Any) -> Any:
+        out = fresh()
+        ids = [id(args[i]) if i >= 0 else id(out) for i in order]
+        return rule(*args) if run(ids, (), [args[i] for i in scalars]) else out
+
+    return kernel
