@@ -22,19 +22,15 @@ __all__ = ["make_kernel"]
 
 
 def make_kernel(
-    op: Op, avals: tuple[Aval | None, ...], numbers: list[bool], params: tuple[Any, ...], outs: tuple[Aval, ...]
+    op: Op,
+    avals: tuple[Aval | None, ...],
+    numbers: list[bool],
+    params: tuple[Any, ...],
+    outs: tuple[Aval, ...],
+    targets: tuple[int, ...],
 ) -> ArrayProgram | None:
     """See ``install_kernels``; None if the operation is not one native step."""
-    slots = iter(range(len(numbers)))
-    inputs = tuple(i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals))
-    first = len(avals)
-    made = tuple(range(first, first + len(outs)))
-    segment = Segment(
-        [Instr(op, inputs, params, made, outs, avals)],
-        {i: aval for i, aval in enumerate(avals) if aval is not None},
-        made,
-        layouts={vid: aval for vid, aval in zip(made, outs, strict=True) if not aval.is_contiguous},
-    )
+    segment = _segment(op, avals, numbers, params, outs, targets)
     try:
         program = backend.open_native().compile_segment(segment)
     except (CompileError, ImportError) as error:
@@ -44,6 +40,34 @@ def make_kernel(
     if not isinstance(step, NativeStep):
         return None
     bump("eager_kernels")
+    first = len(avals)
     order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
     positions = [i for i, aval in enumerate(avals) if aval is None]
-    return LoadedStep(step, takes_arrays=True).run, order, tuple(positions[slot] for slot, _ in step.scalars)
+    return ArrayProgram(
+        LoadedStep(step, takes_arrays=True).run, order, tuple(positions[slot] for slot, _ in step.scalars)
+    )
+
+
+def _segment(
+    op: Op,
+    avals: tuple[Aval | None, ...],
+    numbers: list[bool],
+    params: tuple[Any, ...],
+    outs: tuple[Aval, ...],
+    targets: tuple[int, ...],
+) -> Segment:
+    """Operands have their positions as value ids, results the numbers that follow."""
+    slots = iter(range(len(numbers)))
+    inputs = [
+        i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals)
+    ]
+    made = tuple(range(len(avals), len(avals) + len(outs)))
+    writes = tuple(zip(made, targets, strict=True)) if targets else ()
+    return Segment(
+        [Instr(op, tuple(inputs), params, made, outs, avals)],
+        {i: aval for i, aval in enumerate(avals) if aval is not None},
+        () if targets else made,
+        writes,
+        writes,
+        {} if targets else {vid: aval for vid, aval in zip(made, outs, strict=True) if not aval.is_contiguous},
+    )

@@ -67,8 +67,11 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
         outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-        results = run_numpy(plan.op, arrays, plan.params, plan.out_avals)
-        outs = tuple(new_result(a, own(r, a, arrays)) for r, a in zip(results, plan.out_avals, strict=True))
+        made = plan.run_several(arrays)
+        if made is None:
+            results = run_numpy(plan.op, arrays, plan.params, plan.out_avals)
+            made = [own(r, a, arrays) for r, a in zip(results, plan.out_avals, strict=True)]
+        outs = tuple(map(new_result, plan.out_avals, made))
     if op.vjps and state.grad_enabled:
         _join_graph(plan, inputs, outs)
     return outs if plan.is_several else outs[0]
@@ -181,7 +184,9 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
         else:
             array = x._array
             arrays.append(array if array is not None else x._ndarray())
-    if plan.is_exact:
+    if plan.has_kernel and inputs[0] is target and plan.write(arrays, (0,)):
+        pass
+    elif plan.is_exact:
         run_into(plan.direct, target._ndarray(), *arrays)
     else:
         np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))
@@ -189,6 +194,22 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     if caught.left:
         note_write(target._vc, op.name)
     return True
+
+
+def _targets_among(targets: tuple[Any, ...], inputs: tuple[Any, ...], outs: tuple[Aval, ...]) -> tuple[int, ...]:
+    """Which operands the targets are, if each is one and takes its result as it is; else nothing."""
+    found = []
+    for target, out in zip(targets, outs, strict=True):
+        have = target._aval
+        if have.dtype is not out.dtype or have.shape != out.shape:
+            return ()
+        for i, x in enumerate(inputs):
+            if x is target:
+                found.append(i)
+                break
+        else:
+            return ()
+    return tuple(found)
 
 
 def apply_inplace_eager(
@@ -202,8 +223,10 @@ def apply_inplace_eager(
     elsewhere = plan.is_elsewhere
     arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_inexact and any(map(is_in_graph, inputs))
+    written = _targets_among(targets, inputs, out_avals) if plan.has_kernel else ()
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
-        run_into(plan.direct, targets[0]._ndarray(), *arrays)
+        if not (written and plan.write(arrays, written)):
+            run_into(plan.direct, targets[0]._ndarray(), *arrays)
         targets[0]._vc[VERSION] += 1
         if caught.left:
             note_write(targets[0]._vc, op.name)
@@ -228,7 +251,7 @@ def apply_inplace_eager(
         write_elsewhere(op, targets, inputs, plan.params, out_avals)
     elif op is _COPY:
         run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
-    else:
+    elif not (written and plan.write(arrays, written)):
         results = run_numpy(op, arrays, params, out_avals)
         for target, result in zip(targets, results, strict=True):
             np.copyto(target._ndarray(), result, casting="unsafe")

@@ -2,7 +2,7 @@
 
 Owns: when an operation has a kernel, and how arrays are given to it.
 Must not know: how kernels are made (``compiled/eager_kernels.py`` installs who does).
-In: an ``EagerPlan``. Out: a function that takes the place of the operation's NumPy rule.
+In: an operation and the avals of its operands. Out: functions that take the place of its NumPy rule.
 
 # Note [Eager kernels]
 # ~~~~~~~~~~~~~~~~~~~~
@@ -14,13 +14,13 @@ In: an ``EagerPlan``. Out: a function that takes the place of the operation's Nu
 # A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
 # or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
 # from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
-# the status word; the NumPy rule then runs, and raises what it raises.
+# the status word, before anything is written; the NumPy rule then runs, and raises what it raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,62 +30,115 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.storage.storage import Storage
 
-__all__ = ["ArrayProgram", "has_kernel", "install_kernels", "kernel_of"]
+__all__ = ["ArrayProgram", "has_kernel", "install_kernels", "kernel_of", "kernel_of_several", "kernel_of_write"]
 
 _LARGE_NBYTES = 64 << 10
 """From here on the system's fresh pages cost more than a storage."""
 
-ArrayProgram = tuple[Callable[..., int], tuple[int, ...], tuple[int, ...]]
-"""(``LoadedStep.run``, which arrays it takes in order, which operands are its numbers). Arrays: operands by position,
-then results."""
+
+class ArrayProgram(NamedTuple):
+    """A program that takes arrays.
+
+    Attributes:
+        run: ``LoadedStep.run``: called with ids of arrays, ``()``, numbers; 0, or a status word.
+        order: the arrays that it takes: an operand's position, or -1, -2 .. for the results.
+        numbers: positions of the operands that are its numbers.
+    """
+
+    run: Callable[..., int]
+    order: tuple[int, ...]
+    numbers: tuple[int, ...]
+
 
 _make: list[Callable[..., ArrayProgram | None]] = []
 
 
 def install_kernels(make: Callable[..., ArrayProgram | None]) -> None:
-    """Let ``make(op, avals or None for numbers, is_float of numbers, params, out_avals)`` make kernels."""
+    """Let ``make(op, avals or None for numbers, is_float of numbers, params, out_avals, targets)`` make programs.
+
+    Targets: for each result, the operand that it is written into; or empty, and results are new arrays.
+    """
     _make[:] = [make]
 
 
-def has_kernel(op: Op, operands: list[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
+def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
     """Whether an operation on such operands, avals and Python numbers, runs as a kernel."""
     least = config.eager_kernels
-    if least < 0 or op.lower is None or ARRAY_DATA < 0 or not _make:
+    if least < 0 or op.lower is None or op.is_view or ARRAY_DATA < 0 or not _make:
         return False
     avals = [x for x in operands if type(x) is Aval]
-    if max([a.numel for a in (*avals, *outs)]) < least or any(a.numel == 0 for a in outs):
+    if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):
         return False
     if len(avals) < len(operands) and not _takes_numbers(op, operands):
         return False
     return op.lowers is None or op.lowers(*params)
 
 
-def _takes_numbers(op: Op, operands: list[Any]) -> bool:
+def _takes_numbers(op: Op, operands: Sequence[Any]) -> bool:
     """Whether the numbers may be run-time scalars; a power's exponent chooses the formula."""
-    return op.name != "pow" and all(type(x) in (Aval, int, float) for x in operands)
+    return op.name != "pow" and all([type(x) in (Aval, int, float) for x in operands])
 
 
-def kernel_of(op: Op, operands: list[Any], params: tuple[Any, ...], out: Aval, rule: Callable[..., Any]) -> Any:
+def _program(
+    op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...], targets: tuple[int, ...] = ()
+) -> ArrayProgram | None:
+    """Avals say where a view begins; an array begins at its first element."""
+    avals = tuple([make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval else None for x in operands])
+    numbers = [type(x) is float for x in operands if type(x) is not Aval]
+    return _make[0](op, avals, numbers, params, tuple([make_aval(a.shape, a.dtype, a.stride) for a in outs]), targets)
+
+
+def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Aval, rule: Callable[..., Any]) -> Any:
     """A function of the operands' arrays and numbers, then params, that returns a new array laid out as ``out``.
 
     Args:
         operands: avals, or Python numbers.
         rule: what runs where there is no such kernel, and where the kernel finds bad data.
     """
-    avals = tuple(make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval else None for x in operands)
-    numbers = [type(x) is float for x in operands if type(x) is not Aval]
-    made = _make[0](op, avals, numbers, params, (make_aval(out.shape, out.dtype, out.stride),))
-    if made is None:
+    program = _program(op, operands, params, (out,))
+    if program is None:
         return rule
-    run, order, scalars = made
     fresh = _allocator(out)
-    if scalars:
-        return _with_numbers(run, order, scalars, fresh, rule)
-    if order == (0, -1):
-        return _of_one(run, fresh, rule)
-    if order == (0, 1, -1):
-        return _of_two(run, fresh, rule)
-    return _of_many(run, order, fresh, rule)
+    if program.order == (0, -1) and not program.numbers:
+        return _of_one(program.run, fresh, rule)
+    if program.order == (0, 1, -1) and not program.numbers:
+        return _of_two(program.run, fresh, rule)
+    several = _of_many(program, [fresh])
+
+    def kernel(*args: Any) -> Any:
+        made = several(args)
+        return rule(*args) if made is None else made[0]
+
+    return kernel
+
+
+def kernel_of_several(
+    op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...]
+) -> Callable[..., list[Any] | None] | None:
+    """A function of a list of the operands' arrays and numbers that returns new arrays, or None if it found bad data.
+
+    None if there is no such kernel.
+    """
+    program = _program(op, operands, params, outs)
+    return None if program is None else _of_many(program, [*map(_allocator, outs)])
+
+
+def kernel_of_write(
+    op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...], targets: tuple[int, ...]
+) -> Callable[..., bool] | None:
+    """A function of a list of the operands' arrays and numbers that writes the results into the operands at ``targets``.
+
+    It returns whether it did: if not, it found bad data. None if there is no such kernel.
+    """
+    program = _program(op, operands, params, outs, targets)
+    if program is None:
+        return None
+    run, order, numbers = program
+
+    def kernel(args: Sequence[Any]) -> bool:
+        return not run([id(args[i]) for i in order], (), [args[i] for i in numbers])
+
+    return kernel
 
 
 def _allocator(aval: Aval) -> Callable[[], Any]:
@@ -117,27 +170,12 @@ def _of_two(run: Callable[..., int], fresh: Callable[[], Any], rule: Callable[..
     return kernel
 
 
-def _of_many(
-    run: Callable[..., int], order: tuple[int, ...], fresh: Callable[[], Any], rule: Callable[..., Any]
-) -> Callable[..., Any]:
-    def kernel(*args: Any) -> Any:
-        out = fresh()
-        ids = [id(args[i]) if i >= 0 else id(out) for i in order]
-        return rule(*args) if run(ids, ()) else out
+def _of_many(program: ArrayProgram, fresh: list[Callable[[], Any]]) -> Callable[..., list[Any] | None]:
+    run, order, numbers = program
 
-    return kernel
-
-
-def _with_numbers(
-    run: Callable[..., int],
-    order: tuple[int, ...],
-    scalars: tuple[int, ...],
-    fresh: Callable[[], Any],
-    rule: Callable[..., Any],
-) -> Callable[..., Any]:
-    def kernel(*args: Any) -> Any:
-        out = fresh()
-        ids = [id(args[i]) if i >= 0 else id(out) for i in order]
-        return rule(*args) if run(ids, (), [args[i] for i in scalars]) else out
+    def kernel(args: Sequence[Any]) -> list[Any] | None:
+        outs = [make() for make in fresh]
+        ids = [id(args[i]) if i >= 0 else id(outs[-1 - i]) for i in order]
+        return None if run(ids, (), [args[i] for i in numbers]) else outs
 
     return kernel

@@ -21,7 +21,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
-from jitgrad.runtime.eager.kernel import has_kernel, kernel_of
+from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
 from jitgrad.runtime.eager.numpy_rule import rule_for
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
@@ -49,6 +49,7 @@ class EagerPlan:
         aval: of the first output.
         function: ``direct``, or the operation's NumPy rule.
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
+        has_kernel: it runs as a kernel, or will at its first run, Note [Eager kernels].
         is_elsewhere: inputs or results are not on the CPU.
     """
 
@@ -58,11 +59,14 @@ class EagerPlan:
         "_graph",
         "_operands",
         "_rule",
+        "_several",
+        "_writes",
         "aval",
         "context_avals",
         "differentiable",
         "direct",
         "function",
+        "has_kernel",
         "is_elsewhere",
         "is_exact",
         "is_plain",
@@ -90,9 +94,12 @@ class EagerPlan:
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
-        self._operands = avals if self.is_plain and has_kernel(op, avals, self.out_avals, self.params) else None
+        self.has_kernel = not self.is_elsewhere and has_kernel(op, avals, self.out_avals, self.params)
+        self._operands = avals
         self._rule = self.function
-        if self._operands is not None:
+        self._several: Any = None
+        self._writes: dict[tuple[int, ...], Any] = {}
+        if self.has_kernel and self.is_plain:
             self.function = self._first_run
         self._constants: dict[int | float, Any] = {}
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
@@ -137,7 +144,7 @@ class EagerPlan:
                 isinstance(self.direct, np.ufunc)
                 and type(number) in (int, float)
                 and number
-                and self._operands is None  # a kernel takes numbers as they are
+                and not self.has_kernel  # a kernel takes numbers as they are
             )
             if not is_kept:  # 0.0 and -0.0 would be one entry
                 return number
@@ -150,11 +157,35 @@ class EagerPlan:
         """Make the kernel, Note [Eager kernels]; run it."""
         made = kernel_of(self.op, self._operands, self.params, self.aval, self._rule)
         if made is self._rule:
-            self._operands = None
+            self.has_kernel = False
         else:
             self.is_exact = True
         self.function = made
         return made(*args)
+
+    def run_several(self, arrays: list[Any]) -> list[Any] | None:
+        """The results as new arrays, by the kernel; None if there is none, or it found bad data."""
+        if not self.has_kernel:
+            return None
+        if self._several is None:
+            self._several = kernel_of_several(self.op, self._operands, self.params, self.out_avals)
+            if self._several is None:
+                self.has_kernel = False
+                return None
+        made: list[Any] | None = self._several(arrays)
+        return made
+
+    def write(self, arrays: list[Any], targets: tuple[int, ...]) -> bool:
+        """Write the results into the operands at ``targets``, by the kernel; False if nothing is written.
+
+        They must be shaped as the results are, and of their dtypes.
+        """
+        if not self.has_kernel:
+            return False
+        if targets not in self._writes:
+            self._writes[targets] = kernel_of_write(self.op, self._operands, self.params, self.out_avals, targets)
+        kernel = self._writes[targets]
+        return kernel is not None and kernel(arrays)
 
     def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
         """What a node needs, for one choice of inputs that require grad; None: no gradient will come or go."""
