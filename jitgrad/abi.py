@@ -15,8 +15,8 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # STAGE_WAKE: worth waking sleeping workers for). All tasks of a stage are independent; a stage starts when the one
 # before it has ended. A stage has at most MAX_STAGE_TASKS tasks.
 # A program record is eight words: address of bufs, of tasks, of stages, number of stages, address of the pool block,
-# address of the abort word; how many bufs after the status word hold the address of a NumPy array's object, in whose place
-# the driver puts that of its elements (0 in programs that run on storages); where such an object keeps it.
+# address of the abort word; how many bufs after the status word hold the address of a NumPy array's object, in whose
+# place the driver puts that of its elements (0 in programs that run on storages); where such an object keeps it.
 # ``i64 driver(ptr record)`` returns bufs[0], the status word: 0, or what a kernel wrote there. The driver clears it
 # first, and stops between tasks when the abort word is not 0, and between stages when the status word is not 0.
 

@@ -14,7 +14,7 @@ __all__ = ["ARRAY_DATA"]
 
 
 def _data_offset() -> int:
-    """It follows the object's header in ``PyArrayObject``; measured on two arrays, one of them a view. -1: not found."""
+    """It follows the object's header in ``PyArrayObject``; measured on an array and a view. -1: not found."""
     whole = np.zeros(4)
     for offset in range(16, 64, 8):
         if all(ctypes.c_size_t.from_address(id(a) + offset).value == a.ctypes.data for a in (whole, whole[1:])):

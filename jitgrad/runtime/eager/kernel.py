@@ -8,9 +8,9 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # ~~~~~~~~~~~~~~~~~~~~
 # NumPy's rule of an operation walks memory once for each step of a formula, on one core. From ``config.eager_kernels``
 # elements on, an eager operation therefore runs as a program of one operation, made by the code generator of compiled
-# steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. Which of the two runs
-# depends on the operation, its params and its operands' layouts, never on what ran before: so equal calls give equal
-# bits. An operation without a lowering keeps its rule, and so does one whose kernel LLVM refuses.
+# steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. Which of the two
+# runs depends on the operation, its params and its operands' layouts, never on what ran before: so equal calls give
+# equal bits. An operation without a lowering keeps its rule, and so does one whose kernel LLVM refuses.
 # A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
 # or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
 # from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
@@ -88,7 +88,7 @@ def _program(
     return _make[0](op, avals, numbers, params, tuple([make_aval(a.shape, a.dtype, a.stride) for a in outs]), targets)
 
 
-def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Aval, rule: Callable[..., Any]) -> Any:
+def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Aval, rule: Any) -> Any:
     """A function of the operands' arrays and numbers, then params, that returns a new array laid out as ``out``.
 
     Args:
@@ -126,7 +126,7 @@ def kernel_of_several(
 def kernel_of_write(
     op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...], targets: tuple[int, ...]
 ) -> Callable[..., bool] | None:
-    """A function of a list of the operands' arrays and numbers that writes the results into the operands at ``targets``.
+    """A function of a list of the operands' arrays and numbers that writes results into the operands at ``targets``.
 
     It returns whether it did: if not, it found bad data. None if there is no such kernel.
     """

@@ -1,0 +1,212 @@
+"""Eager operations on many elements: kernels in place of NumPy's rules, Note [Eager kernels]."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from ops.op_specs import SPECS, Sample
+
+import jitgrad as jg
+from jitgrad.config import config
+from jitgrad.dispatch import door
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager.plan import plans
+
+
+@pytest.fixture
+def all_by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """However few elements an operation has."""
+    plans.clear()
+    monkeypatch.setattr(config, "eager_kernels", 1)
+    yield
+    plans.clear()
+
+
+def by_rules(function: Any, *args: Any) -> Any:
+    """What NumPy's rules make of it."""
+    before, config.eager_kernels = config.eager_kernels, -1
+    plans.clear()
+    try:
+        return function(*args)
+    finally:
+        config.eager_kernels = before
+        plans.clear()
+
+
+def kernels_made(function: Any) -> int:
+    before = jg.stats()["eager_kernels"]
+    function()
+    return int(jg.stats()["eager_kernels"] - before)
+
+
+def tensors(value: Any) -> Any:
+    if isinstance(value, list):
+        return [tensors(v) for v in value]
+    if not isinstance(value, np.ndarray):
+        return value
+    return jg.tensor(value, dtype=jg.float32 if value.dtype == np.float64 else None)
+
+
+def flat(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, tuple | list) else [results]
+
+
+WITH_KERNELS = sorted(name for name, op in OPS.items() if op.lower and op.numpy and SPECS.get(name))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_kernels_and_rules_agree(all_by_kernels: None, part: int) -> None:
+    """One sample of each operation: values, dtypes, strides."""
+    for name in WITH_KERNELS[part::8]:
+        sample: Sample = SPECS[name][0]
+        args = [OPS[name], *map(tensors, sample.inputs), *sample.params]
+        got, want = flat(door.apply(*args)), flat(by_rules(door.apply, *args))
+        for a, b in zip(got, want, strict=True):
+            assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()), name
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_large_operations_have_kernels_and_small_ones_do_not() -> None:
+    plans.clear()
+    x, small = jg.rand(config.eager_kernels + 1), jg.rand(config.eager_kernels - 1)
+    assert kernels_made(lambda: [jg.exp(x), jg.exp(x), x * 2.5, x * 3.5, x + x]) == 3
+    assert kernels_made(lambda: [jg.exp(small), small * 2.5]) == 0
+
+
+def test_bits_are_those_of_a_compiled_step() -> None:
+    x = jg.randn(100, 211)
+    for function in (jg.exp, jg.erf, jg.tanh, lambda t: jg.softmax(t, 1), lambda t: t.sum(0), lambda t: t @ t.t()):
+        np.testing.assert_array_equal(function(x).numpy(), jg.compile(function)(x).numpy())
+
+
+def test_the_first_call_gives_the_bits_of_the_hundredth() -> None:
+    x = jg.randn(20_000)
+    plans.clear()
+    first = jg.sigmoid(x).numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal(jg.sigmoid(x).numpy(), first)
+
+
+def test_threads_do_not_change_bits() -> None:
+    x = jg.randn(700, 300)
+    count = jg.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            jg.set_num_threads(threads)
+            results.append((jg.log_softmax(x, 1).sum(0) * 3).numpy())
+    finally:
+        jg.set_num_threads(count)
+    for other in results[1:]:
+        np.testing.assert_array_equal(other, results[0])
+
+
+def test_views_and_layouts(all_by_kernels: None) -> None:
+    x = jg.arange(48, dtype=jg.float32).reshape(6, 8)
+    np.testing.assert_array_equal((x[1:, ::2] * x[:-1, 1::2]).numpy(), x.numpy()[1:, ::2] * x.numpy()[:-1, 1::2])
+    turned = x.t() + 1.0
+    assert turned.stride() == (1, 8)
+    np.testing.assert_array_equal(turned.numpy(), x.numpy().T + 1)
+    np.testing.assert_array_equal((x[0].expand(3, 8) - x[:3]).numpy(), x.numpy()[0] - x.numpy()[:3])
+
+
+def test_writes(all_by_kernels: None) -> None:
+    x = jg.arange(24, dtype=jg.float32).reshape(4, 6) / 8
+    part = x[1:3, ::2]
+    version = x._version
+    part.mul_(part).add_(1.0)
+    part.exp_()
+    want = np.arange(24, dtype=np.float32).reshape(4, 6) / 8
+    want[1:3, ::2] = np.exp(want[1:3, ::2] ** 2 + 1)
+    np.testing.assert_allclose(x.numpy(), want, rtol=1e-6)
+    assert x._version == version + 3
+
+
+def test_an_integer_target_refuses_a_float_result(all_by_kernels: None) -> None:
+    x = jg.ones(3, dtype=jg.int64)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.mul_(0.5)
+    x.mul_(2)
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_training(all_by_kernels: None) -> None:
+    """Layers, losses, optimizers: the same losses as by NumPy's rules."""
+
+    def losses() -> list[float]:
+        jg.manual_seed(3)
+        model = jg.nn.Sequential(jg.nn.Linear(6, 16), jg.nn.GELU(), jg.nn.LayerNorm(16), jg.nn.Linear(16, 3))
+        optimizer = jg.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = jg.randn(20, 6), jg.randint(0, 3, (20,))
+        found = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = jg.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    np.testing.assert_allclose(losses(), by_rules(losses), rtol=1e-5)
+
+
+def test_a_bad_index_raises_what_the_rule_raises_and_writes_nothing(all_by_kernels: None) -> None:
+    table, indices = jg.rand(5, 3), jg.tensor([0, 7])
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            table.index_select(0, indices)
+    target = jg.zeros(5)
+    with pytest.raises((IndexError, RuntimeError)):
+        target.scatter_add_(0, indices, jg.ones(2))
+    assert target.tolist() == [0.0] * 5
+    assert table.index_select(0, jg.tensor([4])).shape == (1, 3)
+
+
+def test_numbers_of_one_plan(all_by_kernels: None) -> None:
+    x = jg.tensor([1.0, -2.0, 0.0])
+    assert (x * 2).tolist() == [2.0, -4.0, 0.0]
+    assert (x * 3).tolist() == [3.0, -6.0, 0.0]
+    assert (x * -0.0).numpy().tobytes() == (x.numpy() * np.float32(-0.0)).tobytes()
+    assert (x**2).tolist() == [1.0, 4.0, 0.0]
+    assert (2**x).tolist() == [2.0, 0.25, 1.0]
+    assert jg.where(x > 0, x, 7.0).tolist() == [1.0, 7.0, 7.0]
+
+
+def test_large_results_share_memory_with_numpy_and_views() -> None:
+    x = jg.ones(200, 200)
+    y = x + 1
+    array, row = y.numpy(), y[3]
+    array[3] = 5
+    assert row.tolist() == [5.0] * 200
+    assert y.data_ptr() == array.ctypes.data
+    del x, y
+    assert array[0, 0] == 2
+    assert row[0].item() == 5
+
+
+def test_a_gradient_is_taken_over_without_a_copy_and_never_shared() -> None:
+    x = jg.ones(100, 200, requires_grad=True)
+    kept: list[Any] = []
+    (x * 3).sum().backward()
+    assert x.grad is not None
+    first = x.grad
+    y = x * 2
+    y.register_hook(kept.append)
+    (y * y).sum().backward()
+    assert first.unique().tolist() == [11.0]
+    kept[0].mul_(0)
+    assert first.unique().tolist() == [11.0]
+
+
+def test_the_environment_can_forbid_kernels() -> None:
+    code = "import jitgrad as jg; jg.exp(jg.ones(100000)).sum(); print(jg.stats()['eager_kernels'])"
+    for value, least in (("numpy", 0), ("", 1)):
+        env = {**os.environ, "JITGRAD_EAGER": value}
+        out = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
+        assert (int(out.stdout) > 0) == bool(least)
