@@ -34,7 +34,7 @@ else:
 __all__ = ["Twin", "compiled_rounds", "forget_others", "load", "quiet", "run"]
 
 # what the processes may count differently: they share the disk cache, whoever comes first compiles
-_UNEQUAL_COUNTERS = ("compiles", "cache_reads", "cache_writes")
+_UNEQUAL_COUNTERS = ("compiles", "cache_reads", "cache_writes", "evictions")  # they depend on earlier programs
 
 
 def _seen(value: Any) -> Any:

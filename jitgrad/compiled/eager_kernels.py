@@ -58,9 +58,7 @@ def _segment(
 ) -> Segment:
     """Operands have their positions as value ids, results the numbers that follow."""
     slots = iter(range(len(numbers)))
-    inputs = [
-        i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals)
-    ]
+    inputs = [i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals)]
     made = tuple(range(len(avals), len(avals) + len(outs)))
     writes = tuple(zip(made, targets, strict=True)) if targets else ()
     return Segment(
