@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import jitgrad
 pytest.importorskip("numba", reason="jitgrad.vectorize compiles by Numba")
 mpmath = pytest.importorskip("mpmath")
 
-SEEDS, PER_TEST, POINTS = 200, 10, 13
+PER_TEST, POINTS = 10, 13
+SEEDS = int(os.environ.get("RANDOM_PROGRAMS", 200))
+"""Of a second each. The second interpreter in CI runs fewer: the compiler that differentiates them is the same."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
