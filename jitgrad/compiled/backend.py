@@ -12,7 +12,7 @@ from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
 from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.compiled.end_plan import end_plan
-from jitgrad.compiled.lazy_codegen import Codegen, open_codegen
+from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
@@ -58,10 +58,7 @@ def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
 class _Backend:
     """See ``tracer.recorder.Backend``."""
 
-    __slots__ = ("_is_installed",)
-
-    def __init__(self) -> None:
-        self._is_installed = False
+    __slots__ = ()
 
     def compile_end(self, segment: Segment) -> LoadedProgram:
         """Plan and compile a segment."""
@@ -69,16 +66,11 @@ class _Backend:
             return probe.session.call("compile", "compile", self._compile, segment)
         return self._compile(segment)
 
-    def open_native(self) -> Codegen:
-        """Codegen and the native parts, which come with the first segment, Note [Lazy codegen]."""
+    @staticmethod
+    def _compile(segment: Segment) -> LoadedProgram:
+        """Codegen and the native parts come with the first segment, Note [Lazy codegen]."""
         codegen = open_codegen()
-        if not self._is_installed:
-            codegen.install_native()
-            self._is_installed = True
-        return codegen
-
-    def _compile(self, segment: Segment) -> LoadedProgram:
-        codegen = self.open_native()
+        codegen.install_hits()
         bump("plans")
         try:
             program = codegen.compile_segment(segment)

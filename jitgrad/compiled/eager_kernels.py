@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.abi import NativeStep
-from jitgrad.compiled.backend import backend
+from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval
@@ -32,7 +32,9 @@ def make_kernel(
     """See ``install_kernels``; None if the operation is not one native step."""
     segment = _segment(op, avals, numbers, params, outs, targets)
     try:
-        program = backend.open_native().compile_segment(segment)
+        codegen = open_codegen()
+        codegen.install_loops()
+        program = codegen.compile_segment(segment)
     except (CompileError, ImportError) as error:
         log("record", "eager %s keeps its rule: %r", op.name, error)
         return None

@@ -33,11 +33,13 @@ class Codegen(NamedTuple):
 
     Attributes:
         compile_segment: plans and compiles a segment (``codegen.pipeline``).
-        install_native: puts the driver, the worker loop and the native hits in place (``compiled.native_parts``).
+        install_loops: puts the driver and the worker loop in place, once (``compiled.native_parts``).
+        install_hits: the native hits, too.
     """
 
     compile_segment: Callable[[Segment], Program]
-    install_native: Callable[[], None]
+    install_loops: Callable[[], object]
+    install_hits: Callable[[], None]
 
 
 @functools.cache
@@ -46,7 +48,7 @@ def open_codegen() -> Codegen:
     with importing:
         pipeline = importlib.import_module("jitgrad.codegen.pipeline")
         native = importlib.import_module("jitgrad.compiled.native_parts")
-    return Codegen(pipeline.compile_segment, native.install_native)
+    return Codegen(pipeline.compile_segment, native.install_loops, native.install_hits)
 
 
 def open_random() -> tuple[int, object]:

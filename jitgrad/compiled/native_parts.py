@@ -1,23 +1,35 @@
 """The parts of the runtime that are native code, put in place at the first compile.
 
+An eager kernel needs the driver alone; the native hits take LLVM longer than all of it.
+
 Owns: when and in what order they are installed.
 Must not know: what they do.
 """
 
 from __future__ import annotations
 
+import functools
+
 from jitgrad.codegen.driver import driver
 from jitgrad.compiled import native_hits
 from jitgrad.events import log
 from jitgrad.runtime.native import executor
 
-__all__ = ["install_native"]
+__all__ = ["install_hits", "install_loops"]
 
 
-def install_native() -> None:
-    """Give the runtime its driver and worker loop, and the recorder its native hits."""
+@functools.cache
+def install_loops() -> driver.NativeLoops:
+    """Give the runtime its driver and worker loop."""
     native = driver.load()
     executor.install(native.driver, native.worker, native)
+    return native
+
+
+@functools.cache
+def install_hits() -> None:
+    """Give the recorder its native hits."""
+    native = install_loops()
     try:
         native_hits.install(native.driver)
     except Exception as error:  # they are an accelerator: without them every hit takes the Python path
