@@ -28,7 +28,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "testing",
      "transforms"})
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
-    | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"},
+    | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"}
+    | {"compiler", "cpu", "distributed", "hub", "jit", "storage"},
     frozenset({"scripts", "__main__"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

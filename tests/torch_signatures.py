@@ -18,7 +18,10 @@ OTHER_ARGUMENTS = {
         """,
     "torch's function takes the arguments of nn.functional's, in that order": "binary_cross_entropy_with_logits",
     "only weights are loaded, unless something else is asked for": "load",
-    "classes that are made by the library, not by users": "Size TypedStorage",
+    "classes that are made by the library, not by users": """
+        Size TypedStorage storage.TypedStorage autograd.graph.GradientEdge
+        """,
+    "the devices that there are": "autograd.graph.save_on_cpu",
     "householder_product has one name for the factors, whatever name it is called by": "orgqr ormqr",
 }
 

@@ -22,7 +22,10 @@ TABLE = ROOT / "jitgrad" / "scripts" / "left_out.py"
 
 NAMESPACES = (
     "", "Tensor", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "utils.data", "linalg",
-    "special", "func", "autograd", "distributions",
+    "special", "func", "autograd", "distributions", "fft", "jit", "compiler", "hub", "cpu", "amp", "cuda.amp",
+    "backends", "backends.cuda", "autograd.functional", "autograd.graph", "autograd.forward_ad", "nn.attention",
+    "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune", "nn.utils.stateless",
+    "optim.swa_utils", "overrides", "random", "storage", "utils", "utils.checkpoint", "utils.dlpack", "utils.hooks",
 )  # fmt: skip
 """What is compared with PyTorch, name by name."""
 
@@ -60,7 +63,7 @@ def exists(name: str) -> bool:
 def public_names(torch: ModuleType, namespace: str) -> list[str]:
     """The names that PyTorch offers there: those of ``__all__``, else all without an underscore; no modules."""
     place = find(torch, namespace)
-    listed = namespace not in ("", "nn.functional", "nn.utils") and getattr(place, "__all__", None)
+    listed = namespace not in ("", "nn.functional", "nn.utils", "cuda.amp") and getattr(place, "__all__", None)
     names = listed or [name for name in dir(place) if not name.startswith("_")]
     return sorted({n for n in names if n[0] != "_" and not isinstance(getattr(place, n, None), ModuleType)})
 

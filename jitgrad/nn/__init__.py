@@ -368,7 +368,7 @@ _LATE_BY_PLACE = {
     "UpsamplingNearest2d",
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
-_LATE["utils"] = "jitgrad.nn.utils"
+_LATE |= {"attention": "jitgrad.nn.attention", "utils": "jitgrad.nn.utils"}
 _find_late = late_names(globals(), _LATE)
 
 

@@ -41,7 +41,7 @@ GROUPS = (
         "Python runs at every call of a compiled step, so there is nothing to script.",
         "use jitgrad.compile, which needs no scripting",
         """
-        jit _dynamo _inductor compiler CompilationUnit Script* LiteScriptModule ConcreteModuleType* parse_ir
+        jit.* compiler.* _dynamo _inductor CompilationUnit Script* LiteScriptModule ConcreteModuleType* parse_ir
         parse_schema parse_type_comment merge_type_from_type_comment import_ir_module* unify_type_list fork
         wait Future GraphExecutorState StaticModule cond while_loop sym_* Sym* *Type TracingState
         func.functionalize func.rearrange func.debug_unwrap nn.functional.boolean_dispatch
@@ -69,7 +69,7 @@ GROUPS = (
         "Training runs in one process.",
         "jitgrad trains in one process",
         """
-        distributed is_distributed Tensor.is_distributed thread_safe_generator
+        distributed.* is_distributed Tensor.is_distributed thread_safe_generator random.thread_safe_generator
         """,
     ),
     _group(
@@ -100,7 +100,20 @@ GROUPS = (
         cuda.* cudnn_* miopen_* mkldnn_* is_vulkan_available get_device_module profiler_allow_cudagraph_*
         Stream StreamObjType Event DeviceObjType OutOfMemoryError AcceleratorError Tensor.ipu Tensor.mtia
         Tensor.xpu Tensor.to_mkldnn batch_norm_backward_* batch_norm_elemt batch_norm_gather_stats*
-        batch_norm_stats batch_norm_update_stats
+        batch_norm_stats batch_norm_update_stats backends.cuda.* nn.attention.*_impl*
+        nn.attention.WARN_FOR_UNFUSED_KERNELS autograd.graph.set_*_stream* autograd.graph.set_override_*
+        autograd.graph.region_activation_memory_budget
+        """,
+    ),
+    _group(
+        "Selective checkpointing",
+        "Operations are not intercepted one by one.",
+        "checkpoint the parts of the model that are cheap to run again",
+        """
+        utils.checkpoint.CheckpointPolicy utils.checkpoint.SelectiveCheckpointContext
+        utils.checkpoint.create_selective_checkpoint_contexts utils.checkpoint.SAC_IGNORED_OPS
+        utils.checkpoint.GraphExecGroup utils.checkpoint.DefaultDeviceType utils.checkpoint.get_device_states
+        utils.checkpoint.set_device_states
         """,
     ),
     _group(
@@ -146,7 +159,12 @@ GROUPS = (
         compiled_with_cxx11_abi get_file_path has_lapack has_mkl has_openmp has_spectral hash_tensor
         Tensor.hash_tensor init_num_threads Tensor.const_data_ptr segment_reduce DisableTorchFunction
         DisableTorchFunctionSubclass slice_inverse Tensor.slice_inverse autograd.enforce_grad_layout_policy
-        autograd.NestedIOFunction Tensor.grad_dtype linalg.common_notes
+        autograd.NestedIOFunction Tensor.grad_dtype linalg.common_notes fft.Tensor
+        overrides.enable_reentrant_dispatch overrides.get_ignored_functions overrides.get_testing_overrides
+        overrides.is_tensor_method_or_property overrides.redispatch_function overrides.resolve_name
+        overrides.wrap_torch_function utils.ThroughputBenchmark utils.cmake_prefix_path
+        utils.generate_methods_for_privateuse1_backend utils.get_cpp_backtrace
+        utils.rename_privateuse1_backend utils.set_module utils.hooks.BackwardHook
         """,
     ),
     _group(
@@ -210,7 +228,7 @@ GROUPS = (
         "Nothing is fetched.",
         "load the model's own Python, and its weights with jitgrad.load",
         """
-        hub
+        utils.model_zoo
         """,
     ),
     _group(

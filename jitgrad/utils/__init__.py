@@ -9,11 +9,11 @@ from jitgrad.lazy import late_names
 from jitgrad.utils import checkpoint
 
 if TYPE_CHECKING:
-    from jitgrad.utils import data, dlpack, tensorboard
+    from jitgrad.utils import _pytree, data, dlpack, hooks, tensorboard
 
-__all__ = ["checkpoint", "data", "dlpack", "swap_tensors", "tensorboard"]
+__all__ = ["_pytree", "checkpoint", "data", "dlpack", "hooks", "swap_tensors", "tensorboard"]
 
-_LATE = {"data": "jitgrad.utils.data", "dlpack": "jitgrad.utils.dlpack", "tensorboard": "jitgrad.utils.tensorboard"}
+_LATE = {name: f"jitgrad.utils.{name}" for name in ("_pytree", "data", "dlpack", "hooks", "tensorboard")}
 _find_late = late_names(globals(), _LATE)
 
 

@@ -13,11 +13,11 @@ from jitgrad.scripts.tensor_names import TENSOR_NAMES
 BAD = """
 import torch, numpy as np
 from torch import nn
-from torch.distributed import init_process_group
+from torch.export import save
 import torchvision.datasets as sets
 import torch.nn.functional as F
 
-model = torch.jit.script(nn.Linear(2, 2))
+model = torch.fx.symbolic_trace(nn.Linear(2, 2))
 nn.Linaer(2, 3)
 torch.ones(2).hash_tensor()
 np.linalg.hash_tensor
@@ -31,9 +31,9 @@ nn.Module.to
 def test_what_is_missing_is_found_with_its_line() -> None:
     found = [(f.line, f.name, f.is_certain) for f in check_source(BAD)]
     assert found == [
-        (4, "torch.distributed", True),
+        (4, "torch.export", True),
         (5, "torchvision", False),
-        (8, "torch.jit", True),
+        (8, "torch.fx", True),
         (9, "torch.nn.Linaer", True),
         (10, "Tensor.hash_tensor", False),
         (13, "Tensor.sspaddmm", False),
@@ -43,7 +43,7 @@ def test_what_is_missing_is_found_with_its_line() -> None:
 
 def test_it_says_what_to_use_instead() -> None:
     advice = {f.name: f.advice for f in check_source(BAD)}
-    assert "jitgrad.compile" in advice["torch.jit"]
+    assert "jitgrad.explain" in advice["torch.fx"]
     assert advice["torch.nn.Linaer"] == "did you mean torch.nn.Linear?"
     assert advice["torch.nn.functional.rellu"] == "did you mean torch.nn.functional.relu?"
 
@@ -67,7 +67,7 @@ def test_status_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("good.py: jitgrad has every name of PyTorch that it uses")
     assert lines[1].endswith("guess.py:2: Tensor.hash_tensor is not there, if a tensor is meant")
-    assert any(line.endswith("bad.py:8: torch.jit is not there; use jitgrad.compile, which needs no scripting")
+    assert any(line.endswith("bad.py:8: torch.fx is not there; jitgrad.explain shows what a compiled step does")
                for line in lines)  # fmt: skip
 
 
