@@ -99,7 +99,7 @@ class TreeSpec:
 
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
         self.type, self.context, self.children_specs = type, context, children_specs
-        self.num_leaves = sum(spec.num_leaves for spec in children_specs) if type is not None else 1
+        self.num_leaves: int = sum(spec.num_leaves for spec in children_specs) if type is not None else 1
         self.num_children = len(children_specs)
 
     def is_leaf(self) -> bool:
