@@ -25,10 +25,16 @@ __all__ = [
     "ElsewhereError",
     "JitgradError",
     "LinAlgError",
+    "OTHER_THREAD",
     "SparseOperandError",
     "UnknownNameError",
     "closest",
 ]
+
+OTHER_THREAD = (
+    "another thread used or wrote a tensor of this compiled step while it was recorded: threads that share tensors must "
+    "take turns, as with any memory that is written"
+)
 
 _difflib = LazyModule("difflib")
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import from_numpy_dtype
-from jitgrad.errors import JitgradError
+from jitgrad.errors import OTHER_THREAD, JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval, row_major
 from jitgrad.ops.strided import COPY_SLICES
@@ -130,9 +130,12 @@ def _interpret(segment: Segment, buffers: Buffers, scalars: Numbers) -> dict[int
         array = buffers[vid].array(aval)
         values[vid] = array.copy() if is_written else array
     for instr, dead in zip(segment.instrs, _last_uses(segment), strict=True):
-        arrays = [
-            values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
-        ]
+        try:
+            arrays = [
+                values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
+            ]
+        except KeyError:
+            raise RuntimeError(OTHER_THREAD) from None
         try:
             result = _compute_plainly(instr, arrays)
             if result is not None:

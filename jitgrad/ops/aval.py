@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jitgrad.devices import CPU, Device
@@ -10,8 +12,8 @@ from jitgrad.dtypes import DType
 from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
 
 __all__ = [
-    "Aval", "Strides", "check_inside", "contiguous_strides", "dense", "devices_in_use", "in_order", "is_dense", "kept",
-    "last_position", "make_aval", "own_layout", "pointwise_strides", "row_major", "suggested_order",
+    "Aval", "Strides", "check_allocatable", "check_inside", "contiguous_strides", "dense", "devices_in_use", "in_order",
+    "is_dense", "kept", "last_position", "make_aval", "own_layout", "pointwise_strides", "row_major", "suggested_order",
 ]  # fmt: skip
 
 
@@ -126,6 +128,38 @@ def check_inside(aval: Aval, nbytes: int) -> None:
             f"itemsize {aval.dtype.itemsize} requiring a storage size of {needed} are out of bounds for storage of "
             f"size {nbytes}"
         )
+
+
+_SURELY_THERE = 1 << 32
+"""Bytes: what is smaller is asked from the system, without looking how much there is."""
+
+
+@functools.cache
+def _machine_nbytes() -> int:
+    """Memory and swap of this machine, a bound for what one allocation may get."""
+    try:
+        nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with open("/proc/meminfo") as file:
+            rows = dict(line.split(":") for line in file)
+        return max(nbytes, 0) + int(rows["SwapTotal"].split()[0]) * 1024
+    except (AttributeError, ValueError, OSError, KeyError, IndexError):
+        return 1 << 47  # what addresses of a process reach
+
+
+def check_allocatable(avals: Iterable[Aval]) -> None:
+    """RuntimeError, in PyTorch's words, for results that no memory of this machine can hold.
+
+    An eager operation would hear it from the system; in a compiled step, where most results have no memory, it would
+    count to the end. Shape rules are asked once for each kind of operands, so this costs repeated calls nothing.
+    """
+    for aval in avals:
+        nbytes = aval.numel * aval.dtype.itemsize
+        if nbytes <= _SURELY_THERE or aval.device.type == "meta":
+            continue
+        if nbytes >= 1 << 63:
+            raise RuntimeError(f"Storage size calculation overflowed with sizes={list(aval.shape)}")
+        if nbytes > _machine_nbytes():
+            raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} bytes.")
 
 
 def row_major(aval: Aval) -> Aval:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jitgrad.errors import OTHER_THREAD
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.structs import field, struct
@@ -491,5 +492,7 @@ class History:
         found = self.avals.get(vid)
         if found is not None:
             return found
-        instr, nr = self.defs[vid]
-        return instr.avals[nr]
+        made = self.defs.get(vid)
+        if made is None:
+            raise RuntimeError(OTHER_THREAD)
+        return made[0].avals[made[1]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jitgrad.devices import Device
 from jitgrad.dtypes import FLOATING, DType, on_new_default
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import OPS, Op
 from jitgrad.ops.view_grads import is_inside
 from jitgrad.state import state
@@ -142,6 +142,8 @@ def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tu
     args = [x._aval if isinstance(x, TensorBase) else x for x in inputs]
     try:
         out = op.aval(args, *params) if op.num_inputs < 0 else op.aval(*args, *params)
+        if not op.is_view:
+            check_allocatable(out if isinstance(out, tuple) else (out,))
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
         name_line(error, op)
         raise

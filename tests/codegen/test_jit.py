@@ -173,3 +173,18 @@ def test_x86_levels(cpu: str, width: int) -> None:
         pytest.skip("this machine has no such level")
     assert target.width == width
     assert target.key != host_target().key
+
+
+def test_kernels_beyond_the_budget_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has memory maps of its own; LLVM ends the process when the system has no more."""
+    jit.drop_idle_kernels()
+    gc.collect()
+    room = len(jit._loaded) + 3
+    monkeypatch.setattr(jit, "max_live_kernels", lambda: room)
+    held = compile_kernels([constant(7000 + n) for n in range(3)])
+    with pytest.raises(CompileError, match="memory maps"):
+        compile_kernels([constant(7100)])
+    assert compile_kernels([constant(7001)]) == [held[1]]  # those that are there are given out
+    del held[0]
+    gc.collect()
+    assert call(compile_kernels([constant(7100)])[0].address) == 7100  # idle ones make room

@@ -11,6 +11,7 @@ import pytest
 import jitgrad as jg
 from jitgrad import events
 from jitgrad.codegen import pipeline
+from jitgrad.codegen.llvm import jit
 from jitgrad.errors import CompileError
 
 
@@ -80,3 +81,15 @@ def test_values_get_buffers_until_the_plan_works(monkeypatch: pytest.MonkeyPatch
     with events.count("fallbacks") as fallbacks:
         agreement.agree(moved, lambda: (x,), 2)
     assert fallbacks() == 0
+
+
+@pytest.fixture
+def no_room_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "max_live_kernels", lambda: 0)
+
+
+@pytest.mark.usefixtures("no_room_for_kernels")
+def test_a_step_runs_when_no_more_kernels_may_be_loaded() -> None:
+    step = jg.compile(lambda x: (x * 3.25 + x.exp() * 1.75).sum())
+    x = jg.zeros(17)
+    assert [step(x).item() for _ in range(3)] == [17 * 1.75] * 3

@@ -152,3 +152,42 @@ def test_indices_outside_of_a_sparse_tensor_are_refused(indices: Any, size: Any,
         return values + 1
 
     assert mode.run(step, lambda: (jg.tensor([1.0, 2.0]),), is_steady=False).tolist() == [2.0, 3.0]
+
+
+_TOO_LARGE = [
+    "m.zeros(2**62).sum()", "m.zeros(2**61)", "m.zeros(2**44).sum()", "m.empty(2**62)", "m.ones(2**44) + 1",
+    "m.zeros(2**32, 2**32)", "x.sum().expand(2**62) * 2 + x[:1]", "x.sum().expand(2**45) + 1", "m.arange(2**50)",
+    "m.full((2**62,), 1.0)", "x.repeat(2**60)", "m.cat([x[:1].expand(2**44)] * 3)", "m.linspace(0, 1, 2**50)",
+    "m.nn.functional.pad(x, (0, 2**50))", "m.ones(2**20, 1) @ m.ones(1, 2**25)", "x.new_zeros(2**50)",
+    "m.empty_strided((2,), (2**62,))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _TOO_LARGE)
+def test_what_no_memory_can_hold_is_refused(text: str, mode: Mode) -> None:
+    def step(m: Any, x: Any) -> Any:
+        return eval(text, {"m": m, "x": x})
+
+    found, wanted = _in(mode, step), _said(step, torch)
+    assert found[0] is wanted[0] is RuntimeError
+    assert ("overflow" in found[1]) == ("overflow" in wanted[1])
+
+
+def test_a_step_goes_on_after_it_got_no_memory(mode: Mode) -> None:
+    weight = jg.nn.Parameter(jg.ones(3))
+    optimizer = jg.optim.SGD([weight], 0.25)
+
+    def step(count: int) -> Any:
+        optimizer.zero_grad()
+        weight.sum().backward()
+        optimizer.step()
+        return (weight.detach().sum().expand(count) * 2)[:1].sum()
+
+    run = mode.wrap(step)
+    for count, left in zip((1, 2**45, 1, 2**62, 1, 1), (0.75, 0.5, 0.25, 0.0, -0.25, -0.5), strict=True):
+        if count == 1:
+            assert run(count).item() == left * 6
+        else:
+            with pytest.raises(RuntimeError, match="allocate|overflow"):
+                run(count)
+        assert weight.tolist() == [left] * 3  # what came before the failure is done, once

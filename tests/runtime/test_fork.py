@@ -125,3 +125,31 @@ def take():
 fork_and(take)
 take()
 """)
+
+
+_BUSY = """
+x = y = jitgrad.ones(400, 400, device="vcpu:0")
+for _ in range(6):
+    x = (x @ x) * 1e-3
+"""
+
+
+def test_a_fork_while_a_virtual_device_runs_products() -> None:
+    """The BLAS library ends its threads before a fork: a product in the middle would wait for them for ever."""
+    _run(
+        _BUSY
+        + """
+def work():
+    assert x[0, 0].item() > 0  # submitted before the fork, so the child has it
+    assert (y @ y)[0, 0].item() == 400.0
+for _ in range(2):
+    fork_and(work)
+    x = (y @ y) * 1e-3
+work()
+"""
+    )
+
+
+def test_the_interpreter_exits_while_a_virtual_device_runs_products() -> None:
+    for _ in range(3):
+        _run(_BUSY)

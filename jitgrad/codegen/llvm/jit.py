@@ -25,6 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jitgrad.codegen.llvm.binding import binding, version
@@ -38,6 +39,8 @@ from jitgrad.locks import process_lock
 __all__ = ["CompiledKernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
 
 MAX_IDLE_KERNELS = 4096
+_MAPS_PER_KERNEL = 4
+"""Memory maps that we reckon with: code and constants are two, and the process needs some for all else."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -165,7 +168,7 @@ def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
     """The kernels of ``sources``, in order. Equal sources give the same object.
 
     Raises:
-        CompileError: LLVM refused a text; the message names the kernel.
+        CompileError: LLVM refused a text, and the message names the kernel; or too many kernels are in use.
     """
     with _lock:
         return [_compile_one(source) for source in sources]
@@ -177,10 +180,29 @@ def drop_idle_kernels() -> None:
         _recent.clear()
 
 
+@functools.cache
+def max_live_kernels() -> int:
+    """How many kernels a process may hold: a kernel has pages of its own, and the system counts a process's maps."""
+    try:
+        return int(Path("/proc/sys/vm/max_map_count").read_text()) // _MAPS_PER_KERNEL
+    except (OSError, ValueError):
+        return 1 << 20
+
+
+def _make_room() -> None:
+    """CompileError where one more kernel might find no memory map: LLVM would end the process."""
+    if len(_loaded) < max_live_kernels():
+        return
+    _recent.clear()
+    if len(_loaded) >= max_live_kernels():
+        raise CompileError(f"{len(_loaded)} kernels are in use, and the system has no memory maps for more")
+
+
 def _compile_one(source: KernelSource) -> CompiledKernel:
     digest = _digest(source, host_target())
     kernel = _loaded.get(digest)
     if kernel is None:
+        _make_room()
         kernel = _loaded[digest] = _build(source, digest)
     _recent[digest] = kernel
     _recent.move_to_end(digest)

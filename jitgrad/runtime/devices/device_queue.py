@@ -14,12 +14,21 @@ Every piece of work has a *ticket*, its number in the queue: a queue that has fi
 # What failed or was skipped may tell somebody (``on_failure``): a tensor that was never written raises the same error
 # whenever it is read or used (``device_storage.py``), also after the queue took work again. An error goes where
 # values go: a stream that waits for a poisoned one is poisoned too.
+#
+# Note [Queues at a fork]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A BLAS library ends its threads before a fork and at the process's exit. If a worker is in the middle of a product
+# then, the library waits for ever for threads that it has ended, in the parent or in the child. So both wait until the
+# queues are empty, and a fork keeps workers from starting new work (``_running``) until it is done. The child then has
+# every value that was submitted before.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +42,9 @@ _WAIT_SLICE_S = 0.5
 _IDLE_S = 10.0
 _MAX_PENDING = 256
 """Then ``submit`` waits: work that waits holds its memory, and Python is faster than most work."""
+
+_STUCK_S = 60.0
+"""A fork waits no longer for a queue that finishes nothing: its work may wait for the thread that forks."""
 
 _Work = Callable[[], None]
 _OnFailure = Callable[[BaseException], None]
@@ -73,6 +85,7 @@ class DeviceQueue:
         "_finished",
         "_lock",
         "_progress",
+        "_running",
         "_submitted",
         "_waiting",
         "_work",
@@ -93,6 +106,7 @@ class DeviceQueue:
         """Empty, without a worker: at the start, and in a forked child (whose parent keeps the pending work)."""
         self._work: deque[tuple[_Work, _OnFailure | None]] = deque()
         self._lock = threading.Lock()
+        self._running = threading.Lock()
         self._work_came = threading.Condition(self._lock)
         self._progress = threading.Condition(self._lock)
         self._waiting = 0
@@ -204,9 +218,30 @@ class DeviceQueue:
             idle += step
         return False
 
+    def drain(self) -> bool:
+        """Wait until nothing is left to do; False if there is work that does not end."""
+        seen, since = self._finished, time.monotonic()
+        while self._finished < self._submitted:
+            with self._lock:
+                self._waiting += 1
+                try:
+                    self._progress.wait(_WAIT_SLICE_S)
+                finally:
+                    self._waiting -= 1
+            if self._finished != seen:
+                seen, since = self._finished, time.monotonic()
+            elif time.monotonic() - since > _STUCK_S:
+                return False
+        return True
+
+    def _stop_for_fork(self) -> bool:
+        """Let the worker start nothing new; False if it cannot be stopped."""
+        return self.drain() and self._running.acquire(timeout=_STUCK_S)
+
     def _run(self, work: _Work) -> BaseException | None:
         try:
-            work()
+            with self._running:
+                work()
         except BaseException as error:  # whatever it is, it belongs to the thread that synchronizes
             with self._lock:
                 self._error, self._error_ticket = error, self._finished + 1
@@ -217,10 +252,33 @@ class DeviceQueue:
 _QUEUES: weakref.WeakSet[DeviceQueue] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+_stopped: list[DeviceQueue] = []
+
+
+def _before_fork() -> None:
+    """Stop the queues, see Note [Queues at a fork]. A worker that forks cannot wait for its own work."""
+    queues = list(_QUEUES)
+    if any(queue._worker is threading.current_thread() for queue in queues):
+        return
+    _stopped.extend(queue for queue in queues if queue._stop_for_fork())
+
+
+def _after_fork_in_parent() -> None:
+    while _stopped:
+        _stopped.pop()._running.release()
+
+
+def _after_fork_in_child() -> None:
+    _stopped.clear()
     for queue in list(_QUEUES):
         queue._reset()
 
 
+def _at_exit() -> None:
+    for queue in list(_QUEUES):
+        queue.drain()
+
+
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -18,7 +18,7 @@ from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
@@ -83,6 +83,8 @@ class EagerPlan:
         self.op = op
         self.is_several = isinstance(out_avals, tuple)
         self.out_avals: tuple[Aval, ...] = out_avals if self.is_several else (out_avals,)
+        if not op.is_view:
+            check_allocatable(self.out_avals)
         self.is_elsewhere = any(type(a) is Aval and a.device is not CPU for a in (*self.out_avals, *avals))
         self.params = _without_device(params)
         self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
