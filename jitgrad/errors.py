@@ -20,20 +20,20 @@ from __future__ import annotations
 from jitgrad.lazy import LazyModule
 
 __all__ = [
+    "OTHER_THREAD",
     "CompileError",
     "DeviceError",
     "ElsewhereError",
     "JitgradError",
     "LinAlgError",
-    "OTHER_THREAD",
     "SparseOperandError",
     "UnknownNameError",
     "closest",
 ]
 
 OTHER_THREAD = (
-    "another thread used or wrote a tensor of this compiled step while it was recorded: threads that share tensors must "
-    "take turns, as with any memory that is written"
+    "another thread used or wrote a tensor of this compiled step while it was recorded: threads that share tensors "
+    "must take turns, as with any memory that is written"
 )
 
 _difflib = LazyModule("difflib")

@@ -188,6 +188,6 @@ def test_a_step_goes_on_after_it_got_no_memory(mode: Mode) -> None:
         if count == 1:
             assert run(count).item() == left * 6
         else:
-            with pytest.raises(RuntimeError, match="allocate|overflow"):
+            with pytest.raises(RuntimeError, match=r"allocate|overflow"):
                 run(count)
         assert weight.tolist() == [left] * 3  # what came before the failure is done, once
