@@ -107,6 +107,8 @@ def _copied_views(instr: Instr, array: Any) -> list[Any]:
     size = source.itemsize
     return [
         np.ndarray(w.shape, source.dtype, source, w.offset * size, tuple([s * size for s in w.stride])).copy()
+        if w.numel  # a view of nothing may begin beyond the end
+        else np.empty(w.shape, source.dtype)
         for w in windows
     ]
 
