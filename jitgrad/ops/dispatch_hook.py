@@ -12,10 +12,10 @@ from typing import Any
 
 from jitgrad.devices import CPU, Device
 from jitgrad.door import door
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, is_dense
 from jitgrad.ops.table import OPS, Op
 
-__all__ = ["apply", "beside", "call", "filled", "install_sparse", "sparse_gradient"]
+__all__ = ["apply", "beside", "call", "filled", "install_sparse", "laid_out_as", "sparse_gradient"]
 
 
 def apply(op: Op, *args: Any) -> Any:
@@ -31,6 +31,13 @@ def call(name: str, *args: Any) -> Any:
 def beside(aval: Aval) -> tuple[Device, ...]:
     """The device param of an operation without tensor operands: its result is made where ``aval`` is."""
     return () if aval.device is CPU else (aval.device,)
+
+
+def laid_out_as(g: Any, aval: Aval) -> Any:
+    """A gradient with the strides of its operand, where that is stored without gaps in another order."""
+    if aval.is_canonical or g._aval.shape != aval.shape or g._aval.stride == aval.stride or not is_dense(aval):
+        return g
+    return call("contiguous", g, aval.stride)
 
 
 def filled(value: float, aval: Aval, shape: tuple[int, ...] | None = None) -> Any:

@@ -45,7 +45,7 @@ def share_all_ties(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     """As ``_share_ties``, over all elements. A NaN counts as its own extremum."""
     same_nan = call("logical_and", call("isnan", x), call("isnan", out))
     hits = call("logical_or", call("eq", x, out), same_nan)
-    return call("where", hits, g / hits.sum(), 0.0)
+    return call("where", hits, g / hits.sum(), 0.0).contiguous()
 
 
 def _define_full_or_dims(name: str, primitive: str, np_function: Any) -> None:

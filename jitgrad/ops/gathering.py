@@ -12,7 +12,7 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import beside, call, filled, sparse_gradient
+from jitgrad.ops.dispatch_hook import beside, call, filled, laid_out_as, sparse_gradient
 from jitgrad.ops.indexing import out_of_bounds
 from jitgrad.ops.shapes import (
     broadcast,
@@ -300,10 +300,10 @@ define(
 
 
 def _masked_select_rule(c: RuleContext, g: Any, flat: Any) -> Any:
-    assert c.avals[0] is not None
-    size = numel(c.params[0])
-    zeros = filled(0.0, c.avals[0], (size,))
-    return call("scatter_add", zeros, flat, g, 0).reshape(c.params[0])
+    aval = c.avals[0]
+    assert aval is not None
+    zeros = filled(0.0, aval, (numel(c.params[0]),))
+    return laid_out_as(call("scatter_add", zeros, flat, g, 0).reshape(c.params[0]), aval)
 
 
 define(
@@ -369,7 +369,7 @@ define(
     numpy=_np_masked_fill,
     lower=lambda b, x, mask, value: b.where(mask, operand(b, value, x.dtype), x),
     vjps=[
-        Vjp(lambda c, g, mask: call("where", mask, 0.0, g), (1,)),
+        Vjp(lambda c, g, mask: call("masked_fill", g, mask, 0.0), (1,)),
         None,
         Vjp(lambda c, g, mask: call("where", mask, g, 0.0), (1,)),
     ],

@@ -77,6 +77,10 @@ def _spread_loss_grad(c: RuleContext, g: Any) -> Any:
     return g / count if count else g
 
 
+_ROW_MAJOR = ("mse_loss", "smooth_l1_loss", "huber_loss")
+"""Their gradients are row-major, whatever order their operands are stored in."""
+
+
 def _define_loss(
     name: str,
     np_formula: Any,
@@ -96,7 +100,8 @@ def _define_loss(
         return _lower_reduce(b, lower_formula(b, operand(b, x, dtype), operand(b, y, dtype), *params), reduction)
 
     def rule_x(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
-        return slope(x, y, *c.params[1:]) * _spread_loss_grad(c, g)
+        grad = slope(x, y, *c.params[1:]) * _spread_loss_grad(c, g)
+        return grad.contiguous() if name in _ROW_MAJOR else grad
 
     def rule_y(c: RuleContext, g: Any, x: Any, y: Any) -> Any:
         return -rule_x(c, g, x, y)

@@ -53,12 +53,33 @@ def _mm_aval(x: Aval, y: Aval) -> Aval:
     return make_aval((x.shape[0], y.shape[1]), _same_dtype(x, y))
 
 
+def _by_columns(aval: Aval | None) -> bool:
+    """Whether a matrix is stored column by column, as the transpose of a row-major one is."""
+    assert aval is not None
+    return aval.stride == (1, aval.shape[0])
+
+
+def product_grad(c: RuleContext, nr: int, left: Any, right: Any) -> Any:
+    """The product ``left @ right``, the gradient of operand ``nr``; it is stored by columns where the operand is."""
+    if _by_columns(c.avals[nr]):
+        return call("mm", right.t(), left.t()).t()
+    return call("mm", left, right)
+
+
+def _mm_left_rule(c: RuleContext, g: Any, y: Any) -> Any:
+    return product_grad(c, 0, g, y.t())
+
+
+def _mm_right_rule(c: RuleContext, g: Any, x: Any) -> Any:
+    return product_grad(c, 1, x.t(), g)
+
+
 define(
     "mm",
     aval=_mm_aval,
     numpy=np.matmul,
     lower=_product,
-    vjps=[Vjp(lambda c, g, y: call("mm", g, y.t()), (1,)), Vjp(lambda c, g, x: call("mm", x.t(), g), (0,))],
+    vjps=[Vjp(_mm_left_rule, (1,)), Vjp(_mm_right_rule, (0,))],
     num_inputs=2,
 )
 
@@ -187,8 +208,8 @@ define(
     lower=_lower_addmm,
     vjps=[
         Vjp(lambda c, g: _scaled(g, c.params[0])),
-        Vjp(lambda c, g, y: _scaled(call("mm", g, y.t()), c.params[1]), (2,)),
-        Vjp(lambda c, g, x: _scaled(call("mm", x.t(), g), c.params[1]), (1,)),
+        Vjp(lambda c, g, y: _scaled(product_grad(c, 1, g, y.t()), c.params[1]), (2,)),
+        Vjp(lambda c, g, x: _scaled(product_grad(c, 2, x.t(), g), c.params[1]), (1,)),
     ],
     num_inputs=3,
 )
@@ -210,11 +231,11 @@ def _linear_aval(bias: Aval, x: Aval, weight: Aval) -> Aval:
 
 
 def _linear_x_rule(c: RuleContext, g: Any, weight: Any) -> Any:
-    return call("mm", g, weight)
+    return product_grad(c, len(c.avals) - 2, g, weight)
 
 
 def _linear_weight_rule(c: RuleContext, g: Any, x: Any) -> Any:
-    return call("mm", g.t(), x)
+    return product_grad(c, len(c.avals) - 1, g.t(), x)
 
 
 define(

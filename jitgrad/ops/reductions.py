@@ -14,7 +14,7 @@ import numpy as np
 from jitgrad.dtypes import BOOLEAN, FLOATING, DType, bool_, int64, uint8
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.comparison import truth
-from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.dispatch_hook import call, laid_out_as
 from jitgrad.ops.shapes import (
     as_dtype,
     contiguous_dims,
@@ -129,7 +129,8 @@ def _mean_rule(c: RuleContext, g: Any) -> Any:
     aval = c.avals[0]
     assert aval is not None
     count = contiguous_dims(aval.shape, wrap_dims(c.params[0], aval.ndim))
-    return spread(g / count if count else g * math.nan, aval, c.params[0])
+    whole = spread(g, aval, c.params[0])
+    return whole / count if count else whole * math.nan
 
 
 for _name, _node in (("sum", "SumBackward0"), ("sum_dim", "SumBackward1")):
@@ -206,7 +207,7 @@ def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     assert aval is not None
     if dim is None:
         flat = x.reshape((aval.numel,))
-        return (g * _others(flat, 0, aval.numel)).reshape(aval.shape)
+        return laid_out_as((g * _others(flat, 0, aval.numel)).reshape(aval.shape), aval)
     (axis,) = wrap_dims(dim, aval.ndim) or (0,)
     n = aval.shape[axis] if aval.ndim else 1
     return restore(g, aval, dim) * _others(x, axis, n)

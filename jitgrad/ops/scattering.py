@@ -15,7 +15,7 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.dispatch_hook import call, filled
+from jitgrad.ops.dispatch_hook import call, filled, laid_out_as
 from jitgrad.ops.gathering import no_wrap, scatter_src_rule
 from jitgrad.ops.indexing import lower_scatter, out_of_bounds
 from jitgrad.ops.shapes import broadcast, check_fits, dtype_of, np_operand, torch_dtype_name, wrap_dim
@@ -341,7 +341,7 @@ define(
     aval=_masked_scatter_aval,
     numpy=_np_masked_scatter,
     vjps=[
-        Vjp(lambda c, g, mask: call("where", mask, 0.0, g), (1,)),
+        Vjp(lambda c, g, mask: call("masked_fill", g, mask, 0.0), (1,)),
         None,
         Vjp(_masked_source_rule, (1,)),
     ],
@@ -386,7 +386,7 @@ def _np_take(x: Any, index: Any) -> Any:
 
 def _take_rule(c: RuleContext, g: Any, index: Any) -> Any:
     assert c.avals[0] is not None
-    return call("put", filled(0.0, c.avals[0]), index, g, True)
+    return laid_out_as(call("put", filled(0.0, c.avals[0]), index, g, True), c.avals[0])
 
 
 def _put_aval(x: Aval, index: Aval, source: Aval, accumulate: bool) -> Aval:

@@ -8,11 +8,12 @@ In: trie nodes. Out: the instructions, and who is leaf, overwritten, released.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitgrad.errors import OTHER_THREAD
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.ops.table import Op
 from jitgrad.structs import field, struct
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.keys import HOOKED, LEAF, Filling, InputKind
@@ -32,8 +33,10 @@ __all__ = [
     "PauseEvent",
     "PlainEvent",
     "ReleaseEvent",
+    "Returned",
     "SaversEvent",
     "UpdateEvent",
+    "ViewStep",
 ]
 
 
@@ -240,6 +243,37 @@ class LeafEvent:
         history.leaves[self.vid] = self.vid
 
 
+class ViewStep(NamedTuple):
+    """One view of a value.
+
+    Attributes:
+        source: the value id of what it is a view of.
+        op, params: the operation.
+        nr: which of its outputs.
+    """
+
+    source: Any
+    op: Op
+    params: tuple[Any, ...]
+    nr: int
+
+
+class Returned(NamedTuple):
+    """One result of ``grad()``.
+
+    Attributes:
+        vid, aval, requires_grad: the value that it is, or of which it is a view.
+        given: which of the gradients that the caller gave this value is; None if the backward has made it.
+        views: what is done to the value, first to last.
+    """
+
+    vid: int
+    aval: Aval
+    requires_grad: bool
+    given: int | None
+    views: tuple[ViewStep, ...]
+
+
 @struct
 class BackwardEvent:
     """A whole backward.
@@ -248,7 +282,7 @@ class BackwardEvent:
         instrs: everything the derivative rules recorded.
         sets: (leaf's input id, value id, aval, requires_grad): ``leaf.grad`` becomes a new tensor.
         adds: (leaf's input id, value id): the tensor that ``leaf.grad`` already is gets this value.
-        results: what ``grad()`` returned: (value id, aval, requires_grad), or None, per input.
+        results: what ``grad()`` returned, or None, per input.
         released: outputs of instructions whose saved values are gone.
         consts: (value id, tensor): tensors that a rule made by itself.
         overwritten, writes: as in ``OpEvent``, for accumulation in place.
@@ -260,7 +294,7 @@ class BackwardEvent:
     instrs: tuple[Instr, ...]
     sets: tuple[tuple[int, int, Aval, bool], ...]
     adds: tuple[tuple[int, int], ...]
-    results: tuple[tuple[int, Aval, bool] | None, ...]
+    results: tuple[Returned | None, ...]
     released: frozenset[int]
     consts: tuple[tuple[int, Any], ...] = ()
     overwritten: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ __all__ = ["STRIDE_ROWS"]
 _COMPOSED = "composed of operations whose results are laid out otherwise than those that PyTorch composes it of"
 _OTHER_ROUTINE = "computed by another routine than LAPACK's of this name, whose result is not stored by columns"
 _ONE_ELEMENT = "the stride of a dimension with one element or none, which nothing depends on"
+_ROW_MAJOR_TRANSFORMS = "PyTorch sorts the transformed dimensions to the front; transforms are row-major here"
 
 STRIDE_ROWS: dict[str, dict[str, str]] = {
     "results": {
@@ -38,7 +39,7 @@ STRIDE_ROWS: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(
             "stft fft.fft fft.hfft fft.rfft fft.ifft fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft".split(),
-            "PyTorch sorts the transformed dimensions to the front; transforms are row-major here",
+            _ROW_MAJOR_TRANSFORMS,
         ),
         "as_strided_scatter": "reads its operand as if it were row-major",
         "__getitem__": "PyTorch walks through index and operand together; here what is picked is row-major",
@@ -51,6 +52,34 @@ STRIDE_ROWS: dict[str, dict[str, str]] = {
             "squeeze squeeze/multiple squeeze_copy transpose_copy t_copy tensordot linalg.matrix_power "
             "linalg.lu_factor linalg.pinv/singular".split(),
             _ONE_ELEMENT,
+        ),
+    },
+    "asked": {
+        **dict.fromkeys(
+            "nn.functional.bilinear addr nn.functional.instance_norm nn.functional.batch_norm renorm logcumsumexp "
+            "nn.functional.rms_norm nn.functional.adaptive_max_pool1d nn.functional.avg_pool1d "
+            "nn.functional.conv_transpose1d nn.functional.conv_transpose3d nn.functional.conv1d "
+            "nn.functional.interpolate/area nn.functional.max_pool1d nn.functional.adaptive_avg_pool2d "
+            "nn.functional.adaptive_max_pool2d nn.functional.pad/replicate_negative "
+            "nn.functional.interpolate/bilinear nn.functional.interpolate/trilinear nn.functional.upsample_bilinear "
+            "nn.functional.avg_pool2d nn.functional.max_pool2d nn.functional.max_pool3d "
+            "nn.functional.multi_margin_loss nn.functional.poisson_nll_loss var_mean var_mean/unbiased std_mean "
+            "std_mean/unbiased nn.functional.pixel_shuffle nn.functional.channel_shuffle nn.functional.linear".split(),
+            _COMPOSED,
+        ),
+        **dict.fromkeys(
+            "ormqr qr pinverse linalg.qr linalg.pinv linalg.pinv/hermitian linalg.lstsq linalg.lstsq/grad_oriented "
+            "linalg.householder_product lu_solve svd_lowrank pca_lowrank".split(),
+            _OTHER_ROUTINE,
+        ),
+        **dict.fromkeys("stft fft.fft fft.hfft fft.rfft fft.ifft fft.ihfft fft.irfft".split(), _ROW_MAJOR_TRANSFORMS),
+        **dict.fromkeys("as_strided as_strided_copy".split(), "gathered into a row-major tensor"),
+        "block_diag": "copies of the blocks here, windows of the whole gradient in PyTorch",
+        "sgn": "zeros; PyTorch's are row-major",
+        "clamp": "the bounds' gradients are laid out as the bounds here, as the operand in PyTorch",
+        "cdist": "with p = 0 the gradient is undefined here, as the norm's; PyTorch's is zeros",
+        **dict.fromkeys(
+            "squeeze squeeze/multiple roll linalg.det linalg.matrix_power linalg.lu_factor".split(), _ONE_ELEMENT
         ),
     },
 }

@@ -34,15 +34,21 @@ def _different(name: str, what: str, **options: Any) -> list[Any]:
     return [check for check in stride_checks(_OPS[name], what, limit=1, **options) if not check.is_equal]
 
 
-@pytest.mark.parametrize("what", STRIDE_ROWS)
+@pytest.mark.parametrize("what", ["results", "gradients"])
 @pytest.mark.parametrize("name", _OPS)
 def test_strides_are_pytorchs(name: str, what: str) -> None:
     assert not _different(name, what)
 
 
+@pytest.mark.parametrize("name", list(_OPS)[::4])
+def test_strides_of_gradients_that_are_asked_for_are_pytorchs(name: str) -> None:
+    assert not _different(name, "asked")
+
+
+@pytest.mark.parametrize("what", ["results", "asked"])
 @pytest.mark.parametrize("name", list(_OPS)[::_SPARSE])
-def test_strides_in_compiled_steps_are_pytorchs(name: str) -> None:
-    assert not _different(name, "results", compiled=True)
+def test_strides_in_compiled_steps_are_pytorchs(name: str, what: str) -> None:
+    assert not _different(name, what, compiled=True)
 
 
 def test_rows_name_operations() -> None:

@@ -23,14 +23,18 @@ from typing import Any, NamedTuple
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe
 from jitgrad.devices import CPU
+from jitgrad.door import door
+from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
 from jitgrad.events import bump, log
+from jitgrad.grad_mode import set_grad_mode
+from jitgrad.ops.aval import own_layout
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
-from jitgrad.tracer.history import BackwardEvent, History
+from jitgrad.tracer.history import BackwardEvent, History, Returned
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
 from jitgrad.tracer.slots import fresh_handle, input_kind
 from jitgrad.version_counter import VERSION, count_write
@@ -67,7 +71,7 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
     finally:
         recorder.busy = before
     if not reason:
-        return results
+        return _as_views(request, results) if results else results
     # The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one. No
     # function of its own: backwards nest, and each level has few frames to spare (``reentrant_pool.MAX_DEPTH``).
     bump("engine_runs")
@@ -239,13 +243,13 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         return None
     finally:
         switch_handler(active)
-    event = _event(recorder, inner, nodes, before, results)
+    event = _event(recorder, inner, nodes, before, _what_is_returned(inner, request, results))
     node = recorder.path.grow(key, event, vids=inner.next_vid - recorder.node.next_vid)
     _let_hits_know(recorder, node, event, leaves, key)
     recorder.path.publish(node, event)
     recorder.node = node
-    _adopt(recorder, event, before, results)
-    return node, results
+    _adopt(recorder, event, before)
+    return node, _returned(recorder, event)
 
 
 def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[int, Any], key: Any) -> None:
@@ -296,7 +300,11 @@ def _undo(before: list[_Before]) -> None:
 
 
 def _event(
-    recorder: Any, inner: InnerRecorder, nodes: dict[int, Any], before: list[_Before], results: Any
+    recorder: Any,
+    inner: InnerRecorder,
+    nodes: dict[int, Any],
+    before: list[_Before],
+    results: tuple[Returned | None, ...],
 ) -> BackwardEvent:
     sets, adds, writes, overwritten = [], [], [], []
     for source, leaf, old, old_vid in before:
@@ -304,6 +312,7 @@ def _event(
         if new is None or (new is old and new._vid == old_vid):
             continue
         if new is not old:
+            new._aval = own_layout(new._aval)
             sets.append((source, new._vid, new._aval, new._requires_grad))
             continue
         adds.append((source, new._vid))
@@ -311,18 +320,17 @@ def _event(
         if new._storage is not None and new._storage.addr:
             writes.append((recorder.aliases.owner_of(new, old_vid), new._vid))
     released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
-    returned = tuple(None if r is None else (r._vid, r._aval, r._requires_grad) for r in results)
     return BackwardEvent(
-        tuple(inner.instrs), tuple(sets), tuple(adds), returned, released, tuple(inner.consts), tuple(overwritten),
+        tuple(inner.instrs), tuple(sets), tuple(adds), results, released, tuple(inner.consts), tuple(overwritten),
         tuple(writes), by_results=frozenset(inner.by_results),
     )  # fmt: skip
 
 
-def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before], results: Any) -> None:
+def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before]) -> None:
     """The recording call's own handles are the ones a hit would make."""
     for vid, tensor in event.consts:
         recorder.inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
-    fresh = {id(r): r for r in results if r is not None and r._storage is None}
+    fresh = {}
     for _, leaf, old, _ in before:
         new = leaf._grad
         if new is not None and new is not old:
@@ -350,7 +358,68 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
         count_write(grad)
         if grad._storage is not None:
             recorder.dirty.add(id(grad._storage))
-    return tuple([None if r is None else handle(*r) for r in event.results])
+    return _returned(recorder, event)
+
+
+def _returned(recorder: Any, event: BackwardEvent) -> tuple[tuple[Returned, Any] | None, ...]:
+    """What ``grad()`` returns, each with a handle on the value that it is, or of which it is a view."""
+    made: dict[int, Any] = {}
+    for r in event.results:
+        if r is not None and r.given is None and r.vid not in made:
+            made[r.vid] = recorder.operations.handle(r.vid, r.aval, r.requires_grad)
+    return tuple([None if r is None else (r, made.get(r.vid)) for r in event.results])
+
+
+def _as_views(request: BackwardRequest, results: tuple[tuple[Returned, Any] | None, ...]) -> tuple[Any, ...]:
+    """What ``grad()`` returns: an expanded gradient is a view of what was expanded, as the engine makes it."""
+    if all(pair is None or (pair[0].given is None and not pair[0].views) for pair in results):
+        return tuple([None if pair is None else pair[1] for pair in results])
+    found: dict[Any, Any] = {}
+    before = state.grad_enabled
+    if before is not request.create_graph:
+        set_grad_mode(request.create_graph)
+    try:
+        return tuple([None if pair is None else _viewed(request, *pair, found) for pair in results])
+    finally:
+        if before is not request.create_graph:
+            set_grad_mode(before)
+
+
+def _viewed(request: BackwardRequest, result: Returned, handle: Any, found: dict[Any, Any]) -> Any:
+    """One result; ``found``: views that are made already, by what they are views of."""
+    value = handle if result.given is None else request.grads[result.given]
+    key: Any = result.vid
+    for view in result.views:
+        key = (key, view.op, view.params)
+        if key not in found:
+            found[key] = door.apply(view.op, value, *view.params)
+        value, key = found[key], (key, view.nr)
+        if isinstance(value, tuple | list):
+            value = value[view.nr]
+    return value
+
+
+def _what_is_returned(
+    inner: InnerRecorder, request: BackwardRequest, results: tuple[Any, ...]
+) -> tuple[Returned | None, ...]:
+    """The event's form of what the engine returned."""
+    given = {g._vid: nr for nr, g in enumerate(request.grads) if getattr(g, "_tid", 0) == inner.tid}
+    made = {vid: (instr, aval) for instr in inner.instrs for vid, aval in zip(instr.outputs, instr.avals, strict=True)}
+    found: list[Returned | None] = []
+    for r in results:
+        if r is None:
+            found.append(None)
+            continue
+        source, views = inner.source_of(r._vid)
+        if source in given:
+            found.append(Returned(source, r._aval, r._requires_grad, given[source], views))
+        elif source in made and views:
+            instr, aval = made[source]
+            requires_grad = instr.requires_grad and aval.dtype.category is FLOATING
+            found.append(Returned(source, aval, requires_grad, None, views))
+        else:  # a view of something that is kept with the graph would share its memory
+            found.append(Returned(r._vid, own_layout(r._aval), r._requires_grad, None, ()))
+    return tuple(found)
 
 
 def _known_ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int, ...]:

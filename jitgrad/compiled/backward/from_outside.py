@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe, needs_and_plan
 from jitgrad.config import config
+from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval, own_layout
@@ -44,7 +45,7 @@ from jitgrad.runtime.engine.run.trace import Provisional
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import new_tensor
 from jitgrad.tracer.graph import Instr, Segment
-from jitgrad.tracer.history import History
+from jitgrad.tracer.history import History, ViewStep
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.recorder_state import new_tid
 from jitgrad.tracer.slots import fresh_handle
@@ -81,6 +82,21 @@ class Used(NamedTuple):
     freed: tuple[int, ...]
 
 
+class _Result(NamedTuple):
+    """Where the gradient of one edge comes from.
+
+    Attributes:
+        vid, aval: the value that it is, or of which it is a view.
+        given: the number of the result whose gradient this value is; None if the program computes it.
+        views: what is done to the value, first to last.
+    """
+
+    vid: int
+    aval: Aval
+    given: int | None
+    views: tuple[ViewStep, ...]
+
+
 class _Program(NamedTuple):
     """One backward, compiled.
 
@@ -90,7 +106,7 @@ class _Program(NamedTuple):
         seeds: (value id, number of the result) of the gradients that come in.
         consts: (value id, storage) of tensors that rules have made.
         owned: no gradient came in, and no two are the same.
-        results: per edge: (value id, layout), the number of a result whose gradient it is, or None.
+        results: per edge: where its gradient comes from, or None.
     """
 
     loaded: Any
@@ -98,7 +114,7 @@ class _Program(NamedTuple):
     seeds: tuple[tuple[int, int], ...]
     consts: tuple[tuple[int, Any], ...]
     owned: bool
-    results: tuple[tuple[int, Aval] | int | None, ...]
+    results: tuple[_Result | None, ...]
 
 
 class _Sink(Node):
@@ -216,36 +232,31 @@ class CallBackward:
         numbers = {seed._vid: nr for seed, nr in zip(seeds, chosen, strict=True)}
         known = {vid: tensor._aval for vid, tensor in inner.consts}
         known.update({seed._vid: seed._aval for seed in seeds})
-        return self._compile(history, backend, inner, grads, numbers, known)
+        # what a leaf accumulates is laid out for it anyway
+        is_seen = [needed is not None or not target.is_leaf for target in self.targets]
+        results = [
+            None if grad is None else _result(inner, backend, grad, numbers, views)
+            for grad, views in zip(grads, is_seen, strict=True)
+        ]
+        return self._compile(history, backend, inner, results, numbers, known)
 
     def _compile(
         self,
         history: History,
         backend: Any,
         inner: InnerRecorder,
-        grads: list[Any],
+        results: list[_Result | None],
         numbers: dict[int, int],
         known: dict[int, Aval],
     ) -> _Program:
-        made = {vid for instr in inner.instrs for vid in instr.outputs}
-        instrs = list(inner.instrs)
-        results: list[Any] = []
-        for grad in grads:
-            if grad is None or grad._vid in numbers:
-                results.append(None if grad is None else numbers[grad._vid])
-                continue
-            vid = grad._vid
-            if vid not in made:  # a saved value, or a tensor that a rule has made
-                vid, inner.next_vid = inner.next_vid, inner.next_vid + 1
-                instrs.append(backend.copy_instr(grad._vid, vid, grad._aval))
-            results.append((vid, own_layout(grad._aval)))
-        outputs = tuple(dict.fromkeys([r[0] for r in results if isinstance(r, tuple)]))
-        segment = _cut(instrs, outputs, lambda vid: known[vid] if vid in known else history.aval_of(vid))
-        segment.layouts = {r[0]: r[1] for r in results if isinstance(r, tuple) and not r[1].is_contiguous}
+        computed = [r for r in results if r is not None and r.given is None]
+        outputs = tuple(dict.fromkeys([r.vid for r in computed]))
+        segment = _cut(inner.instrs, outputs, lambda vid: known[vid] if vid in known else history.aval_of(vid))
+        segment.layouts = {r.vid: r.aval for r in computed if not r.aval.is_contiguous}
         own = tuple([vid for vid in segment.inputs if vid not in known])
         consts = tuple([(vid, t._storage) for vid, t in inner.consts if vid in segment.inputs])
         seeds = tuple([(vid, nr) for vid, nr in numbers.items() if vid in segment.inputs])
-        owned = len(outputs) == sum(result is not None for result in results)
+        owned = len(outputs) == sum(r is not None for r in results) and not any(r.views for r in computed)
         return _Program(backend.compile_end(segment) if outputs else None, own, seeds, consts, owned, tuple(results))
 
     @staticmethod
@@ -265,15 +276,41 @@ class CallBackward:
         made: dict[int, Any] = {}
         results = []
         for result in program.results:
-            if isinstance(result, tuple):
-                vid, aval = result
-                tensor = made.get(vid)
-                if tensor is None:
-                    tensor = made[vid] = new_tensor(aval, memory[vid])
-                results.append(tensor)
-            else:
-                results.append(grads[result] if type(result) is int else None)
+            if result is None:
+                results.append(None)
+                continue
+            tensor = made.get(result.vid) if result.given is None else grads[result.given]
+            if tensor is None:
+                tensor = made[result.vid] = new_tensor(result.aval, memory[result.vid])
+            results.append(_viewed(tensor, result.views) if result.views else tensor)
         return OwnedGrads(results) if program.owned else tuple(results)
+
+
+def _result(inner: InnerRecorder, backend: Any, grad: Any, numbers: dict[int, int], with_views: bool) -> _Result:
+    """Where a recorded gradient comes from; without views, it is computed as it is."""
+    vid, views = inner.source_of(grad._vid)
+    if vid in numbers and (with_views or not views):
+        return _Result(vid, grad._aval, numbers[vid], views)
+    made = {vid: aval for instr in inner.instrs for vid, aval in zip(instr.outputs, instr.avals, strict=True)}
+    if views and with_views and vid in made:
+        return _Result(vid, made[vid], None, views)
+    vid = grad._vid
+    if vid not in made:  # a saved value, or a tensor that a rule has made
+        vid, inner.next_vid = inner.next_vid, inner.next_vid + 1
+        inner.instrs.append(backend.copy_instr(grad._vid, vid, grad._aval))
+    return _Result(vid, own_layout(grad._aval), None, ())
+
+
+def _viewed(tensor: Any, views: tuple[ViewStep, ...]) -> Any:
+    """Views of a gradient, made as the engine's rules make them."""
+    active = switch_handler(None)
+    try:
+        for view in views:
+            made = door.apply(view.op, tensor, *view.params)
+            tensor = made[view.nr] if isinstance(made, tuple | list) else made
+        return tensor
+    finally:
+        switch_handler(active)
 
 
 def call_backward(tip: Any) -> CallBackward | None:

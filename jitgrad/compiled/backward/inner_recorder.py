@@ -20,6 +20,7 @@ from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.history import ViewStep
 from jitgrad.tracer.shape_rules import kind_of
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import count_write
@@ -77,6 +78,7 @@ class InnerRecorder(Handler):
         instrs: recorded so far.
         consts: (value id, tensor): tensors that a rule made by itself.
         next_vid: first unused value id.
+        views: value id -> the view that it is; the values themselves have no storage here.
         by_results: see ``BackwardEvent.by_results``.
 
     Args:
@@ -84,7 +86,9 @@ class InnerRecorder(Handler):
         end: the code that has the rules run; rules call nothing outside jitgrad.
     """
 
-    __slots__ = ("_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "next_vid", "nodes", "tid")
+    __slots__ = (
+        "_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "next_vid", "nodes", "tid", "views",
+    )  # fmt: skip
 
     def __init__(
         self, outer: Any, nodes: dict[int, Any], saved_results: list[Any], first_vid: int, end: CodeType
@@ -94,6 +98,7 @@ class InnerRecorder(Handler):
         self.nodes = nodes
         self.instrs: list[Instr] = []
         self.consts: list[tuple[int, Any]] = []
+        self.views: dict[int, ViewStep] = {}
         self.by_results: set[tuple[int, int]] = set()
         self._result_counters = {id(h._vc): h._vc for h in saved_results}  # what is unpacked shares them
         self._graph = outer.graph
@@ -117,18 +122,22 @@ class InnerRecorder(Handler):
         inputs, params = split_args(op, args)
         operands = tuple([self._operand(x) for x in inputs])
         kind = kind_of(op, inputs, params)
-        avals, joins, first = kind.avals, kind.joins, self.next_vid
-        if op.is_view:  # values have no storage here, so a view is laid out afresh
-            avals = tuple([own_layout(a) for a in avals])
+        seen, joins, first = kind.avals, kind.joins, self.next_vid
+        # rules see views as eager ones are laid out; the values themselves have no storage here, so each is laid out
+        # afresh
+        avals = tuple([own_layout(a) for a in seen]) if op.is_view else seen
+        in_avals = tuple([a if a is None else own_layout(a) for a in kind.in_avals])
         vids = tuple(range(first, first + len(avals))) if kind.several else (first,)
         self.next_vid = first + len(avals)
-        self.instrs.append(Instr(op, operands, params, vids, avals, kind.in_avals, joins, kind.needs))
+        if op.is_view:
+            self.views.update((vid, ViewStep(operands[0], op, params, nr)) for nr, vid in enumerate(vids))
+        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
         if not kind.several:
-            return self._handle(vids[0], avals[0], joins, 0)
-        return tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, avals, strict=True)))
+            return self._handle(vids[0], seen[0], joins, 0)
+        return tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, seen, strict=True)))
 
     @staticmethod
     def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
@@ -153,6 +162,14 @@ class InnerRecorder(Handler):
         if isinstance(x, _SymbolicNumber):
             return RuntimeScalar(x.slot, isinstance(x, float))
         return Const(x)
+
+    def source_of(self, vid: int) -> tuple[int, tuple[ViewStep, ...]]:
+        """(the value id of what a value is a view of, the views); a value that is none: (itself, nothing)."""
+        steps: list[ViewStep] = []
+        while vid in self.views:
+            steps.append(self.views[vid])
+            vid = steps[-1].source
+        return vid, tuple(reversed(steps))
 
     def enter(self, tensor: Any) -> int:
         """A tensor that a rule made eagerly: the same in every call, so it is kept with the event."""
