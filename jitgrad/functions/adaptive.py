@@ -63,11 +63,13 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
 
 
 def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
-    """Means over parts of the last dimensions, as many as there are ``sizes``."""
+    """Means over parts of the last dimensions, as many as there are ``sizes``; always memory of its own."""
     if not x.dtype.is_inexact and tuple(sizes) != tuple(x.shape[-len(sizes) :]):
         name = "mean" if set(sizes) == {1} else f"adaptive_avg_pool{len(sizes)}d"
         kind = RuntimeError if set(sizes) == {1} else NotImplementedError
         raise kind(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
+    if tuple(sizes) == tuple(x.shape[x.ndim - len(sizes) :]):
+        return x.clone()
     for axis, out in enumerate(sizes):
         dim = x.ndim - len(sizes) + axis
         extent = x.shape[dim]
@@ -89,7 +91,8 @@ def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
 
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
     """Means of ``output_size`` parts of (N, C, L) or (C, L)."""
-    return adaptive_avg_pool(input, _sizes("adaptive_avg_pool1d", input, output_size, 1))
+    (size,) = _sizes("adaptive_avg_pool1d", input, output_size, 1)
+    return adaptive_avg_pool(input.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:

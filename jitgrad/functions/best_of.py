@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.functions.devices import moved
+from jitgrad.functions.views import reshape_result
 from jitgrad.functions.windows import kept, read_windows
 
 __all__ = ["best_of_windows"]
@@ -51,4 +52,4 @@ def best_of_windows(x: Any, tables: Sequence[Any]) -> tuple[Any, Any]:
     flat = moved(_flat_positions(tuple(tuple(map(tuple, t.tolist())) for t in tables), extents), x.device)
     places = flat.expand(windows.shape).gather(-1, best)
     shape = (*lead, *counts)
-    return windows.gather(-1, best).reshape(shape), places.reshape(shape)
+    return reshape_result(windows.gather(-1, best), shape), reshape_result(places, shape)

@@ -16,6 +16,7 @@ from jitgrad.door import door
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
+from jitgrad.functions.views import own_result
 from jitgrad.functions.windows import add_at, window_positions
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import OPS
@@ -77,7 +78,7 @@ def conv1d(
         input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
     (around,) = per_dimension("padding", padding, 1)
     out = conv2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, (1, step), (0, around), (1, spread), groups)
-    return out.squeeze(-2)
+    return own_result(out.squeeze(-2)) if input.ndim == 3 else out.squeeze(-2)
 
 
 def conv3d(
@@ -206,7 +207,7 @@ def conv_transpose1d(
         )
     )  # fmt: skip
     out = conv_transpose2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, step, around, after, groups, spread)
-    return out.squeeze(-2)
+    return own_result(out.squeeze(-2)) if input.ndim == 3 else out.squeeze(-2)
 
 
 def conv_transpose3d(

@@ -44,7 +44,8 @@ def einsum(equation: str, *operands: Any) -> Any:
             total, names = _multiply(total, names, x, term, output)
         else:
             total, names = _contract(total, names, x, term, later, extents)
-    return _finish(total, names, output)
+    found = _finish(total, names, output)
+    return permute(found, tuple(range(found.ndim))) if found is tensors[0] else found
 
 
 def _parse(equation: str, tensors: list[Any]) -> tuple[list[str], str]:

@@ -380,7 +380,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
     _check_tensors(found)
     shape = broadcast("broadcast_tensors", *(x.shape for x in found)) if found else ()
-    return tuple(expand(x, shape) for x in found)
+    return tuple(expand(x, shape) for x in found) if len(found) > 1 else tuple(found)
 
 
 def broadcast_shapes(*shapes: Any) -> Size:

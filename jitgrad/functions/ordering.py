@@ -15,6 +15,7 @@ from jitgrad.functions.devices import in_float32
 from jitgrad.functions.indexing import gather
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.reduction import ValuesIndices
+from jitgrad.functions.views import own_result
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
@@ -136,7 +137,7 @@ def _quantile(
     if keepdim:
         kept = (1,) * input.ndim if d is None else (*input.shape[:d], 1, *input.shape[d + 1 :]) if input.ndim else ()
         found = found.reshape((*kept, q.numel()))
-    return found.movedim(-1, 0) if q.ndim else found.squeeze(-1)
+    return own_result(found.movedim(-1, 0) if q.ndim else found.squeeze(-1))
 
 
 def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> None:

@@ -52,6 +52,8 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
         )
     if autocasts and mode != "circular" and (mode, len(pad)) != ("reflect", 6):
         (input,) = in_float32(input)
+    if not any(pad):
+        return input.clone()
     for i in range(len(pad) // 2):
         dim, before, after = input.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         if before or after:

@@ -19,6 +19,7 @@ from jitgrad.functions.layers import max_pool2d
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.precision import float32_in_autocast
+from jitgrad.functions.views import reshape_result
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
 
 __all__ = [
@@ -315,7 +316,8 @@ def _unpool(x: Any, indices: Any, dims: int, kernel_size: Any, stride: Any, padd
         sizes = _asked_sizes(sizes, step, tuple(output_size), dims)
     lead = tuple(x.shape[:-dims])
     flat = x.new_zeros((*lead, math.prod(sizes)))
-    return flat.scatter(-1, indices.reshape(*lead, -1), x.reshape(*lead, -1)).reshape(*lead, *sizes)
+    found = flat.scatter(-1, indices.reshape(*lead, -1), x.reshape(*lead, -1))
+    return reshape_result(found, (*lead, *sizes))
 
 
 def _asked_sizes(sizes: tuple[int, ...], step: tuple[int, ...], asked: tuple[int, ...], dims: int) -> tuple[int, ...]:

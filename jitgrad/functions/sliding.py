@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from jitgrad.functions.joining import pad
+from jitgrad.functions.views import own_result, reshaped_copy
 from jitgrad.functions.windows import add_at, each, read_windows, window_positions
 
 __all__ = ["channel_shuffle", "fold", "pixel_shuffle", "pixel_unshuffle", "unfold"]
@@ -52,7 +53,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
         RuntimeError: for another rank, or a window that does not fit.
     """
     if input.ndim == 3:
-        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+        return own_result(unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0))
     if input.ndim != 4:
         raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}")
     blocks = _Blocks(tuple(input.shape[2:]), kernel_size, dilation, padding, stride)
@@ -66,7 +67,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     x = read_windows(read_windows(x, 3, blocks.positions(1)), 2, blocks.positions(0))  # N, C, OH, KH, OW, KW
     batch, channels = input.shape[:2]
     columns = channels * blocks.kernel[0] * blocks.kernel[1]
-    return x.permute(0, 1, 3, 5, 2, 4).reshape(batch, columns, blocks.counts[0] * blocks.counts[1])
+    return reshaped_copy(x.permute(0, 1, 3, 5, 2, 4), (batch, columns, blocks.counts[0] * blocks.counts[1]))
 
 
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
@@ -84,7 +85,7 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
         RuntimeError: for shapes that do not fit.
     """
     if input.ndim == 2:
-        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+        return own_result(fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0))
     if input.ndim != 3:
         raise RuntimeError(f"Expected 2D or 3D (batch mode) tensor for input, but got: {list(input.shape)}")
     blocks = _Blocks(output_size, kernel_size, dilation, padding, stride)
@@ -106,7 +107,7 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     for axis in (0, 1):
         x = add_at(x, 2 + axis, blocks.positions(axis).ravel().tolist(), blocks.full[axis])
     top, left = blocks.padding
-    return x.narrow(2, top, blocks.size[0]).narrow(3, left, blocks.size[1])
+    return own_result(x.narrow(2, top, blocks.size[0]).narrow(3, left, blocks.size[1]))
 
 
 def _check_image(name: str, x: Any, factor: int, what: str) -> None:
@@ -134,7 +135,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     x = input.reshape(math.prod(lead), channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
-    return x.reshape(*lead, channels // (r * r), height * r, width * r)
+    return reshaped_copy(x, (*lead, channels // (r * r), height * r, width * r))
 
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
@@ -152,7 +153,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
                 f"is not divisible by {r}"
             )
     x = input.reshape(math.prod(lead), channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
-    return x.reshape(*lead, channels * r * r, height // r, width // r)
+    return reshaped_copy(x, (*lead, channels * r * r, height // r, width // r))
 
 
 def channel_shuffle(input: Any, groups: int) -> Any:
@@ -173,4 +174,4 @@ def channel_shuffle(input: Any, groups: int) -> Any:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     shape = tuple(input.shape)
-    return input.reshape(shape[0], groups, channels // groups, -1).transpose(1, 2).reshape(shape)
+    return reshaped_copy(input.reshape(shape[0], groups, channels // groups, -1).transpose(1, 2), shape)

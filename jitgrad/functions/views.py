@@ -94,6 +94,16 @@ def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
     return door.apply(_UNSAFE_VIEW, result, shape)
 
 
+def own_result(result: Any) -> Any:
+    """A part of what a function has just made. Nobody else sees the rest, so to the user it is no view."""
+    return door.apply(_UNSAFE_VIEW, result, result._aval.shape)
+
+
+def reshaped_copy(input: Any, shape: tuple[int, ...]) -> Any:
+    """The same elements in another shape and in memory of their own, also where a view would do."""
+    return door.apply(_UNSAFE_VIEW, door.apply(_CONTIGUOUS, input, None), shape)
+
+
 def view(input: Any, *shape: Any) -> Any:
     """The same memory in another shape, or as elements of another dtype (``view(int32)``), outside of any graph.
 

@@ -12,6 +12,7 @@ from jitgrad.door import door
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, one_hot
 from jitgrad.functions.precision import float32_in_autocast
+from jitgrad.functions.views import own_result
 from jitgrad.linalg.systems import solve_triangular
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import OPS
@@ -108,7 +109,7 @@ def cholesky(A: Any, *, upper: bool = False) -> Any:
         LinAlgError: a matrix is not positive definite.
     """
     factor = door.apply(_CHOLESKY, A.mH if upper else A)
-    return factor.mH if upper else factor
+    return own_result(factor.mH) if upper else factor
 
 
 @float32_in_autocast
@@ -122,7 +123,7 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> A
             "linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite "
             f"(the leading minor of order {order} is not positive-definite)."
         )
-    return CholeskyEx(factor.mH if upper else factor, info)
+    return CholeskyEx(own_result(factor.mH) if upper else factor, info)
 
 
 @float32_in_autocast
