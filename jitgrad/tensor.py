@@ -33,7 +33,6 @@ from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
-from jitgrad.tracer.numbers import is_number
 from jitgrad.tracer.shared_memory import Share
 from jitgrad.user_line import warn_of_cycle, warn_of_missing_grad, warn_of_number
 from jitgrad.version_counter import inference_tensors, is_inference, version_of
@@ -106,10 +105,7 @@ class Tensor(TensorBase):
         return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other, rec)
 
     def __rtruediv__(self, other: Any) -> Any:
-        if self._aval.dtype.is_half:  # PyTorch computes it so, and here the rounding shows
-            return functions.reciprocal(self) * other
-        rec = state.handler
-        return rec.reflected(_DIV, other, self) if rec and is_number(other) else _binary(_DIV, other, self, rec)
+        return functions.reciprocal(self) * other  # as PyTorch: its roundings, and only the result is saved
 
     def __rpow__(self, other: Any) -> Any:
         return _binary(_POW, other, self, state.handler)

@@ -131,6 +131,8 @@ _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "dono
 
 def _by_product(x1: Any, x2: Any) -> Any:
     """Roots of |x|^2 + |y|^2 - 2 x y."""
+    batch = broadcast("cdist", x1.shape[:-2], x2.shape[:-2])
+    x1, x2 = (x if x.shape[:-2] == batch else x.expand((*batch, *x.shape[-2:])).contiguous() for x in (x1, x2))
     first, second = (x1 * x1).sum(-1, True), (x2 * x2).sum(-1, True)
     squares = first + second.mT - 2 * matmul(x1, x2.mT)
     is_apart = squares > 0

@@ -284,7 +284,11 @@ def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Any:
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = matmul(query * factor, key.transpose(-2, -1))
+    if (query.ndim == 4 and not dropout_p and not (attn_mask is not None and attn_mask.requires_grad)) or factor < 0:
+        scores = matmul(query * factor, key.transpose(-2, -1))
+    else:  # where PyTorch has no kernel it scales both: neither operand itself is saved
+        root = math.sqrt(factor)
+        scores = matmul(query * root, key.transpose(-2, -1) * root)
     if is_causal:
         length, width = scores.shape[-2:]
         below = door.apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0

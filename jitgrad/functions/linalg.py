@@ -98,7 +98,11 @@ def matmul(input: Any, other: Any) -> Any:
         return door.apply(_DOT, input, other) if n == 1 else _vector_times(input, other)
     if n == 1:
         return door.apply(_MV, input, other) if m == 2 else _fold(input, other, _MV)
-    return _fold(input, other, _MM) if n == 2 else _batched(input, other)
+    if n == 2:
+        return _fold(input, other, _MM)
+    if m == 2 and input._requires_grad:  # one product of all rows: its gradient adds up nothing per batch
+        return _fold(other.mT, input.t(), _MM).mT.contiguous()
+    return _batched(input, other)
 
 
 def _vector_times(vector: Any, matrices: Any) -> Any:

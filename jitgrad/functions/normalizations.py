@@ -108,7 +108,9 @@ def instance_norm(
     if running_var is not None:
         unbiased = variance.detach().mean((0, *dims)) * (count / (count - 1))
         running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
-    return _affine(centred * (variance + eps).rsqrt(), weight, bias)
+    # PyTorch repeats the weight for each example: a later write to it does not reach what is saved
+    own_weight = weight if weight is None else weight.clone()
+    return _affine(centred * (variance + eps).rsqrt(), own_weight, bias)
 
 
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:

@@ -57,7 +57,6 @@ _DIFFER = r"\d+ of \d+ elements differ.*"
 _KINDER = r"((operand|result) \d+: 'right', not '(raises|wrong)'(; )?)+"
 ROWS: tuple[Row, ...] = (
     Row("*", "saved", _KINDER, "the backward needs less than PyTorch's saves, and is right"),
-    Row("__rdiv__", "saved", "operand 0: 'raises', not 'right'", "one division; PyTorch multiplies by a reciprocal"),
     Row("kron", "saved", "(operand . ?: 'raises', not 'wrong'(; )?)+", "PyTorch's gradient is wrong after the write"),
     Row(
         "nn.functional.scaled_dot_product_attention nn.functional.instance_norm", "saved",
