@@ -261,7 +261,14 @@ for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zer
         checks_values=True,
         node_names=("torch::autograd::NotImplemented" if _name == "floor_divide" else "DivBackward2", {}),
     )
-_define_binary("div_trunc", _nonzero(_np_trunc_divide), _lower_trunc_divide, [Vjp(_zero_rule)] * 2, checks_values=True)
+_define_binary(
+    "div_trunc",
+    _nonzero(_np_trunc_divide),
+    _lower_trunc_divide,
+    [Vjp(_zero_rule)] * 2,
+    checks_values=True,
+    node_names=("DivBackward2", {}),
+)
 _define_binary(
     "remainder",
     _nonzero(np.remainder),

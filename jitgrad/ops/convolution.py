@@ -319,6 +319,7 @@ define(
     ],
     num_inputs=2,
     node_name="ConvolutionBackward0",
+    missing_edges=1,
 )
 define(
     "conv2d_input",

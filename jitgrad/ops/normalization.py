@@ -134,4 +134,5 @@ define(
     lower=_lower_norm,
     vjps=[Vjp(_x_rule, (0, "out1", "out2"))],
     node_name="NativeLayerNormBackward0",
+    missing_edges=2,
 )

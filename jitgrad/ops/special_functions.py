@@ -117,12 +117,14 @@ define(
     aval=float_aval,
     numpy=in_double(bessel_rule(0, is_scaled=True)),
     vjps=[Vjp(lambda c, g, x, out: g * (call("special_i1e", x) - call("sgn", x) * out), (0, "out"))],
+    node_name="SpecialI0EBackward0",
 )
 define(
     "special_i1e",
     aval=float_aval,
     numpy=in_double(bessel_rule(1, is_scaled=True)),
     vjps=[Vjp(_i1e_rule, (0, "out"))],
+    node_name="SpecialI1EBackward0",
 )
 
 # --- x log(1 + y) ---

@@ -87,6 +87,7 @@ class Op:
         is_complex: its results are complex where all inputs are real: a trace does not record it.
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
+        missing_edges: how many operands more PyTorch's node has, which are not given here: a bias.
         node_names: where PyTorch has other names for forms with a Python number: by the number's position.
         checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
             uses what it computes.
@@ -108,6 +109,7 @@ class Op:
     is_unseen: bool = False
     is_complex: bool = False
     joint: Callable[..., Any] | None = None
+    missing_edges: int = 0
 
     @property
     def is_differentiable(self) -> bool:
@@ -288,6 +290,7 @@ def define(
     is_unseen: bool = False,
     is_complex: bool = False,
     joint: Callable[..., Any] | None = None,
+    missing_edges: int = 0,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken."""
     if name in OPS:
@@ -309,6 +312,7 @@ def define(
         is_unseen,
         is_complex,
         joint,
+        missing_edges,
     )
     OPS[name] = op
     return op

@@ -133,12 +133,21 @@ class OpNode(Node):
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """The edges of the operands that can have a gradient: PyTorch has none for an index or a condition."""
-        rules, edges = self.op.vjps, self.next_edges
-        if self.op.num_inputs < 0:
+        """The edges of the operands that can have a gradient.
+
+        PyTorch has none for an index or a condition, nor for a number of an overload with a name of its own; it has
+        one for a bias that was not given.
+        """
+        op, avals = self.op, self.context.avals
+        if op.num_inputs < 0:
             return super().next_functions
-        shown = [edge for edge, rule in zip(edges, rules, strict=False) if rule is not None]
-        return tuple([(None, nr) if node is None else node.real(nr) for node, nr in shown])
+        shown = [
+            edge
+            for i, (edge, rule) in enumerate(zip(self.next_edges, op.vjps, strict=False))
+            if rule is not None and not (avals[i] is None and i in op.node_names)
+        ]
+        edges = tuple([(None, nr) if node is None else node.real(nr) for node, nr in shown])
+        return edges + ((None, 0),) * op.missing_edges
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
