@@ -226,9 +226,11 @@ class OpNode(Node):
     def __dir__(self) -> list[str]:
         tensors = list(saved_tensors(self.op))
         general = [name for name in super().__dir__() if name not in ALL_NAMES]
-        return [*general, *tensors, *[f"_raw{x}" for x in tensors], *saved_parameters(self.op)]
+        parameters = [x for x, at in saved_parameters(self.op).items() if at < len(self.context.params)]
+        sizes = ["_saved_self_sym_sizes"] if shows_sizes(self.op) else []
+        return [*general, *tensors, *[f"_raw{x}" for x in tensors], *parameters, *sizes]
 
-    def _saved_or_none(self, key: int | str) -> Any:
+    def _read_saved(self, key: int | str) -> Any:
         """A saved value; None if no gradient that this node computes needs it."""
         if key not in _places(self.plan.inputs, self.plan.outputs):
             return None
@@ -275,7 +277,7 @@ def _look(node: OpNode, name: str) -> Any:
     op, is_raw = node.op, name.startswith("_raw_saved_")
     key = saved_tensors(op).get(name.removeprefix("_raw"))
     if key is not None:
-        return node._raw_saved(key) if is_raw else node._saved_or_none(key)
+        return node._raw_saved(key) if is_raw else node._read_saved(key)
     if not is_raw:
         if saved_parameters(op).get(name, len(node.context.params)) < len(node.context.params):
             return saved_parameter(op, name, node.context.params)

@@ -53,8 +53,10 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "scatter": {1: "index"},
     "scatter_add": {1: "index"},
     "scatter_reduce": {1: "index", 2: "src"},
+    "sort": {"out1": "indices"},
     "sub_scaled": {2: "alpha"},
     "take": {1: "index"},
+    "topk": {"out1": "indices"},
     "threshold_backward": {0: "grad_output", 1: "self"},
     "where": {0: "condition", 1: "self", 2: "other"},
 }
@@ -70,8 +72,8 @@ _PARAMETERS = {**{name: name for name in _SAME.split()}, "order": "ord", "size":
 
 _LIST_OF_DIMS = frozenset("amax amin linalg_vector_norm logsumexp mean_dim std sum_dim var".split())
 _SHOW_SIZES = frozenset(
-    "amax amin embedding expand gather index_select max_dim mean mean_dim min_dim repeat select slice split "
-    "split_with_sizes squeeze sum sum_dim unfold view".split()
+    "amax amin diagonal embedding expand gather index_select max_dim mean mean_dim min_dim repeat select slice sort "
+    "split split_with_sizes squeeze squeeze_dim sum sum_dim topk unfold unsafe_view view".split()
 )
 
 _SIZES = "_saved_self_sym_sizes"
