@@ -274,7 +274,7 @@ class CallBackward:
             memory.update(program.consts)
             backend.run_program(program.loaded, memory, scalars)
         made: dict[int, Any] = {}
-        results = []
+        results: list[Any] = []
         for result in program.results:
             if result is None:
                 results.append(None)
