@@ -34,7 +34,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["Mark", "NumberKeys", "first_constants", "is_number", "number_key", "quick_ids"]
+__all__ = ["FITTED", "Mark", "NumberKeys", "first_constants", "is_number", "number_key", "quick_ids"]
 
 _STATIC = frozenset({"pow", "float_power"})
 _RUNTIME = "<run-time>"
