@@ -24,7 +24,7 @@ class StorageBase:
 
     __slots__ = ("__weakref__", "addr", "is_window", "nbytes", "owner", "tid")
 
-    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {"tid": 0, "is_window": False}
+    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {"addr": 0, "owner": None, "tid": 0, "is_window": False}
 
     kind: ClassVar[type]
     """The class of new storages; ``runtime/storage/storage.py`` installs it."""

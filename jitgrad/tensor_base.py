@@ -93,6 +93,9 @@ class TensorBase:
         "_view_version": ("_source",),
     }
 
+    NATIVE_COUNTERS: ClassVar[tuple[str, ...]] = ("_vc",)
+    """Slots that get ``[0]`` at the first look."""
+
     _aval: Aval
     _vc: VersionCounter
     _storage: Any

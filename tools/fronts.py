@@ -22,6 +22,8 @@ def row_of(signatures: list[Signature], bare: Callable[..., Any], body: list[ast
            op_name: Callable[[ast.expr], str | None]) -> tuple[str, tuple[Any, ...]] | None:  # fmt: skip
     """(kind of front, per number of arguments what is done with them), or None if no front fits.
 
+    Arguments are the first so many of the parameters; those behind the positional ones are given by their names.
+
     Args:
         signatures: of the function.
         bare: the function without its parser.
@@ -32,11 +34,12 @@ def row_of(signatures: list[Signature], bare: Callable[..., Any], body: list[ast
     kinds = set()
     rows: dict[int, Any] = {}
     for signature in signatures:
-        positional = signature.parameters[: signature.num_positional]
-        for count in range(1, len(positional) + 1):
+        # where there are several signatures, a place behind the positional ones has no name of its own
+        most = len(signature.parameters) if len(signatures) == 1 else signature.num_positional
+        for count in range(1, most + 1):
             if any(p.is_needed for p in signature.parameters[count:]):
                 continue
-            found = _form(positional[:count], bare, body, names, op_name)
+            found = _form(signature.parameters[:count], bare, body, names, op_name)
             if found is not None:
                 if rows.setdefault(count, found[1]) != found[1]:
                     return None  # two signatures differ
@@ -59,7 +62,8 @@ def _form(given: Iterable[SignatureParameter], bare: Callable[..., Any], body: l
     if any(name not in own and name not in defaults for name in names):
         return None
     unknown = {name: defaults[name] for name in names if name not in own}
-    statements = [_reduced(s, unknown) for s in body]
+    given_defaults = {name: defaults[name] for name in own if name in defaults}
+    statements = [_reduced(s, unknown, given_defaults) for s in body]
     if not statements:
         return None
     write = _write(statements, op_name)
@@ -74,7 +78,7 @@ def _form(given: Iterable[SignatureParameter], bare: Callable[..., Any], body: l
         return None
     count = operation.num_inputs
     kinds = [p.kind for p in parameters[:count]]
-    if count < 1 or count > len(parameters) or any(k not in ("Tensor", "Tensor|Scalar") for k in kinds):
+    if count < 1 or count > len(parameters) or any(k not in ("Tensor", "Tensor|Scalar", "Scalar") for k in kinds):
         return None
     if any(p.takes_none for p in parameters[:count]) or any(k == "any" for k in (p.kind for p in parameters[count:])):
         return None
@@ -82,7 +86,7 @@ def _form(given: Iterable[SignatureParameter], bare: Callable[..., Any], body: l
     if any(kind == "Tensor" for kind in kinds[tensors:]):
         return None
     if write:
-        return ("write", op) if len(own) == len(arguments) == count <= 2 and (count == 1 or tensors == 1) else None
+        return ("write", op) if len(own) == len(arguments) == count <= 3 and (count == 1 or tensors == 1) else None
     return "call", (op, tensors, tuple(e[0] for e in extras if e is not None))
 
 
@@ -94,28 +98,41 @@ def _defaults(bare: Callable[..., Any]) -> Values:
 
 
 class _Reduce(ast.NodeTransformer):
-    """Defaults in the place of arguments that are left out; ``a if True else b`` is ``a``."""
+    """Defaults in the place of arguments that are left out; ``a if True else b`` is ``a``.
 
-    def __init__(self, values: Values) -> None:
-        self._values = values
+    Of an argument that is given, ``a if alpha == 1 else b`` is ``b`` where 1 is the default: a call with 1 makes no
+    such event, or one that says the same.
+    """
+
+    def __init__(self, values: Values, defaults: Values) -> None:
+        self._values, self._defaults = values, defaults
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(self._values[node.id]) if node.id in self._values else node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        if self._is_default(node.test):
+            return self.visit(node.orelse)
         test = self.visit(node.test)
         if any(isinstance(part, ast.Name) for part in ast.walk(test)):
             return self.generic_visit(node)
         chosen = eval(compile(ast.Expression(ast.fix_missing_locations(test)), "", "eval"), {"__builtins__": {}})
         return self.visit(node.body if chosen else node.orelse)
 
+    def _is_default(self, test: ast.expr) -> bool:
+        """``alpha == 1``, 1 being the default of an argument that is given."""
+        if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and isinstance(test.ops[0], ast.Eq)):
+            return False
+        default = _constant(test.comparators[0])
+        return default is not None and test.left.id in self._defaults and self._defaults[test.left.id] == default[0]
 
-def _reduced(statement: ast.stmt, values: Values) -> ast.stmt:
+
+def _reduced(statement: ast.stmt, values: Values, defaults: Values) -> ast.stmt:
     copied = ast.parse(ast.unparse(statement)).body[0] if not isinstance(statement, ast.Return) else None
     if copied is None:
         assert isinstance(statement, ast.Return)
         copied = ast.Return(ast.parse(ast.unparse(statement.value), mode="eval").body if statement.value else None)
-    reduced = _Reduce(values).visit(copied)
+    reduced = _Reduce(values, defaults).visit(copied)
     assert isinstance(reduced, ast.stmt)
     return reduced
 

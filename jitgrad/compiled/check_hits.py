@@ -1,6 +1,6 @@
 """``JITGRAD_CHECK=1``: every native hit of an operation is looked at again, in Python.
 
-Owns: ``checked``, which stands around an entry of native code.
+Owns: ``checked``, which stands around an entry of native code; ``checked_front``, around a front.
 Must not know: how a hit is found.
 
 A reference that is counted once too often, or a slot at another offset, shows only much later, as a leak or a crash.
@@ -20,11 +20,13 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.front_hits import FrontRow
+from jitgrad.tracer.hits import MISSED
 from jitgrad.tracer.numbers import FITTED
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.shape_rules import out_avals_of
 
-__all__ = ["checked", "why_wrong"]
+__all__ = ["checked", "checked_front", "why_wrong"]
 
 
 def checked(native: Callable[..., Any], arguments: Callable[..., tuple[Op, tuple[Any, ...]]]) -> Callable[..., Any]:
@@ -77,3 +79,60 @@ def why_wrong(recorder: Any, op: Op, args: tuple[Any, ...], out: Any) -> str:
     if (out._aval.shape, out._aval.dtype) != (aval.shape, aval.dtype):
         return f"the result is {out._aval!r}, the shape rule says {aval!r}"
     return ""
+
+
+def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
+    """A front's native function, with a look at what it did.
+
+    Args:
+        name: of the native function.
+        functions: where it will be found.
+    """
+
+    def check(row: Any, args: tuple[Any, ...], *names: Any) -> Any:
+        recorder = state.handler
+        if not isinstance(recorder, Recorder):
+            return functions[name](row, args, *names)
+        entered, has_links = len(recorder.entered), recorder.links
+        before = [references(x) for x in args], references(recorder)
+        out = functions[name](row, args, *names)
+        after = [references(x) for x in args], references(recorder)
+        if out is MISSED or state.handler is not recorder:
+            return out
+        reason = ""
+        if threading.active_count() == 1 and after[1] != before[1]:
+            reason = f"the recorder has {after[1] - before[1]} more references"
+        if not has_links:  # else views were linked, which moves references
+            for nr, x in enumerate(args):
+                expected = _holds(out, x) + sum(x is y for y in recorder.entered[entered:])
+                if isinstance(x, TensorBase) and after[0][nr] - before[0][nr] != expected:
+                    reason = f"argument {nr} has {after[0][nr] - before[0][nr]} more references, not {expected}"
+        if not reason and type(row) is FrontRow and name == "call":
+            reason = _why_wrong_call(recorder, row.named[len(args)], args, out)
+        if reason:
+            raise JitgradError(f"native front {name}: {reason}")
+        return out
+
+    return check
+
+
+def _holds(out: Any, x: Any) -> int:
+    """How often a result holds an argument: as itself, or as what it is a view of."""
+    if isinstance(out, tuple):
+        return sum(_holds(one, x) for one in out)
+    count = 0
+    while isinstance(out, TensorBase):
+        count += out is x
+        out = None if out is x else out._source
+    return count
+
+
+def _why_wrong_call(recorder: Any, form: Any, args: tuple[Any, ...], out: Any) -> str:
+    """``why_wrong`` of a call that is one operation."""
+    order = form.order or range(form.count)
+    params = args[form.count :] + form.extras
+    if not isinstance(out, TensorBase) or form.is_first:
+        return ""
+    if references(out) > ONE_LOCAL + 2:  # the caller's variable, and the recorder's list
+        return f"the result has {references(out)} references"
+    return why_wrong(recorder, form.op, (*(args[at] for at in order), *params), out)

@@ -12,8 +12,9 @@ from typing import Any
 from jitgrad.functions import _generated
 from jitgrad.grad_mode import GradMode, no_grad
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor import Tensor
-from jitgrad.tracer.front_hits import CallForm
+from jitgrad.tracer.front_hits import CallForm, FrontRow
 
 __all__ = ["all_fronts"]
 
@@ -25,31 +26,40 @@ _PACKED = ("view", "reshape", "permute", "expand")
 _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
 
 
-def all_fronts(operations: bool) -> Iterator[tuple[str, Rows]]:
-    """Per front, the functions that it is installed in, with their rows.
-
-    Args:
-        operations: also the fronts of functions that apply operations.
-    """
+def all_fronts() -> Iterator[tuple[str, Rows]]:
+    """Per front, the functions that it is installed in, with their rows."""
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
+    yield "drop_grad", [(_setter("grad"), None)]
+    yield "drop_storage", [(Storage.__del__, None)]
     yield "new_no_grad", [(no_grad.__dict__["__new__"].__func__, None)]
     yield "enter_no_grad", [(GradMode.__enter__, None)]
     yield "exit_no_grad", [(GradMode.__exit__, None)]
-    if not operations:
-        return
-    made = _generated.FRONTS
-    yield "call", [*((f, _forms(row)) for f, kind, row in made if kind == "call"), *_others()]
     tables: Any = _generated  # which is not annotated
+    made = tables.FRONTS
+    yield "call", [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
+    yield "cross_entropy", [(tables.PUBLIC["cross_entropy"], tables.PUBLIC["nll_loss"])]
     yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
-    writes: Rows = [(f, _operations(row)) for f, kind, row in made if kind == "write"]
-    writes += [(getattr(Tensor, name), _operations((None, None, op))) for name, op in _INPLACE_OPERATORS.items()]
+    writes: Rows = [(f, _row(f, _operations(row))) for f, kind, row in made if kind == "write"]
+    operators = [(getattr(Tensor, name), OPS[op]) for name, op in _INPLACE_OPERATORS.items()]
+    writes += [(f, _row(f, (None, None, op))) for f, op in operators]
     yield "write", writes
     yield "get_item", [(Tensor.__getitem__, None)]
 
 
+def _row(function: Callable[..., Any], forms: tuple[Any, ...]) -> FrontRow:
+    """Forms per number of arguments; those behind the positional ones are given by name."""
+    code = function.__code__
+    return FrontRow(forms[: code.co_argcount + 1], forms, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
 def _getter(name: str) -> Callable[..., Any]:
     found: Callable[..., Any] = getattr(Tensor, name).fget
+    return found
+
+
+def _setter(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(Tensor, name).fset
     return found
 
 
@@ -76,7 +86,17 @@ def _others() -> Rows:
         "sum": _forms((None, ("sum", 1, (None, False, None)))),
         "mean": _forms((None, ("mean", 1, (None, False, None)))),
     }
-    losses = _forms((None, None, ("mse_loss", 2, ("mean",))))  # sizes that differ make another event first
-    tables: Any = _generated
+    # sizes that differ make another event first, and autocast casts first
+    losses = {
+        "mse_loss": CallForm(OPS["mse_loss"], 2, ("mean",), casts=True),
+        "binary_cross_entropy_with_logits": CallForm(
+            OPS["binary_cross_entropy_with_logits"], 2, ("mean",), casts=True
+        ),
+        "nll_loss": CallForm(OPS["nll_loss"], 2, ("mean", -100), matrices=1, is_first=True),
+    }
+    tables: Any = _generated  # which is not annotated
     named = {**tables.LAYERS, **tables.METHODS, **tables.PUBLIC}
-    return [(named[name], row) for name, row in {**rows, "mse_loss": losses}.items()]
+    named["detach"] = Tensor.detach
+    rows["detach"] = (None, CallForm(OPS["detach"], 1))
+    rows |= {name: (None, None, form) for name, form in losses.items()}
+    return [(named[name], _row(named[name], row)) for name, row in rows.items()]

@@ -20,13 +20,13 @@ from typing import Any
 
 from jitgrad import dispatch
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
-from jitgrad.compiled.check_hits import checked
+from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
 from jitgrad.cpython.install import callables, put_in_compare_slot, put_in_slots
 from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
-from jitgrad.cpython.native import COMPARISONS, Handles, NumberStub, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.native import COMPARISONS, Front, Handles, NumberStub, Stub, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import NATIVE
 from jitgrad.door import door
 from jitgrad.events import log
@@ -39,13 +39,13 @@ from jitgrad.tracer.hot import HOT
 
 __all__ = ["install"]
 
-_NUMBERS = {  # slot: the operation; the one that takes the operands the other way round; the methods
+_NUMBERS = {  # slot: the operation; the one that takes the operands the other way round, or a vector; the methods
     "nb_add": ("add", "add", "__add__", "__radd__"),
     "nb_subtract": ("sub", "rsub", "__sub__", "__rsub__"),
     "nb_multiply": ("mul", "mul", "__mul__", "__rmul__"),
     "nb_true_divide": ("div", "", "__truediv__", "__rtruediv__"),
     "nb_power": ("pow", "", "__pow__", "__rpow__"),
-    "nb_matrix_multiply": ("mm", "", "__matmul__", ""),
+    "nb_matrix_multiply": ("mm", "mv", "__matmul__", ""),
 }
 _KEPT = ("_tid", "_vid", "_aval", "_requires_grad")
 
@@ -71,18 +71,18 @@ def _install(driver_address: int) -> None:
         Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
         Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
     ]
-    fronts = front_hits.FRONTS
-    module = make_module(
-        NATIVE, [f for f in NATIVE if f not in fronts], stubs, _number_stubs(), _compare(), fronts, handles, hits.MISSED
-    )
+    found: dict[str, Any] = {}  # what ``callables`` will have made
+    fronts = [Front(f, checked_front(f.__name__, found) if config.check_hits else None) for f in front_hits.FRONTS]
+    called = [f for f in NATIVE if config.check_hits or f not in front_hits.FRONTS]
+    module = make_module(NATIVE, called, stubs, _number_stubs(), _compare(), fronts, handles, hits.MISSED)
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     kernel = compile_kernels([source])[0]
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(kernel, module, outside)
-    hot = [f for f in NATIVE if f not in fronts]
-    functions = callables(hot, [entries[f"entry_{f.__name__}"] for f in hot], entries)
+    functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
+    found |= functions
     HOT.use(functions)
     native_cell.activate = functions["activate"]
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
@@ -94,7 +94,7 @@ def _install(driver_address: int) -> None:
         methods["nb_negative"] = ("__neg__",)
         put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
         put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
-    for name, rows in all_fronts(operations=not config.check_hits):
+    for name, rows in all_fronts():
         put_fronts(entries[f"front_{name}"], rows)
     native_cell.is_installed = True
     switch_handler(state.handler)

@@ -209,6 +209,15 @@ def _if_set(f: FunctionText, base: NativeValue, name: str, reg: str, cls: Any) -
     unset, done = f.label("unset"), f.label("set")
     f.branch(f.op(f"icmp eq ptr {reg}, null"), unset, done)
     f.start(unset)
+    if name in getattr(base.cls, "NATIVE_COUNTERS", ()):
+        slot = f.op(f"getelementptr i8, ptr {base.reg}, i64 {slot_offset(base.cls, name)}")
+        made = f.op(f"call ptr @new_counter(ptr {f.object(0).reg}, ptr {f.op(f.module.api_word('PyList_New'))})")
+        f.check(f.op(f"icmp eq ptr {made}, null"))
+        f.do(f"store ptr {made}, ptr {slot}")  # the slot owns it
+        f.do(f"store ptr {made}, ptr {place}")
+        f.jump(done)
+        f.start(done)
+        return NativeValue("obj", f.op(f"load ptr, ptr {place}"), cls)
     guards = getattr(base.cls, "NATIVE_GUARDS", {}).get(name, ())
     if guards:  # None, unless another slot says that there is more to it
         none, ask = f.object(None), f.label("ask")

@@ -20,7 +20,8 @@ from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, attributes, signature_of
 
-__all__ = ["COMPARISONS", "Handles", "NativeModule", "NumberStub", "Stub", "layout_key", "load_module", "make_module"]
+__all__ = ["COMPARISONS", "Front", "Handles", "NativeModule", "NumberStub", "Stub", "layout_key", "load_module",
+           "make_module"]  # fmt: skip
 
 
 class Stub(NamedTuple):
@@ -57,6 +58,19 @@ class NumberStub(NamedTuple):
     method: str
     reflected: str = ""
     arity: int = 2
+
+
+class Front(NamedTuple):
+    """Code that stands before functions of Python, see Note [Native fronts].
+
+    Attributes:
+        function: the native function: of a row, of the arguments of a call and, if it has a third parameter, of the
+            names of the last ones of them, or None. It says ``MISSED`` where it does nothing.
+        instead: a callable of Python that is called in its place, with a tuple of the arguments; None: nothing.
+    """
+
+    function: Callable[..., Any]
+    instead: Callable[..., Any] | None = None
 
 
 class NativeModule(NamedTuple):
@@ -104,7 +118,7 @@ def make_module(
     stubs: Sequence[Stub],
     numbers: Sequence[NumberStub],
     compare: tuple[Callable[..., Any], Sequence[Any]],
-    fronts: Sequence[Callable[..., Any]],
+    fronts: Sequence[Front],
     handles: Handles,
     missed: Any,
 ) -> NativeModule:
@@ -115,7 +129,7 @@ def make_module(
         entries: those that Python calls.
         stubs, numbers: entries of other forms.
         compare: the function of comparisons, and its operation for each of ``COMPARISONS``.
-        fronts: functions of a row and of the arguments of a call, see Note [Native fronts].
+        fronts: see Note [Native fronts].
         handles: the class of ``new_handle``.
         missed: what a function of a stub or a front returns where it does nothing.
     """
@@ -126,12 +140,12 @@ def make_module(
     module.parts += [_number_stub(module, stub, handles.cls, missed) for stub in numbers]
     module.parts.append(_compare_stub(module, *compare, missed))
     module.parts.append(_row_of(module))
-    module.parts += [_front(module, function, missed) for function in fronts]
+    module.parts += [_front(module, front, missed) for front in fronts]
     stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "owned": handles.owned}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
     symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
     symbols += [f"slot_{stub.slot}" for stub in numbers] + ["slot_tp_richcompare", "activate"]
-    symbols += [f"front_{f.__name__}" for f in fronts]
+    symbols += [f"front_{front.function.__name__}" for front in fronts]
     return NativeModule(module.text(symbols), module.objects, symbols)
 
 
@@ -185,9 +199,13 @@ def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
 
 def _try_hit(module: ModuleText, function: Callable[..., Any], args: list[str], missed: Any) -> list[str]:
     """Call a native function; return what it returns, or go to ``ask`` if that is ``missed``."""
+    call = f"  %out = call ptr @{module.functions[function]}({', '.join(args)})"
+    return [call, *_hit_or_ask(module, missed)]
+
+
+def _hit_or_ask(module: ModuleText, missed: Any) -> list[str]:
     return [
         f"  %missed = {module.object_word(missed)}",
-        f"  %out = call ptr @{module.functions[function]}({', '.join(args)})",
         "  %is.miss = icmp eq ptr %out, %missed",
         "  br i1 %is.miss, label %drop, label %hit",
         "hit:",
@@ -311,28 +329,66 @@ none:
 }}"""
 
 
-def _front(module: ModuleText, function: Callable[..., Any], missed: Any) -> str:
-    """What runs Python functions that have it. The interpreter gets what is no hit, and what has names."""
-    run = module.api_word("function_runner")
+def _front(module: ModuleText, front: Front, missed: Any) -> str:
+    """What runs Python functions that have it. The interpreter gets what is no hit.
+
+    Where the native function does not take names, the interpreter runs calls that have some.
+    """
+    function = front.function
+    takes_names = len(signature_of(function).params) == 3
+    args = ["ptr %row", "ptr %given", "i64 %count", "ptr %named"][: 3 + takes_names]
     return "\n".join(
         [
             f"define internal ptr @front_{function.__name__}(ptr %f, ptr %given, i64 %flagged, ptr %names) nounwind {{",
+            "entry:",
+            "  %plain = and i64 %flagged, 9223372036854775807",  # without PY_VECTORCALL_ARGUMENTS_OFFSET
+            f"  %none = {module.object_word(None)}",
             "  %has.names = icmp ne ptr %names, null",
-            "  br i1 %has.names, label %ask, label %look",
+            f"  br i1 %has.names, label %{'more' if takes_names else 'ask'}, label %look",
+            "more:",
+            f"  %more.at = getelementptr i8, ptr %names, i64 {SIZE}",
+            "  %more.n = load i64, ptr %more.at",
+            "  %more.all = add i64 %plain, %more.n",
+            "  br label %look",
             "look:",
+            "  %count = phi i64 [ %plain, %entry ], [ %more.all, %more ]",
+            "  %named = phi ptr [ %none, %entry ], [ %names, %more ]",
             "  %row = call ptr @row_of(ptr %f)",
             "  %unknown = icmp eq ptr %row, null",
             "  br i1 %unknown, label %ask, label %try",
             "try:",
-            "  %count = and i64 %flagged, 9223372036854775807",  # without PY_VECTORCALL_ARGUMENTS_OFFSET
-            *_try_hit(module, function, ["ptr %row", "ptr %given", "i64 %count"], missed),
+            *(_try_hit(module, function, args, missed) if front.instead is None else
+              _try_python(module, front.instead, 2 + takes_names, missed)),
             "ask:",
-            f"  %run = {run}",
+            f"  %run = {module.api_word('function_runner')}",
             "  %answer = call ptr %run(ptr %f, ptr %given, i64 %flagged, ptr %names)",
             "  ret ptr %answer",
             "}",
         ]
-    )
+    )  # fmt: skip
+
+
+def _try_python(module: ModuleText, function: Callable[..., Any], count: int, missed: Any) -> list[str]:
+    """``_try_hit`` of a front by a callable of Python, which gets the first so many of row, arguments, names."""
+    return [
+        "  %args = call ptr @pack(ptr %given, i64 %count)",
+        "  %no.args = icmp eq ptr %args, null",
+        "  br i1 %no.args, label %error, label %python",
+        "error:",
+        "  ret ptr null",
+        "python:",
+        "  %pass = alloca [3 x ptr]",
+        "  %pass.args = getelementptr ptr, ptr %pass, i64 1",
+        "  %pass.names = getelementptr ptr, ptr %pass, i64 2",
+        "  store ptr %row, ptr %pass",
+        "  store ptr %args, ptr %pass.args",
+        "  store ptr %named, ptr %pass.names",
+        f"  %python.f = {module.object_word(function)}",
+        f"  %python.call = {module.api_word('PyObject_Vectorcall')}",
+        f"  %out = call ptr %python.call(ptr %python.f, ptr %pass, i64 {count}, ptr null)",
+        "  call void @decref(ptr %args)",
+        *_hit_or_ask(module, missed),
+    ]
 
 
 def _entry(module: ModuleText, function: Callable[..., Any]) -> str:

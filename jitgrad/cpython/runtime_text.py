@@ -188,6 +188,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
     )
+    parts.append(_NEW_COUNTER)
     parts.append(
         f"define internal i64 @run_driver(i64 %record) nounwind {{\n  %driver = {driver_word}\n"
         "  %status = call i64 %driver(i64 %record)\n  ret i64 %status\n}"
@@ -198,6 +199,23 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         "  %status = call i64 @run_driver(i64 %record)\n  call void %restore(ptr %thread)\n  ret i64 %status\n}"
     )
     return "\n".join(parts)
+
+
+_NEW_COUNTER = f"""
+define internal ptr @new_counter(ptr %zero, ptr %new) nounwind {{
+  %list = call ptr %new(i64 1)
+  %failed = icmp eq ptr %list, null
+  br i1 %failed, label %done, label %fill
+fill:
+  call void @incref(ptr %zero)
+  %at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}
+  %items = load ptr, ptr %at
+  store ptr %zero, ptr %items
+  br label %done
+done:
+  ret ptr %list
+}}"""
+"""``[0]``; null is an error."""
 
 
 def _take_last(none: str) -> str:

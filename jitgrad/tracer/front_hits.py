@@ -15,28 +15,34 @@ from typing import Any
 
 from jitgrad.cpython.primitives import active, blank, native, optimized, same
 from jitgrad.grad_mode import GradMode, no_grad
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
+from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.end_hits import hit_backward
 from jitgrad.tracer.hits import (
-    MAX_SIBLINGS,
     MISSED,
     Args,
     follow,
+    following,
     hit_mark,
-    is_matrix,
     is_operand,
+    likeliest,
     may_be_operand,
+    rank_of,
+    step_to,
+    taken,
     takes,
 )
 from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.write_hits import hit_write
 
-__all__ = ["FRONTS", "CallForm"]
+__all__ = ["FRONTS", "CallForm", "FrontRow"]
 
-_SELECT, _SLICE = OPS["select"], OPS["slice"]
+_SELECT, _SLICE, _UNSQUEEZE = OPS["select"], OPS["slice"], OPS["unsqueeze"]
+_LOG_SOFTMAX = OPS["_log_softmax"]
 
 
 class CallForm:
@@ -52,13 +58,15 @@ class CallForm:
         matrices: how many arguments, from the first on, must have two dimensions: with others, the function does
             something else.
         casts: ``autocast`` changes it.
+        is_first: of several results, the function returns the first one.
     """
 
-    __slots__ = ("casts", "count", "extras", "matrices", "op", "order", "packs", "tensors")
+    __slots__ = ("casts", "count", "extras", "is_first", "matrices", "op", "order", "packs", "tensors")
 
     casts: bool
     count: int
     extras: tuple[Any, ...]
+    is_first: bool
     matrices: int
     op: Op
     order: tuple[int, ...] | None
@@ -73,6 +81,8 @@ class CallForm:
         packs: bool = False,
         matrices: int = 0,
         order: tuple[int, ...] | None = None,
+        casts: bool = False,
+        is_first: bool = False,
     ) -> None:
         self.op = op
         self.count = op.num_inputs
@@ -81,10 +91,54 @@ class CallForm:
         self.packs = packs
         self.matrices = matrices
         self.order = order
-        self.casts = matrices > 0
+        self.casts = casts or matrices > 0
+        self.is_first = is_first
+
+
+class FrontRow:
+    """What a function does with its arguments: a ``CallForm`` or, of in-place methods, an operation per number of them.
+
+    Attributes:
+        forms: of so many arguments by position; None: something else is done with them.
+        named: of so many arguments, the last ones of which are given by their names.
+        names: of all parameters.
+    """
+
+    __slots__ = ("forms", "named", "names")
+
+    forms: tuple[Any, ...]
+    named: tuple[Any, ...]
+    names: tuple[str, ...]
+
+    def __init__(self, forms: tuple[Any, ...], named: tuple[Any, ...], names: tuple[str, ...]) -> None:
+        self.forms = forms
+        self.named = named
+        self.names = names
 
 
 # --- operations ---
+
+
+@optimized
+def form_of(row: FrontRow, args: Args, names: Any) -> Any:
+    """What a function does with these arguments; None: nothing that a front knows.
+
+    Names must be those of the parameters that follow the positional ones, in their order, as most calls have them. They
+    are the same objects, because names in code are.
+    """
+    forms: tuple = row.forms
+    count = len(args)
+    if names is not None:
+        given: tuple = names
+        known: tuple = row.names
+        forms = row.named
+        first = count - len(given)
+        if count > len(known):
+            return None
+        for i in range(len(given)):
+            if given[i] is not known[first + i]:
+                return None
+    return None if count >= len(forms) else forms[count]
 
 
 @optimized
@@ -149,16 +203,12 @@ def is_call(child: TrieNode, form: CallForm, args: Args, count: int) -> bool:
 @optimized
 def find_call(node: TrieNode, form: CallForm, args: Args, count: int) -> Any:
     """The child that is what a call does, or None."""
-    child: TrieNode = node.last
-    if child is not None and is_call(child, form, args, count):
-        return child
-    child = node.first
+    child: TrieNode = likeliest(node)
     tries = 0
-    while child is not None and tries < MAX_SIBLINGS:
+    while child is not None:
         if is_call(child, form, args, count):
-            node.last = child
-            return child
-        child = child.sibling
+            return taken(node, child, tries)
+        child = following(node, child, tries)
         tries += 1
     return None
 
@@ -175,21 +225,24 @@ def hit_call(form: CallForm, args: Args) -> Any:
         return MISSED
     matrices: int = form.matrices
     for i in range(tensors):
-        if overrides(args[i]) or not isinstance(args[i], TensorBase) or (i < matrices and not is_matrix(args[i])):
+        if overrides(args[i]) or not isinstance(args[i], TensorBase) or (i < matrices and rank_of(args[i]) != 2):
             return MISSED
     for i in range(count):
         x = args[place_of(form, i)]
         if overrides(x) or not is_operand(recorder, x):
             return MISSED
-    return follow(recorder, find_call(recorder.node, form, args, count), args, count)
+    out = follow(recorder, find_call(recorder.node, form, args, count), args, count)
+    if form.is_first and out is not MISSED:
+        results: tuple = out
+        return results[0]
+    return out
 
 
 @optimized
-def call(row: tuple, args: Args) -> Any:
-    """A function whose operation depends on the number of its arguments: ``row`` has a form for each, or None."""
-    if len(args) >= len(row) or row[len(args)] is None:
-        return MISSED
-    return hit_call(row[len(args)], args)
+def call(row: FrontRow, args: Args, names: Any) -> Any:
+    """A function whose operation depends on the number of its arguments."""
+    form = form_of(row, args, names)
+    return MISSED if form is None else hit_call(form, args)
 
 
 @optimized
@@ -198,17 +251,50 @@ def call_with_sizes(row: CallForm, args: Args) -> Any:
     return hit_call(row, args)
 
 
-@optimized
-def write(row: tuple, args: Args) -> Any:
-    """An in-place method: ``row`` has an operation for each number of arguments, or None; all are its operands."""
+@native
+def find_softmax(node: TrieNode, vid: Any) -> Any:
+    """The child that is the logarithm of softmax over a value's dimension 1, or None."""
+    child: TrieNode = likeliest(node)
+    tries = 0
+    while child is not None:
+        ids: tuple = child.ids
+        params: tuple = child.params
+        if child.op is _LOG_SOFTMAX and ids[0] is vid and int(params[0]) == 1:
+            return taken(node, child, tries) if child.is_simple else None
+        child = following(node, child, tries)
+        tries += 1
+    return None
+
+
+@native
+def cross_entropy(row: Any, args: Args) -> Any:
+    """Of a matrix and a vector of class numbers: the logarithm of softmax, then what the function ``row`` does."""
     recorder: RecorderState = active()
-    if recorder is None or recorder.busy or len(args) >= len(row) or row[len(args)] is None:
+    if recorder is None or recorder.busy or autocasts or len(args) != 2:
+        return MISSED
+    if rank_of(args[0]) != 2 or rank_of(args[1]) != 1 or overrides(args[0]) or overrides(args[1]):
+        return MISSED
+    x: TensorBase = args[0]
+    if not is_operand(recorder, x):
+        return MISSED
+    node: TrieNode = find_softmax(recorder.node, x._vid)
+    return MISSED if node is None else row(step_to(recorder, node, x), args[1])
+
+
+@optimized
+def write(row: FrontRow, args: Args, names: Any) -> Any:
+    """An in-place method, whose arguments are the operands of an operation."""
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy:
+        return MISSED
+    op = form_of(row, args, names)
+    if op is None:
         return MISSED
     for i in range(len(args)):
         if overrides(args[i]) or not may_be_operand(args[i]):
             return MISSED
     target = args[0]
-    if isinstance(target, TensorBase) and hit_write(recorder, row[len(args)], target, args):
+    if isinstance(target, TensorBase) and hit_write(recorder, op, target, args):
         return target
     return MISSED
 
@@ -217,41 +303,104 @@ def write(row: tuple, args: Args) -> Any:
 
 
 @optimized
-def is_item(child: TrieNode, x: TensorBase, index: Any) -> bool:
-    """Whether a trie node is ``x[index]``, of an int or a slice without a step."""
-    ids: tuple = child.ids
+def is_item(child: TrieNode, vid: Any, dim: int, item: Any) -> bool:
+    """Whether a trie node takes an int, a slice without a step, or None, as the index of a value's dimension."""
     params: tuple = child.params
-    if type(index) is int:
-        return child.op is _SELECT and ids[0] is x._vid and same(params[0], 0) and same(params[1], index)
-    if child.op is not _SLICE or ids[0] is not x._vid or not same(params[0], 0) or not same(params[3], 1):
+    ids: tuple = child.ids
+    if type(item) is int:
+        return child.op is _SELECT and ids[0] is vid and int(params[0]) == dim and same(params[1], item)
+    if item is None:
+        return child.op is _UNSQUEEZE and ids[0] is vid and int(params[0]) == dim
+    if child.op is not _SLICE or ids[0] is not vid or int(params[0]) != dim or int(params[3]) != 1:
         return False
-    return same(params[1], index.start) and same(params[2], index.stop)
+    return same(params[1], item.start) and same(params[2], item.stop)
+
+
+@optimized
+def find_item(node: TrieNode, vid: Any, dim: int, item: Any) -> Any:
+    """The child that does so and is a usual view, or None."""
+    child: TrieNode = likeliest(node)
+    tries = 0
+    while child is not None:
+        if is_item(child, vid, dim, item):
+            is_usual = child.is_simple and child.is_view and child.window is not UNTRACKED
+            return taken(node, child, tries) if is_usual else None
+        child = following(node, child, tries)
+        tries += 1
+    return None
+
+
+@optimized
+def is_basic(item: Any) -> bool:
+    """Whether an index is an int or a slice without a step."""
+    return type(item) is int or (type(item) is slice and item.step is None)
+
+
+@native
+def consumed(items: tuple) -> int:
+    """How many dimensions a tuple of indices takes; -1 if some index is no basic one, or there are several ``...``."""
+    count = 0
+    ellipses = 0
+    for item in items:
+        if is_basic(item):
+            count += 1
+        elif item is Ellipsis:
+            ellipses += 1
+        elif item is not None:
+            return -1
+    return -1 if ellipses > 1 else count
+
+
+@native
+def get_part(recorder: RecorderState, x: TensorBase, items: tuple) -> Any:
+    """``x[:, 3]``: a view per index, all of which must be found before the first one is made."""
+    count = consumed(items)
+    if count < 0:
+        return MISSED
+    aval: Aval = x._aval
+    shape: tuple = aval.shape
+    path: list = []
+    node: TrieNode = recorder.node
+    vid = x._vid
+    dim = 0
+    for item in items:
+        if item is Ellipsis:
+            dim += len(shape) - count
+        elif type(item) is slice and item.start is None and item.stop is None:
+            dim += 1
+        else:
+            child: TrieNode = find_item(node, vid, dim, item)
+            if child is None:
+                return MISSED
+            path.append(child)
+            node = child
+            vid = child.vid
+            if type(item) is not int:
+                dim += 1
+    if len(path) == 0:
+        return MISSED
+    out = x
+    for found in path:
+        out = step_to(recorder, found, out)
+    return out
 
 
 @optimized
 def get_item(row: Any, args: Args) -> Any:
-    """``x[3]`` and ``x[1:3]``."""
+    """``x[3]``, ``x[1:3]`` and ``x[:, 3]``."""
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or len(args) != 2:
         return MISSED
     index = args[1]
-    if type(index) is not int and (type(index) is not slice or index.step is not None):
+    if not is_basic(index) and type(index) is not tuple:
         return MISSED
     if overrides(args[0]) or not isinstance(args[0], TensorBase) or not is_operand(recorder, args[0]):
         return MISSED
-    node: TrieNode = recorder.node
-    child: TrieNode = node.last
-    if child is not None and is_item(child, args[0], index):
-        return follow(recorder, child, args, 1)
-    child = node.first
-    tries = 0
-    while child is not None and tries < MAX_SIBLINGS:
-        if is_item(child, args[0], index):
-            node.last = child
-            return follow(recorder, child, args, 1)
-        child = child.sibling
-        tries += 1
-    return MISSED
+    if type(index) is tuple:
+        return get_part(recorder, args[0], index)
+    x: TensorBase = args[0]
+    node: TrieNode = find_item(recorder.node, x._vid, 0, index)
+    return MISSED if node is None else step_to(recorder, node, x)
 
 
 # --- gradients ---
@@ -279,6 +428,23 @@ def get_grad(row: Any, args: Args) -> Any:
         return MISSED
     x: TensorBase = args[0]
     return MISSED if x._grad is None else x._grad
+
+
+@optimized
+def drop_grad(row: Any, args: Args) -> Any:
+    """``leaf.grad = None``, also outside a step."""
+    if len(args) != 2 or args[1] is not None or not isinstance(args[0], TensorBase):
+        return MISSED
+    x: TensorBase = args[0]
+    x._grad = None
+    return None
+
+
+@native
+def drop_storage(row: Any, args: Args) -> Any:
+    """``Storage.__del__`` where there is no memory of its own to give back, also outside a step."""
+    storage: StorageBase = args[0]
+    return None if storage.owner is not None or int(storage.addr) == 0 else MISSED
 
 
 @native
@@ -325,6 +491,7 @@ def exit_no_grad(row: Any, args: Args) -> Any:
 
 
 FRONTS = (
-    call, call_with_sizes, write, get_item, call_backward, get_grad, new_no_grad, enter_no_grad, exit_no_grad,
+    call, call_with_sizes, cross_entropy, write, get_item, call_backward, get_grad, drop_grad, drop_storage,
+    new_no_grad, enter_no_grad, exit_no_grad,
 )  # fmt: skip
 """The fronts that are installed in functions."""

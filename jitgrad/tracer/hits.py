@@ -23,7 +23,7 @@ from weakref import ref
 from jitgrad.cpython.primitives import active, native, new_handle, optimized, same, within
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.state import override_classes
+from jitgrad.state import autocasts, override_classes
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
@@ -33,20 +33,24 @@ from jitgrad.tracer.view_hits import note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
-    "MAX_SIBLINGS",
     "MISSED",
     "Args",
     "follow",
+    "following",
     "hit_apply",
     "hit_binary",
     "hit_enter",
     "hit_mark",
     "is_marked",
     "is_operand",
+    "likeliest",
     "multiply",
     "new_result_handle",
     "note_number",
     "operate",
+    "rank_of",
+    "step_to",
+    "taken",
     "takes",
     "takes_all",
     "through_door",
@@ -59,6 +63,31 @@ MISSED: Any = type("Missed", (), {"__repr__": lambda self: "MISSED"})()
 """What a hit returns that is none."""
 
 MAX_SIBLINGS = 16
+
+# --- the search among a node's children ---
+
+
+@optimized
+def likeliest(node: TrieNode) -> Any:
+    """The child to be compared first, or None."""
+    return node.first if node.last is None else node.last
+
+
+@optimized
+def following(node: TrieNode, child: TrieNode, tries: int) -> Any:
+    """The child to be compared after one that does not fit; None: there are no more, or too many."""
+    if tries == 0:
+        return node.first
+    return child.sibling if tries < MAX_SIBLINGS else None
+
+
+@optimized
+def taken(node: TrieNode, child: TrieNode, tries: int) -> Any:
+    """The child that fits: the likeliest one from here on."""
+    if tries != 0 or node.last is None:
+        node.last = child
+    return child
+
 
 # --- operands ---
 
@@ -101,17 +130,13 @@ def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
 @native
 def find_input(node: TrieNode, aval: Any, kind: Any) -> Any:
     """The child that enters such an input, or None."""
-    child: TrieNode = node.last
-    if child is not None and is_input(child, aval, kind):
-        return child
-    child = node.first
-    count = 0
-    while child is not None and count < MAX_SIBLINGS:
+    child: TrieNode = likeliest(node)
+    tries = 0
+    while child is not None:
         if is_input(child, aval, kind):
-            node.last = child
-            return child
-        child = child.sibling
-        count += 1
+            return taken(node, child, tries)
+        child = following(node, child, tries)
+        tries += 1
     return None
 
 
@@ -222,17 +247,13 @@ def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
 @optimized
 def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
     """The child that is ``op(a, b)``, or None."""
-    child: TrieNode = node.last
-    if child is not None and is_binary(child, op, a, b):
-        return child
-    child = node.first
-    count = 0
-    while child is not None and count < MAX_SIBLINGS:
+    child: TrieNode = likeliest(node)
+    tries = 0
+    while child is not None:
         if is_binary(child, op, a, b):
-            node.last = child
-            return child
-        child = child.sibling
-        count += 1
+            return taken(node, child, tries)
+        child = following(node, child, tries)
+        tries += 1
     return None
 
 
@@ -283,16 +304,12 @@ def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
 @optimized
 def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
     """The child that is ``op(*args)``, or None."""
-    child: TrieNode = node.last
-    if child is not None and fits(child, op, args, count):
-        return child
-    child = node.first
+    child: TrieNode = likeliest(node)
     tries = 0
-    while child is not None and tries < MAX_SIBLINGS:
+    while child is not None:
         if fits(child, op, args, count):
-            node.last = child
-            return child
-        child = child.sibling
+            return taken(node, child, tries)
+        child = following(node, child, tries)
         tries += 1
     return None
 
@@ -353,12 +370,19 @@ def follow(recorder: RecorderState, node: TrieNode, args: Args, count: int) -> A
     ids: tuple = node.ids
     for i in range(count):
         note_number(recorder, ids[i], args[i])
+    if node.outs is None:
+        return step_to(recorder, node, args[0])
     recorder.node = node
-    if node.outs is not None:
-        return several_handles(recorder, node, args[0])
+    return several_handles(recorder, node, args[0])
+
+
+@optimized
+def step_to(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
+    """Go on to a trie node that makes one result, a view of ``source`` if it is one."""
+    recorder.node = node
     out = handle_of(recorder, node)
     if node.is_view:
-        note_source(recorder, node, out, args[0])
+        note_source(recorder, node, out, source)
     return out
 
 
@@ -397,22 +421,26 @@ def operate(op: Any, swapped: Any, a: Any, b: Any) -> Any:
     return hit_binary(recorder, swapped, b, a)
 
 
-@native
-def is_matrix(x: Any) -> bool:
-    """Whether an operand is a tensor of two dimensions."""
+@optimized
+def rank_of(x: Any) -> int:
+    """How many dimensions an operand has; -1 if it is no tensor."""
     if not isinstance(x, TensorBase):
-        return False
+        return -1
     aval: Aval = x._aval
     shape: tuple = aval.shape
-    return len(shape) == 2
+    return len(shape)
 
 
 @optimized
-def multiply(op: Any, swapped: Any, a: Any, b: Any) -> Any:
-    """``a @ b`` of matrices. Of others it begins with other operations, which enter its operands in their order."""
-    if not (is_matrix(a) and is_matrix(b)):
+def multiply(op: Any, vector_op: Any, a: Any, b: Any) -> Any:
+    """``a @ b`` of a matrix and a matrix (``op``) or a vector. Of others it begins with other operations, which enter
+    its operands in their order; in an ``autocast`` block, too."""
+    if autocasts or rank_of(a) != 2:
         return MISSED
-    return operate(op, swapped, a, b)
+    rank = rank_of(b)
+    if rank == 2:
+        return operate(op, None, a, b)
+    return operate(vector_op, None, a, b) if rank == 1 else MISSED
 
 
 @optimized

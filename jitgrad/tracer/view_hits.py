@@ -149,7 +149,8 @@ def link(recorder: RecorderState, out: TensorBase) -> None:
     """
     source: TensorBase = out._source
     while source._source is not None and source._tracks:
-        source = source._source
+        farther: TensorBase = source._source
+        source = farther
     if source._source is not None:
         link(recorder, source)
     if not out._tracks and out._source is not source and is_part(out, source):
@@ -173,16 +174,19 @@ def link_on_demand(view: Any) -> None:
     link(RUNNING[view._tid], view)
 
 
-@native
+@optimized
 def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
-    """Link a view that is held: what it was made of may be held by it alone.
-
-    A storage without memory that nobody else has was made for views that are gone: the value needs none of that, no
-    matter whether they were ever linked.
-    """
+    """Link a view that is held: what it was made of may be held by it alone."""
     if handle._source is not None:
         link(recorder, handle)
-        return
+
+
+@native
+def drop_lonely_storage(recorder: RecorderState, handle: TensorBase) -> None:
+    """A storage without memory that nobody else has was made for views, or for what is viewed, that are gone.
+
+    The value needs none of that, no matter whether they were ever linked.
+    """
     storage: StorageBase = handle._storage
     if storage is not None and int(storage.addr) == 0:
         slots: dict = recorder.slot_table
@@ -220,6 +224,8 @@ def living(recorder: RecorderState) -> Any:
         else:
             forget_source(handle)
         i -= 1
+    for item in alive:  # now that nothing that is gone has a storage any more
+        drop_lonely_storage(recorder, item)
     alive.reverse()
     recorder.links = False
     return alive
@@ -228,7 +234,10 @@ def living(recorder: RecorderState) -> Any:
 def all_living(recorder: RecorderState) -> list[Any]:
     """``living`` where references are not counted."""
     for handle in recorder.handles:
-        link_survivor(recorder, handle)
+        if handle._source is not None:
+            link(recorder, handle)
+        else:
+            drop_lonely_storage(recorder, handle)
     recorder.links = False
     return held_elsewhere(recorder.handles)
 

@@ -13,7 +13,17 @@ from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MAX_SIBLINGS, MISSED, Args, is_marked, is_operand, note_number, takes_all
+from jitgrad.tracer.hits import (
+    MISSED,
+    Args,
+    following,
+    is_marked,
+    is_operand,
+    likeliest,
+    note_number,
+    taken,
+    takes_all,
+)
 from jitgrad.tracer.keys import WRITE
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import Slot
@@ -78,16 +88,12 @@ def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: 
 @native
 def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> Any:
     """The child that is such a write, or None."""
-    child: TrieNode = node.last
-    if child is not None and fits_write(child, op, target, args, count):
-        return child
-    child = node.first
+    child: TrieNode = likeliest(node)
     tries = 0
-    while child is not None and tries < MAX_SIBLINGS:
+    while child is not None:
         if fits_write(child, op, target, args, count):
-            node.last = child
-            return child
-        child = child.sibling
+            return taken(node, child, tries)
+        child = following(node, child, tries)
         tries += 1
     return None
 

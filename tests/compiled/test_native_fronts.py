@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import inspect
 import pickle
 import sys
@@ -12,24 +13,28 @@ import pytest
 
 import jitgrad
 from jitgrad.compiled import native_fronts
-from jitgrad.config import config
+from jitgrad.compiled.check_hits import checked_front
 from jitgrad.cpython.fronts import runs_as_python
+from jitgrad.cpython.liveness import counts_references
+from jitgrad.errors import JitgradError
 from jitgrad.functions import _generated
 from jitgrad.nn import functional as F
+from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell
 from jitgrad.tensor import Tensor
+from jitgrad.tracer.front_hits import CallForm, FrontRow
+from jitgrad.tracer.hits import MISSED
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.recorder import Recorder
 
 jitgrad.compile(lambda x: x + 1)(jitgrad.ones(2))  # installs them
 
-needs_fronts = pytest.mark.skipif(
-    not native_cell.is_installed or config.check_hits, reason="operations have no fronts on this interpreter"
-)
+needs_fronts = pytest.mark.skipif(not native_cell.is_installed, reason="no native hits on this interpreter")
 
 
 @needs_fronts
 def test_every_function_of_the_list_has_its_front() -> None:
-    functions = [f for _, rows in native_fronts.all_fronts(operations=True) for f, _ in rows]
+    functions = [f for _, rows in native_fronts.all_fronts() for f, _ in rows]
     assert len(functions) > 150
     assert len(set(map(id, functions))) == len(functions)  # one each
     assert not [f for f in functions if runs_as_python(f)]
@@ -74,6 +79,18 @@ _CALLS = {
     "writes": lambda x, w: (x * 1).mul_(2).add_(x).sub_(1.5).add_(x, alpha=2).exp_().relu_(),
     "operators in place": lambda x, w: _in_place(x * 1, x),
     "no_grad": lambda x, w: _modes(x, w),
+    "names": lambda x, w: jitgrad.add(x, x, alpha=2) + x.sub(other=x, alpha=0.3) + F.softmax(x, dim=1).tril(diagonal=1),
+    "names in another order": lambda x, w: F.softmax(dim=1, input=x) + F.gelu(approximate="tanh", input=x),
+    "writes by name": lambda x, w: (x * 1).add_(x, alpha=2).sub_(x, alpha=0.25).sub_(other=x, alpha=1).add_(1, alpha=1),
+    "parts": lambda x, w: x[:, 1].sum() + x[..., -1].sum() + x[0, 1:3].sum() + x[None, :, 2:, None].sum() + x[:2, :1],
+    "parts of parts": lambda x, w: x[1, 2] + x[:, :] + x[...][0, ...] + x[()][-1, :-1].sum() + x[1:, None][1, 0],
+    "parts that are copies": lambda x, w: x[[0, 2], 1].sum() + x[x > 0].sum() + x[:, ::2].sum() + x[True, 1].sum(),
+    "vectors": lambda x, w: x @ x[0] + (x[0] @ x[1]) + (x[0] @ w).sum() + (x[None] @ w).sum(),
+    "classes": lambda x, w: F.cross_entropy(x, _rows(x)) + F.cross_entropy(x[0], _rows(x)[1]),
+    "parts of classes": lambda x, w: F.cross_entropy(x, x.exp()) + F.cross_entropy(x.t()[None], _rows(x)[None]),
+    "classes by name": lambda x, w: F.cross_entropy(x, target=_rows(x)) + F.cross_entropy(x, _rows(x), reduction="sum"),
+    "log-likelihoods": lambda x, w: F.nll_loss(x, _rows(x)) + F.nll_loss(x, _rows(x), x[0]) + x.detach().sum(),
+    "logits": lambda x, w: F.binary_cross_entropy_with_logits(x, x.sigmoid()),
 }
 
 
@@ -83,6 +100,10 @@ def _in_place(y: Any, x: Any) -> Any:
     y *= x
     y /= 2
     return y
+
+
+def _rows(x: Any) -> Any:
+    return jitgrad.tensor([0, 3, 1])
 
 
 def _modes(x: Any, w: Any) -> Any:
@@ -159,11 +180,13 @@ def test_autocast_and_overrides_are_asked() -> None:
     @jitgrad.compile
     def step(is_cast: bool) -> Any:
         with jitgrad.autocast("cpu", enabled=is_cast):
-            return jitgrad.matmul(x, w)
+            return jitgrad.matmul(x, w), x @ w, F.mse_loss(short, short)
 
+    short = jitgrad.ones(2, 2, dtype=jitgrad.bfloat16)
+    low, usual = (jitgrad.bfloat16, jitgrad.bfloat16, jitgrad.float32), (jitgrad.float32, jitgrad.float32, short.dtype)
     for _ in range(3):
-        assert step(True).dtype is jitgrad.bfloat16
-        assert step(False).dtype is jitgrad.float32
+        assert tuple(y.dtype for y in step(True)) == low
+        assert tuple(y.dtype for y in step(False)) == usual
 
     class Loud(Tensor):
         @classmethod
@@ -181,22 +204,24 @@ def test_a_hit_is_no_frame_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is done by a front does not come to the functions that others go through."""
     x = jitgrad.ones(3, 4)
     p = jitgrad.ones(4, requires_grad=True)
+    rows = _rows(x)
 
     @jitgrad.compile
     def step() -> Any:
         y = jitgrad.tanh(x).unsqueeze(0).squeeze(0).view(4, 3).t()[0:2][1].sum()
-        loss = (x * p).mean()
+        y = y + jitgrad.softmax(x, dim=1)[:, 1].sum() + F.cross_entropy(x, rows)
+        loss = (x * p).mean() + F.binary_cross_entropy_with_logits(x @ p, x[..., 0])
         loss.backward()
         with jitgrad.no_grad():
-            p.sub_(p.grad)
+            p.sub_(p.grad, alpha=0.1)
         p.grad = None
-        return y
+        return y, loss.detach()
 
     for _ in range(3):
         step()
     entered: list[str] = []
     monkeypatch.setattr(HOT, "hit_apply", lambda *args: entered.append("apply"))
-    codes = {f.__code__: f.__qualname__ for _, rows in native_fronts.all_fronts(True) for f, _ in rows}
+    codes = {f.__code__: f.__qualname__ for _, rows in native_fronts.all_fronts() for f, _ in rows}
     sys.setprofile(lambda frame, event, _: entered.append(codes.get(frame.f_code, "")) if event == "call" else None)
     try:
         step()
@@ -210,5 +235,86 @@ def test_rows_come_from_the_functions() -> None:
     assert rows["softmax"] == ("call", (None, None, ("_softmax", 1, ())))
     assert rows["gelu"] == ("call", (None, ("gelu", 1, ("none",)), ("gelu", 1, ())))
     assert rows["maximum"] == ("call", (None, None, ("maximum", 2, ())))
-    assert rows["add_"] == ("write", (None, None, "add"))
+    assert rows["add_"] == ("write", (None, None, "add", "add_scaled"))
     assert "dropout" not in rows
+
+
+@pytest.mark.skipif(not counts_references, reason="ends are found by who is held")
+def test_a_step_that_returns_a_detached_loss_ends_by_a_hit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a view leaves behind when its source is gone must not depend on how often the survivors are asked for."""
+    p = jitgrad.ones(3, requires_grad=True)
+
+    @jitgrad.compile
+    def step() -> Any:
+        loss = (p * p).sum()
+        loss.backward()
+        p.grad = None
+        y = p * 3
+        return loss.detach(), y.detach()
+
+    for _ in range(3):
+        step()
+    ended: list[Any] = []
+    monkeypatch.setattr(Recorder, "flush", lambda self, is_last=False: ended.append(is_last))
+    loss, y = step()
+    assert ended == []
+    assert (loss._storage.addr, y._storage.addr) != (0, 0)
+
+
+@needs_fronts
+def test_a_thousand_hits_leave_no_reference_behind() -> None:
+    """One reference too many or too few per hit is a thousand after as many calls."""
+    x, y, p = jitgrad.ones(3, 4), jitgrad.ones(4), jitgrad.ones(4, requires_grad=True)
+    rows, where, block = jitgrad.tensor([0, 3, 1]), (slice(None), 1), jitgrad.no_grad()
+    target = jitgrad.zeros(4)
+
+    @jitgrad.compile
+    def step() -> Any:
+        part = jitgrad.add(x, y, alpha=0.5)[where].sum() + jitgrad.softmax(x, dim=1)[None, :, 0].unsqueeze(0).view(3).sum()
+        loss = F.cross_entropy(x * p, rows) + F.mse_loss(x @ p, x[:, 0]) + F.linear(x, x).sum() + part
+        loss.backward()
+        with block:
+            p.sub_(p.grad, alpha=1e-3)
+        target.mul_(0.5).add_(y)
+        p.grad = None
+        return loss.detach()
+
+    watched: list[Any] = [x, y, p, rows, where, target, block, where[0], jitgrad.add, None, True, False, 0, 1, 0.5]
+    watched += [row for _, found in native_fronts.all_fronts() for _, row in found if row is not None]
+    watched += [MISSED, NotImplemented, p._vc, step, step.fn, step.trie, "alpha", "dim", Ellipsis, Tensor]
+    for _ in range(20):
+        step()
+    watched += step.last_path()
+    before = [sys.getrefcount(one) for one in watched]
+    for _ in range(1000):
+        step()
+    after = [sys.getrefcount(one) for one in watched]
+    drift = [(one, n - m) for one, m, n in zip(watched, before, after, strict=True) if abs(n - m) > 100]
+    assert drift == []
+
+
+@pytest.mark.skipif(not counts_references, reason="references are not counted")
+def test_a_front_that_keeps_a_reference_is_noticed() -> None:
+    """``JITGRAD_CHECK=1``: a front that holds an argument once too often, or lets go of it, raises."""
+    kept: list[Any] = []
+    x = jitgrad.ones(2)
+    row = FrontRow((None, CallForm(OPS["tanh"], 1)), (None, CallForm(OPS["tanh"], 1)), ("input",))
+
+    def keeps(row: Any, args: Any, names: Any) -> Any:
+        kept.append(args[0])
+
+    def lets_go(row: Any, args: Any, names: Any) -> Any:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(args[0]))
+
+    @jitgrad.compile
+    def step(front: Any) -> Any:
+        x * 2
+        return checked_front("write", {"write": front})(row, (x,), None)
+
+    with pytest.raises(JitgradError, match="argument 0 has 1 more references"):
+        step(keeps)
+    kept.append(x)  # so that it is there when ``lets_go`` has been noticed
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
+    with pytest.raises(JitgradError, match="argument 0 has -1 more references"):
+        step(lets_go)
+    assert step(lambda row, args, names: MISSED) is MISSED
