@@ -16,6 +16,7 @@ from typing import Any, TypeVar, overload
 from jitgrad.compiled.backend import backend
 from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
+from jitgrad.cpython.primitives import Raised, has_front
 from jitgrad.events import bump, bump_call
 from jitgrad.lazy import LazyModule
 from jitgrad.runtime.eager.kernel import install_kernels
@@ -69,11 +70,7 @@ def eager() -> Iterator[None]:
 
 
 class CompiledFunction(CallSite):
-    """A function whose every call is recorded and run as compiled segments.
-
-    Attributes:
-        fn: the function as written; call it to run eagerly.
-    """
+    """A function whose every call is recorded and run as compiled segments. Its attributes: see ``CallSite``."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fn)
@@ -82,15 +79,17 @@ class CompiledFunction(CallSite):
         self.last = None
         self.streak = self.skip = 0
         self.idle = []
-        self._batches = Batches()
+        self.batches = Batches()
 
+    @has_front("call_compiled")
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record a call. One that begins as others did is done by the front, ``call_compiled``."""
         if HOT.runs_now(self):
             return self._run_now(args, kwargs)
         swapped: list[Any] = []
-        moves = self._batches.are_rebased
+        moves = self.batches.are_rebased
         if (args or kwargs) and moves is not False and (moves is None or kwargs or HOT.begins_inside(args)):
-            args, kwargs, swapped = self._batches.swap(args, kwargs)
+            args, kwargs, swapped = self.batches.swap(args, kwargs)
         try:
             recorder = self.idle.pop()  # atomic under the GIL
         except IndexError:
@@ -102,22 +101,42 @@ class CompiledFunction(CallSite):
             result = self.fn(*args, **kwargs)
             if not HOT.end_call(self, recorder):
                 recorder.flush(is_last=True)
-        except Exception:
-            if recorder.tid is tid:
-                # what was recorded before the exception has happened, as in eager mode
-                recorder.flush()
-            raise
-        except BaseException as interrupt:
-            if recorder.tid is tid:
-                self._flush_after(interrupt, recorder)
+        except BaseException as error:
+            self._flush_after(error, recorder, tid)
             raise
         finally:
             # a usual call is over at this point: another one may be using the recorder
             if recorder.tid is tid:
                 self._end(recorder)
             if swapped:
-                self._batches.settle(swapped)
-        return self._batches.returned(result, swapped) if swapped else result
+                self.batches.settle(swapped)
+        return self.batches.returned(result, swapped) if swapped else result
+
+    def settle(self, recorder: Recorder, tid: int, result: Any, is_over: Any) -> Any:
+        """The end of a call that ``call_compiled`` has begun, and that raised or does not end as usual.
+
+        Args:
+            recorder, tid: of the call.
+            result: of the function, or ``Raised``.
+            is_over: what ``end_call`` has said, or ``Raised``; False if it was not asked.
+        """
+        error = next((one.error for one in (result, is_over) if type(one) is Raised), None)
+        try:
+            if error is not None:
+                result = is_over = None  # a traceback has this frame: it must not hold the error
+                try:
+                    raise error
+                finally:
+                    error = None
+            if not is_over:
+                recorder.flush(is_last=True)
+        except BaseException as raised:
+            self._flush_after(raised, recorder, tid)
+            raise
+        finally:
+            if recorder.tid is tid:
+                self._end(recorder)
+        return result
 
     def _run_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not recorded, or is a part of another one."""
@@ -146,16 +165,22 @@ class CompiledFunction(CallSite):
             self._finish(recorder)
 
     @staticmethod
-    def _flush_after(interrupt: BaseException, recorder: Recorder) -> None:
-        """``flush`` after Ctrl-C, which may have come while the recorder changed its state.
+    def _flush_after(error: BaseException, recorder: Recorder, tid: int) -> None:
+        """What was recorded before an exception has happened, as in eager mode.
 
-        If that cannot be finished, what the segment would have written is not written, and the interrupt goes on.
+        Ctrl-C may have come while the recorder changed its state. If ``flush`` cannot be finished then, what the
+        segment would have written is not written, and the interrupt goes on.
         """
+        if recorder.tid is not tid:
+            return
+        if isinstance(error, Exception):
+            recorder.flush()
+            return
         recorder.path.misses += 1  # no other call uses this recorder
         try:
             recorder.flush()
         except Exception as lost:
-            interrupt.add_note(f"in a compiled step; the operations since its last read are lost: {lost!r}")
+            error.add_note(f"in a compiled step; the operations since its last read are lost: {lost!r}")
 
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""

@@ -1,6 +1,6 @@
 """Which functions of Python have native fronts, see Note [Native fronts].
 
-Owns: the list, and the rows of functions that are not one line.
+Owns: the list, but for functions marked by ``has_front``; the rows of functions that are not one line.
 Must not know: what a front does (``tracer/front_hits.py``), where it is put (``cpython/fronts.py``).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jitgrad.cpython.primitives import FRONTED
 from jitgrad.functions import _generated
 from jitgrad.grad_mode import GradMode, no_grad
 from jitgrad.ops.table import OPS
@@ -28,6 +29,8 @@ _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "
 
 def all_fronts() -> Iterator[tuple[str, Rows]]:
     """Per front, the functions that it is installed in, with their rows."""
+    for name in sorted({name for name, _ in FRONTED}):
+        yield name, [(function, None) for front, function in FRONTED if front == name]
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
     yield "drop_grad", [(_setter("grad"), None)]

@@ -19,6 +19,8 @@ __all__ = ["PRIMITIVES", "call", "install_expressions"]
 PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.activate: ("activate_now", "none", ("obj",)),
     primitives.active: ("active", "borrowed", ()),
+    primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
+    primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
     primitives.blank: ("blank", "new", ("obj",)),
     primitives.is_atomic: ("is_atomic", "bool", ()),
     primitives.new_handle: ("new_handle", "new", ()),

@@ -35,16 +35,23 @@ from jitgrad.cpython.liveness import ONE_PASSED, references
 from jitgrad.layouts import Size
 
 __all__ = [
+    "FRONTED",
     "NATIVE",
+    "ONCE_PER_CALL",
     "OPTIMIZED",
+    "Raised",
     "activate",
     "active",
+    "attempt",
+    "attempt_pair",
     "blank",
+    "has_front",
     "install_driver",
     "install_handles",
     "is_atomic",
     "native",
     "new_handle",
+    "once_per_call",
     "optimized",
     "poke",
     "poke_float",
@@ -77,6 +84,34 @@ def native(function: F) -> F:
 def optimized(function: F) -> F:
     """``native``, of a function that runs once per operation: see ``OPTIMIZED``."""
     OPTIMIZED.add(function)
+    return native(function)
+
+
+FRONTED: list[tuple[str, Callable[..., Any]]] = []
+"""(name of a front, a function of Python that it is for)."""
+
+
+def has_front(name: str) -> Callable[[F], F]:
+    """Let native code stand before a function, Note [Native fronts], from the first compile on.
+
+    Args:
+        name: of the front in ``front_hits.FRONTS``.
+    """
+
+    def note(function: F) -> F:
+        FRONTED.append((name, function))
+        return function
+
+    return note
+
+
+ONCE_PER_CALL: set[Callable[..., Any]] = set()
+"""Those that are optimized, but not into others: the native functions that run once per call."""
+
+
+def once_per_call(function: F) -> F:
+    """``native``, of a function that runs once per call or input: see ``ONCE_PER_CALL``."""
+    ONCE_PER_CALL.add(function)
     return native(function)
 
 
@@ -159,6 +194,34 @@ def active() -> Any:
 
 def activate(recorder: Any) -> None:
     """Let native code do hits for this recorder (None: for nobody's) on this thread; Python's hits ask nobody."""
+
+
+class Raised:
+    """What stands for the result of a call that raised."""
+
+    __slots__ = ("error",)
+
+    error: BaseException
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def attempt(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """What ``function`` returns of all but the first of ``args``, the last ones given by name; or ``Raised``."""
+    given = dict(zip(names or (), args[len(args) - len(names or ()) :], strict=True))
+    try:
+        return function(*args[1 : len(args) - len(given)], **given)
+    except BaseException as error:
+        return Raised(error)
+
+
+def attempt_pair(function: Any, a: Any, b: Any) -> Any:
+    """``function(a, b)``, or ``Raised``."""
+    try:
+        return function(a, b)
+    except BaseException as error:
+        return Raised(error)
 
 
 _driver: list[Callable[[int], int]] = []

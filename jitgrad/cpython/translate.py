@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from jitgrad.cpython.layout import class_of_hint
 from jitgrad.cpython.module_text import ModuleText, Unsupported
-from jitgrad.cpython.primitives import OPTIMIZED
+from jitgrad.cpython.primitives import ONCE_PER_CALL, OPTIMIZED
 
 __all__ = ["FunctionText", "Local", "NativeValue", "attributes", "signature_of"]
 
@@ -76,7 +76,9 @@ class _Signature:
 
 def attributes(function: Callable[..., Any]) -> str:
     """The attributes of a native function's text: LLVM compiles fast what does not run once per operation."""
-    return "nounwind" if function in OPTIMIZED else "nounwind noinline optnone"
+    if function in OPTIMIZED:
+        return "nounwind"
+    return "nounwind noinline" if function in ONCE_PER_CALL else "nounwind noinline optnone"
 
 
 def signature_of(function: Callable[..., Any]) -> _Signature:

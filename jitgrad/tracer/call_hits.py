@@ -10,20 +10,31 @@ from typing import Any
 
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
-from jitgrad.cpython.primitives import NATIVE, activate, native, refcount, same
+from jitgrad.cpython.primitives import (
+    NATIVE,
+    Raised,
+    activate,
+    attempt,
+    attempt_pair,
+    native,
+    once_per_call,
+    refcount,
+    same,
+    take_last,
+)
 from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALL_LIMIT, CALLS
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
-from jitgrad.tracer.hits import began, ended
+from jitgrad.tracer.hits import MISSED, Args, began, ended
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.recorder_state import RecorderState, new_tid
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.tracer.view_hits import all_living
 
-__all__ = ["FINISHED", "CallSite", "use_hits"]
+__all__ = ["FINISHED", "CallSite", "call_compiled", "use_hits"]
 
 _MAX_CALLS = 1000
 _MAX_GRAPHS = 4
@@ -36,6 +47,8 @@ class CallSite:
     """What hits read of a compiled function.
 
     Attributes:
+        fn: the function as written; call it to run eagerly.
+        batches: what is done with arguments that are views (``compiled.Batches``).
         trie: what its calls have recorded.
         idle: recorders for further calls.
         last: where the path of the call ended that was the last to end, on any thread.
@@ -43,8 +56,10 @@ class CallSite:
         skip: how many calls are to run eagerly, see there.
     """
 
-    __slots__ = ("idle", "last", "skip", "streak", "trie")
+    __slots__ = ("batches", "fn", "idle", "last", "skip", "streak", "trie")
 
+    batches: Any
+    fn: Any
     idle: list[Any]
     last: Any
     skip: int
@@ -55,7 +70,12 @@ class CallSite:
 @native
 def runs_now(site: CallSite) -> bool:
     """Whether a call is not recorded: it is a part of another one that is, or recording is off."""
-    thread: dict = state.__dict__
+    return runs_now_on(site, state.__dict__)
+
+
+@once_per_call
+def runs_now_on(site: CallSite, thread: dict) -> bool:
+    """``runs_now`` on the thread whose state this is."""
     if thread.get("handler") is not None or config.eager is True or anomaly.enabled is True:
         return True
     depth = thread.get("eager_depth")
@@ -76,7 +96,7 @@ def begins_inside(args: tuple) -> bool:
     return False
 
 
-@native
+@once_per_call
 def switch(thread: dict, recorder: Any) -> None:
     """``switch_handler`` as a hit: what stood in the slot is known."""
     thread["handler"] = recorder
@@ -86,7 +106,12 @@ def switch(thread: dict, recorder: Any) -> None:
 @native
 def begin_call(recorder: RecorderState, tid: Any) -> bool:
     """Let a recorder that rests record a call on this thread; False if the call does not begin as its last one did."""
-    thread: dict = state.__dict__
+    return begin_call_on(recorder, tid, state.__dict__)
+
+
+@once_per_call
+def begin_call_on(recorder: RecorderState, tid: Any, thread: dict) -> bool:
+    """``begin_call`` on the thread whose state this is."""
     if modes_in_use or not hit_begin(recorder, tid, thread.get("grad_enabled"), DEFAULT_DTYPE[0]):
         return False
     recorder.thread = thread
@@ -95,7 +120,7 @@ def begin_call(recorder: RecorderState, tid: Any) -> bool:
     return True
 
 
-@native
+@once_per_call
 def end_call(site: CallSite, recorder: RecorderState) -> bool:
     """End the last segment, and the call with it if it was a usual one. False: nothing has happened."""
     if recorder.has_stopped or modes_in_use:
@@ -112,6 +137,51 @@ def end_call(site: CallSite, recorder: RecorderState) -> bool:
 
 
 @native
+def may_move(site: CallSite, args: Args) -> bool:
+    """Whether ``batches`` must look at the arguments of a call, of which ``site`` is the first one."""
+    if len(args) == 1:
+        return False
+    moves = site.batches.are_rebased
+    if moves is False:
+        return False
+    for x in args:
+        if isinstance(x, TensorBase):
+            if int(x._aval.offset) != 0 or (moves is None and not x._requires_grad):
+                return True
+        elif type(x) is tuple:
+            items: tuple = x
+            if moves is None or begins_inside(items):
+                return True
+    return False
+
+
+@once_per_call
+def call_compiled(row: Any, args: Args, names: Any) -> Any:
+    """``CompiledFunction.__call__`` of a call that begins as others did: its front, see Note [Native fronts].
+
+    Where the call raises, or does not end as usual, ``CompiledFunction.settle`` does what is left to do.
+    """
+    site: CallSite = args[0]
+    thread: dict = state.__dict__
+    if runs_now_on(site, thread) or may_move(site, args):
+        return MISSED
+    recorder: RecorderState = take_last(site.idle)
+    if recorder is None:
+        return MISSED
+    tid = new_tid()
+    if not begin_call_on(recorder, tid, thread):
+        site.idle.append(recorder)
+        return MISSED
+    result = attempt(site.fn, args, names)
+    if type(result) is Raised:
+        return site.settle(recorder, tid, result, False)
+    is_over = attempt_pair(HOT.end_call, site, recorder)
+    if is_over is True and recorder.tid is not tid:
+        return result
+    return site.settle(recorder, tid, result, is_over)
+
+
+@once_per_call
 def put_away(site: CallSite, recorder: RecorderState) -> None:
     """A call is over in which nothing was new. Another one may use the recorder from here on."""
     site.last = recorder.node
@@ -122,7 +192,7 @@ def put_away(site: CallSite, recorder: RecorderState) -> None:
     site.idle.append(recorder)
 
 
-@native
+@once_per_call
 def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
     """Start another call with a recorder that rests; False if it starts in another state than its last one."""
     start: tuple = recorder.start
@@ -138,7 +208,7 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
     return True
 
 
-@native
+@once_per_call
 def hit_finish(recorder: RecorderState) -> bool:
     """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
     graph: CallGraph = recorder.graph
@@ -244,7 +314,7 @@ def idle_graph(recorder: RecorderState) -> Any:
     return made
 
 
-@native
+@once_per_call
 def empty(table: dict) -> None:
     """Clear a dictionary that is usually empty already."""
     if len(table) != 0:

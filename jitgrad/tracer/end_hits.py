@@ -22,6 +22,7 @@ from jitgrad.cpython.primitives import (
     active,
     is_atomic,
     native,
+    once_per_call,
     optimized,
     poke,
     poke_float,
@@ -117,7 +118,7 @@ class EndPlan:
 # --- backward ---
 
 
-@native
+@once_per_call
 def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, create_graph: Any) -> bool:
     """``loss.backward()`` into leaves without gradients."""
     if anomaly.enabled is True or engine_watchers or (create_graph is True and modes_in_use):
@@ -252,7 +253,7 @@ def find_end(recorder: RecorderState, alive: list) -> Any:
     return node
 
 
-@native
+@once_per_call
 def output_storage(plan: EndPlan, i: int) -> Any:
     """A storage for an output: one that served before and that nobody holds any more, or a new one.
 
@@ -274,7 +275,7 @@ def output_storage(plan: EndPlan, i: int) -> Any:
     return second
 
 
-@native
+@once_per_call
 def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
     """Whether all inputs of the program are where the plan looks for them, and its numbers are floats."""
     entered: list = recorder.entered
@@ -294,7 +295,7 @@ def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
     return True
 
 
-@native
+@once_per_call
 def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> bool:
     """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
     if not is_known(recorder, plan):
@@ -328,7 +329,7 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> boo
     return True
 
 
-@native
+@once_per_call
 def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) -> None:
     """Write addresses and numbers into a record. Runs no Python: nobody may use the record meanwhile."""
     bufs: int = record.bufs_addr
@@ -354,7 +355,7 @@ def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) 
         word += 1
 
 
-@native
+@once_per_call
 def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, keeps: bool) -> None:
     """Survivors receive storages; later segments and an escaped graph find them by value id."""
     outs: tuple = plan.outs
@@ -378,7 +379,7 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
             buffers[outs[i]] = storage
 
 
-@native
+@once_per_call
 def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
     if probe.session is not None:  # Note [Profiling points]

@@ -20,6 +20,7 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.call_hits import call_compiled
 from jitgrad.tracer.end_hits import hit_backward
 from jitgrad.tracer.hits import (
     MISSED,
@@ -491,7 +492,7 @@ def exit_no_grad(row: Any, args: Args) -> Any:
 
 
 FRONTS = (
-    call, call_with_sizes, cross_entropy, write, get_item, call_backward, get_grad, drop_grad, drop_storage,
-    new_no_grad, enter_no_grad, exit_no_grad,
+    call, call_compiled, call_with_sizes, cross_entropy, write, get_item, call_backward, get_grad, drop_grad,
+    drop_storage, new_no_grad, enter_no_grad, exit_no_grad,
 )  # fmt: skip
 """The fronts that are installed in functions."""

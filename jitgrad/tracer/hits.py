@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from jitgrad.cpython.primitives import active, native, new_handle, optimized, same, within
+from jitgrad.cpython.primitives import active, native, new_handle, once_per_call, optimized, same, within
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes
@@ -110,7 +110,7 @@ def takes(want: Any, x: Any) -> bool:
     return type(x) is want
 
 
-@native
+@once_per_call
 def is_fresh_leaf(x: TensorBase) -> bool:
     """Whether a tensor that requires grad is a leaf in which Python has no part."""
     if x._graph is not None or x._grad_fn is not None:
@@ -120,14 +120,14 @@ def is_fresh_leaf(x: TensorBase) -> bool:
     return x._hooks is None and x._post_accumulate_hooks is None
 
 
-@native
+@once_per_call
 def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
     """Whether a trie node enters an input of this layout and kind."""
     ids: tuple = child.ids
     return child.op is IN and ids[0] is aval and ids[1] is kind
 
 
-@native
+@once_per_call
 def find_input(node: TrieNode, aval: Any, kind: Any) -> Any:
     """The child that enters such an input, or None."""
     child: TrieNode = likeliest(node)
@@ -140,7 +140,7 @@ def find_input(node: TrieNode, aval: Any, kind: Any) -> Any:
     return None
 
 
-@native
+@once_per_call
 def began(recorder: RecorderState) -> None:
     """A call is recorded from now on."""
     LATEST[0] = recorder.tid
@@ -149,19 +149,19 @@ def began(recorder: RecorderState) -> None:
         LATEST[0] = 0
 
 
-@native
+@once_per_call
 def ended(tid: Any) -> None:
     """The call is over, or never began."""
     RUNNING.pop(tid, None)
 
 
-@native
+@once_per_call
 def is_marked(x: TensorBase) -> bool:
     """Whether a tensor is an inference tensor, see ``InferenceVersion``: those are entered, and written, with care."""
     return len(inference_tensors) != 0 and type(x._vc) is not list
 
 
-@native
+@once_per_call
 def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     """Enter a tensor whose storage the call has not met, where the path has entered one before."""
     if LATEST[0] is not recorder.tid:
@@ -221,7 +221,7 @@ def handle_of(recorder: RecorderState, node: TrieNode) -> Any:
     return out
 
 
-@native
+@once_per_call
 def new_result_handle(recorder: RecorderState, vid: Any, aval: Any, requires_grad: Any) -> Any:
     """A pending handle on a value that is no node's only result."""
     out: TensorBase = new_handle()
@@ -386,7 +386,7 @@ def step_to(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
     return out
 
 
-@native
+@once_per_call
 def hit_mark(recorder: RecorderState, key: Any) -> bool:
     """An event without operands or results, such as a change of the grad mode."""
     child: TrieNode = recorder.node.last

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
+import gc
 import inspect
 import pickle
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -20,7 +23,7 @@ from jitgrad.errors import JitgradError
 from jitgrad.functions import _generated
 from jitgrad.nn import functional as F
 from jitgrad.ops.table import OPS
-from jitgrad.state import native_cell
+from jitgrad.state import native_cell, state
 from jitgrad.tensor import Tensor
 from jitgrad.tracer.front_hits import CallForm, FrontRow
 from jitgrad.tracer.hits import MISSED
@@ -270,7 +273,8 @@ def test_a_thousand_hits_leave_no_reference_behind() -> None:
 
     @jitgrad.compile
     def step() -> Any:
-        part = jitgrad.add(x, y, alpha=0.5)[where].sum() + jitgrad.softmax(x, dim=1)[None, :, 0].unsqueeze(0).view(3).sum()
+        part = jitgrad.add(x, y, alpha=0.5)[where].sum()
+        part = part + jitgrad.softmax(x, dim=1)[None, :, 0].unsqueeze(0).view(3).sum()
         loss = F.cross_entropy(x * p, rows) + F.mse_loss(x @ p, x[:, 0]) + F.linear(x, x).sum() + part
         loss.backward()
         with block:
@@ -318,3 +322,90 @@ def test_a_front_that_keeps_a_reference_is_noticed() -> None:
     with pytest.raises(JitgradError, match="argument 0 has -1 more references"):
         step(lets_go)
     assert step(lambda row, args, names: MISSED) is MISSED
+
+
+class _OwnError(Exception):
+    pass
+
+
+def test_a_compiled_call_is_what_its_function_says() -> None:
+    """Arguments by name, errors, results of every kind: by the front, and before there is one."""
+    x = jitgrad.ones(3)
+
+    @jitgrad.compile
+    def step(a: Any, *rest: Any, scale: Any = 2.0, fails: bool = False) -> Any:
+        y = a * scale
+        a.add_(1)
+        if fails:
+            raise _OwnError(y.detach())
+        return (y, *rest)
+
+    for nr in range(5):
+        assert step(x, scale=3.0)[0].tolist() == [3.0 * (1 + 4 * nr)] * 3
+        assert step(x, "last", 7)[1:] == ("last", 7)
+        with pytest.raises(_OwnError) as caught:
+            step(x, fails=True)
+        assert caught.value.args[0].tolist() == [2.0 * (3 + 4 * nr)] * 3
+        assert caught.traceback[-1].name == "step"
+        with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+            step(x, other=1)
+        x += 1
+    assert jitgrad.is_grad_enabled()
+    assert state.handler is None
+
+
+def test_an_error_of_a_compiled_call_holds_nothing() -> None:
+    """No frame in the traceback holds the error itself: it goes, and what it holds, as soon as it was caught."""
+
+    @jitgrad.compile
+    def step(errors: list[Exception]) -> None:
+        if errors:
+            raise errors.pop()
+
+    class Noted(Exception):
+        pass
+
+    for _ in range(4):
+        step([])
+        errors = [Noted()]
+        gone = weakref.ref(errors[0])
+        gc.disable()
+        try:
+            with contextlib.suppress(Noted):
+                step(errors)
+            assert gone() is None
+        finally:
+            gc.enable()
+
+
+@needs_fronts
+def test_a_usual_call_is_no_frame_of_python() -> None:
+    x = jitgrad.ones(3)
+    step = jitgrad.compile(lambda a, b=1: a * a)
+    for _ in range(3):
+        step(x), step(x, b=2)
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        step(x), step(x, b=2)
+    finally:
+        sys.setprofile(None)
+    assert entered == ["<lambda>"] * 2
+
+
+@needs_fronts
+def test_an_error_at_the_end_of_a_compiled_call_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = jitgrad.ones(3)
+    step = jitgrad.compile(lambda: x * 2)
+    for _ in range(3):
+        step()
+
+    def fails(*args: Any) -> Any:
+        raise _OwnError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HOT, "end_call", fails)
+        with pytest.raises(_OwnError):
+            step()
+    assert state.handler is None
+    assert step().tolist() == [2.0, 2.0, 2.0]
