@@ -93,12 +93,12 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
         recorder = state.handler
         if not isinstance(recorder, Recorder):
             return functions[name](row, args, *names)
-        entered, has_links = len(recorder.entered), recorder.links
+        segments, entered, has_links = recorder.segments, len(recorder.entered), recorder.links
         before = [references(x) for x in args], references(recorder)
         out = functions[name](row, args, *names)
         after = [references(x) for x in args], references(recorder)
-        if out is MISSED or state.handler is not recorder:
-            return out
+        if out is MISSED or state.handler is not recorder or recorder.segments != segments:
+            return out  # where a segment has ended, a signal's handler has run between two looks
         reason = ""
         if threading.active_count() == 1 and after[1] != before[1]:
             reason = f"the recorder has {after[1] - before[1]} more references"

@@ -1,7 +1,7 @@
 """Which functions of Python have native fronts, see Note [Native fronts].
 
 Owns: the list, but for functions marked by ``has_front``; the rows of functions that are not one line.
-Must not know: what a front does (``tracer/front_hits.py``), where it is put (``cpython/fronts.py``).
+Must not know: what a front does (``tracer/front_hits.py``, ``tracer/method_fronts.py``), where it is put.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "
 
 def all_fronts() -> Iterator[tuple[str, Rows]]:
     """Per front, the functions that it is installed in, with their rows."""
-    for name in sorted({name for name, _ in FRONTED}):
-        yield name, [(function, None) for front, function in FRONTED if front == name]
+    for name in sorted({name for name, *_ in FRONTED}):
+        yield name, [(function, row) for front, function, row in FRONTED if front == name]
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
     yield "drop_grad", [(_setter("grad"), None)]

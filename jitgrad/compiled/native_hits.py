@@ -34,8 +34,10 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import end_hits, front_hits, hits, write_hits
+from jitgrad.tracer import end_hits, hits, write_hits
+from jitgrad.tracer.front_hits import OPERATION_FRONTS
 from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.method_fronts import METHOD_FRONTS
 
 __all__ = ["install"]
 
@@ -72,8 +74,10 @@ def _install(driver_address: int) -> None:
         Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
     ]
     found: dict[str, Any] = {}  # what ``callables`` will have made
-    fronts = [Front(f, checked_front(f.__name__, found) if config.check_hits else None) for f in front_hits.FRONTS]
-    called = [f for f in NATIVE if config.check_hits or f not in front_hits.FRONTS]
+    looked_at = OPERATION_FRONTS if config.check_hits else ()
+    fronts = [Front(f, checked_front(f.__name__, found)) for f in looked_at]
+    fronts += [Front(f) for f in (*OPERATION_FRONTS, *METHOD_FRONTS) if f not in looked_at]
+    called = [f for f in NATIVE if f in looked_at or f not in (*OPERATION_FRONTS, *METHOD_FRONTS)]
     module = make_module(NATIVE, called, stubs, _number_stubs(), _compare(), fronts, handles, hits.MISSED)
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)

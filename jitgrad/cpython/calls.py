@@ -22,6 +22,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
     primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
     primitives.blank: ("blank", "new", ("obj",)),
+    primitives.call_rest: ("call_rest", "new", ("obj", "args", "obj")),
     primitives.is_atomic: ("is_atomic", "bool", ()),
     primitives.new_handle: ("new_handle", "new", ()),
     primitives.poke: ("poke", "none", ("int", "int", "int")),

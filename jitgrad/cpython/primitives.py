@@ -45,6 +45,7 @@ __all__ = [
     "attempt",
     "attempt_pair",
     "blank",
+    "call_rest",
     "has_front",
     "install_driver",
     "install_handles",
@@ -87,19 +88,20 @@ def optimized(function: F) -> F:
     return native(function)
 
 
-FRONTED: list[tuple[str, Callable[..., Any]]] = []
-"""(name of a front, a function of Python that it is for)."""
+FRONTED: list[tuple[str, Callable[..., Any], Any]] = []
+"""(name of a front, a function of Python that it is for, the row)."""
 
 
-def has_front(name: str) -> Callable[[F], F]:
+def has_front(name: str, row: Any = None) -> Callable[[F], F]:
     """Let native code stand before a function, Note [Native fronts], from the first compile on.
 
     Args:
-        name: of the front in ``front_hits.FRONTS``.
+        name: of a front of ``method_fronts.METHOD_FRONTS``.
+        row: what it must know of the function.
     """
 
     def note(function: F) -> F:
-        FRONTED.append((name, function))
+        FRONTED.append((name, function, row))
         return function
 
     return note
@@ -207,11 +209,16 @@ class Raised:
         self.error = error
 
 
-def attempt(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
-    """What ``function`` returns of all but the first of ``args``, the last ones given by name; or ``Raised``."""
+def call_rest(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """What ``function`` returns of all but the first of ``args``, the last ones given by name."""
     given = dict(zip(names or (), args[len(args) - len(names or ()) :], strict=True))
+    return function(*args[1 : len(args) - len(given)], **given)
+
+
+def attempt(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """``call_rest``, or ``Raised``."""
     try:
-        return function(*args[1 : len(args) - len(given)], **given)
+        return call_rest(function, args, names)
     except BaseException as error:
         return Raised(error)
 

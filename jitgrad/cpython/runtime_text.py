@@ -220,7 +220,7 @@ done:
 
 
 def _attempt(module: ModuleText) -> str:
-    """``attempt(function, args, names)``, ``attempt_pair(function, a, b)``: results, or ``Raised`` of an error."""
+    """``call_rest``; ``attempt``, ``attempt_pair``: ``Raised`` where a call raises."""
     call = module.api_word("PyObject_Vectorcall")
     return f"""
 define internal ptr @caught(ptr %out) nounwind {{
@@ -253,7 +253,7 @@ wrap:
   call void @clear(ptr %trace)
   ret ptr %made
 }}
-define internal ptr @attempt(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
+define internal ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
 entry:
   %none = {module.object_word(None)}
   %first = getelementptr ptr, ptr %args, i64 1
@@ -270,6 +270,10 @@ go:
   %named = phi ptr [ null, %entry ], [ %names, %some ]
   %call = {call}
   %out = call ptr %call(ptr %function, ptr %first, i64 %given, ptr %named)
+  ret ptr %out
+}}
+define internal ptr @attempt(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
+  %out = call ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names)
   %result = call ptr @caught(ptr %out)
   ret ptr %result
 }}

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitgrad.compile import CompiledFunction
+from jitgrad.cpython.primitives import has_front
 from jitgrad.nn.conversion import Convertible
 from jitgrad.nn.hooks import (
     Hooked,
@@ -89,6 +90,7 @@ class Module(Hooked, Stateful, Convertible):
         """What the module computes; every subclass writes its own."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
+    @has_front("call_module", every_module)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._hooks is not None or every_module.hooks is not None:
             return HookedCall(self, args, kwargs).run()

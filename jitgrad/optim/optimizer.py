@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.cpython.primitives import has_front
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.grad_mode import enable_grad, no_grad
@@ -176,6 +177,7 @@ class Optimizer:
             param_group.setdefault(name, value)
         self.param_groups.append(param_group)
 
+    @has_front("drop_grads")
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget every gradient, or fill it with zeros."""
         for group in self.param_groups:

@@ -13,21 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, blank, native, optimized, same
-from jitgrad.grad_mode import GradMode, no_grad
+from jitgrad.cpython.primitives import active, native, optimized, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
-from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.call_hits import call_compiled
-from jitgrad.tracer.end_hits import hit_backward
 from jitgrad.tracer.hits import (
     MISSED,
     Args,
     follow,
     following,
-    hit_mark,
     is_operand,
     likeliest,
     may_be_operand,
@@ -40,7 +35,7 @@ from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.write_hits import hit_write
 
-__all__ = ["FRONTS", "CallForm", "FrontRow"]
+__all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow"]
 
 _SELECT, _SLICE, _UNSQUEEZE = OPS["select"], OPS["slice"], OPS["unsqueeze"]
 _LOG_SOFTMAX = OPS["_log_softmax"]
@@ -404,95 +399,5 @@ def get_item(row: Any, args: Args) -> Any:
     return MISSED if node is None else step_to(recorder, node, x)
 
 
-# --- gradients ---
-
-
-@native
-def call_backward(row: Any, args: Args) -> Any:
-    """``loss.backward()``."""
-    recorder: RecorderState = active()
-    if recorder is None or recorder.busy or len(args) != 1 or not isinstance(args[0], TensorBase):
-        return MISSED
-    root: TensorBase = args[0]
-    if root._tid is not recorder.tid:
-        return MISSED
-    recorder.busy = True
-    is_hit = hit_backward(recorder, root, False, False)
-    recorder.busy = False
-    return None if is_hit else MISSED
-
-
-@optimized
-def get_grad(row: Any, args: Args) -> Any:
-    """``leaf.grad`` that is there, also outside a step."""
-    if len(args) != 1 or not isinstance(args[0], TensorBase):
-        return MISSED
-    x: TensorBase = args[0]
-    return MISSED if x._grad is None else x._grad
-
-
-@optimized
-def drop_grad(row: Any, args: Args) -> Any:
-    """``leaf.grad = None``, also outside a step."""
-    if len(args) != 2 or args[1] is not None or not isinstance(args[0], TensorBase):
-        return MISSED
-    x: TensorBase = args[0]
-    x._grad = None
-    return None
-
-
-@native
-def drop_storage(row: Any, args: Args) -> Any:
-    """``Storage.__del__`` where there is no memory of its own to give back, also outside a step."""
-    storage: StorageBase = args[0]
-    return None if storage.owner is not None or int(storage.addr) == 0 else MISSED
-
-
-@native
-def new_no_grad(row: Any, args: Args) -> Any:
-    """``no_grad()``, also outside a step."""
-    if len(args) != 1 or args[0] is not no_grad:
-        return MISSED
-    made: GradMode = blank(args[0])
-    made._outer = None
-    return made
-
-
-@native
-def enter_no_grad(row: Any, args: Args) -> Any:
-    """The beginning of a ``no_grad`` block."""
-    recorder: RecorderState = active()
-    if recorder is None or recorder.busy or type(args[0]) is not no_grad:
-        return MISSED
-    thread: dict = recorder.thread
-    enabled = thread.get("grad_enabled")
-    if enabled is None or (enabled is True and not hit_mark(recorder, False)):
-        return MISSED
-    mode: GradMode = args[0]
-    mode._outer = (enabled, mode._outer)
-    thread["grad_enabled"] = False
-    return None
-
-
-@native
-def exit_no_grad(row: Any, args: Args) -> Any:
-    """Its end."""
-    recorder: RecorderState = active()
-    if recorder is None or recorder.busy or type(args[0]) is not no_grad:
-        return MISSED
-    mode: GradMode = args[0]
-    before: tuple = mode._outer
-    thread: dict = recorder.thread
-    if thread.get("grad_enabled") is not before[0]:
-        if recorder.stubs.unlinked or not hit_mark(recorder, before[0]):
-            return MISSED
-        thread["grad_enabled"] = before[0]
-    mode._outer = before[1]
-    return None
-
-
-FRONTS = (
-    call, call_compiled, call_with_sizes, cross_entropy, write, get_item, call_backward, get_grad, drop_grad,
-    drop_storage, new_no_grad, enter_no_grad, exit_no_grad,
-)  # fmt: skip
-"""The fronts that are installed in functions."""
+OPERATION_FRONTS = (call, call_with_sizes, cross_entropy, write, get_item)
+"""The fronts of functions that apply operations."""

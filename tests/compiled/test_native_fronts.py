@@ -381,7 +381,7 @@ def test_an_error_of_a_compiled_call_holds_nothing() -> None:
 @needs_fronts
 def test_a_usual_call_is_no_frame_of_python() -> None:
     x = jitgrad.ones(3)
-    step = jitgrad.compile(lambda a, b=1: a * a)
+    step = jitgrad.compile(lambda a, b=1: None)  # operators are methods where hits are checked
     for _ in range(3):
         step(x), step(x, b=2)
     entered: list[str] = []
@@ -409,3 +409,41 @@ def test_an_error_at_the_end_of_a_compiled_call_ends_it(monkeypatch: pytest.Monk
             step()
     assert state.handler is None
     assert step().tolist() == [2.0, 2.0, 2.0]
+
+
+@needs_fronts
+def test_modules_are_called_without_a_frame_until_there_are_hooks() -> None:
+    model = jitgrad.nn.Sequential(jitgrad.nn.Linear(2, 2), jitgrad.nn.ReLU())
+    optimizer = jitgrad.optim.SGD(model.parameters(), lr=0.1)
+    x, seen = jitgrad.ones(3, 2), []
+    entered: list[str] = []
+
+    def run() -> Any:
+        optimizer.zero_grad()
+        return model(input=x).sum()
+
+    run().backward()
+    assert model[0].weight.grad is not None
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        want = run()
+    finally:
+        sys.setprofile(None)
+    assert model[0].weight.grad is None
+    assert entered.count("forward") == 3
+    assert not {"__call__", "zero_grad"} & set(entered)
+    handle = model[1].register_forward_hook(lambda module, args, out: seen.append(out.shape))
+    assert run().item() == want.item()
+    assert seen == [(3, 2)]
+    handle.remove()
+    everywhere = jitgrad.nn.module.register_module_forward_hook(lambda *_: seen.append("all"))
+    run()
+    everywhere.remove()
+    assert seen[1:] == ["all"] * 3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        model(other=x)
+    with pytest.raises(NotImplementedError):
+        jitgrad.nn.Module()(x)
+    (model(x).sum() * 2).backward()
+    optimizer.zero_grad(set_to_none=False)
+    assert model[0].bias.grad.tolist() == [0.0, 0.0]

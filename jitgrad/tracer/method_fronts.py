@@ -1,0 +1,153 @@
+"""Fronts of methods that apply no operation: gradients, modules, ``no_grad``; see Note [Native fronts].
+
+Owns: these rules, once, in the subset of Note [Native Python].
+Must not know: which classes the methods are of.
+
+Most of these answer outside a compiled step, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.cpython.primitives import active, blank, call_rest, native, optimized
+from jitgrad.grad_mode import GradMode, no_grad
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.call_hits import call_compiled
+from jitgrad.tracer.end_hits import hit_backward
+from jitgrad.tracer.hits import MISSED, Args, hit_mark
+from jitgrad.tracer.recorder_state import RecorderState
+
+__all__ = ["METHOD_FRONTS"]
+
+
+# --- modules and optimizers ---
+
+
+@optimized
+def call_module(row: Any, args: Args, names: Any) -> Any:
+    """``Module.__call__`` where neither the module nor all modules (``row``) have hooks: its ``forward``."""
+    module = args[0]
+    if module._hooks is not None or row.hooks is not None:
+        return MISSED
+    return call_rest(module.forward, args, names)
+
+
+@native
+def drop_grads(row: Any, args: Args) -> Any:
+    """``Optimizer.zero_grad()``."""
+    if len(args) != 1:
+        return MISSED
+    groups = args[0].param_groups
+    if type(groups) is not list:
+        return MISSED
+    listed: list = groups
+    for group in listed:
+        if type(group) is not dict:
+            return MISSED
+        options: dict = group
+        members = options.get("params")
+        if type(members) is not list:
+            return MISSED
+        parameters: list = members
+        for parameter in parameters:
+            if not isinstance(parameter, TensorBase):
+                return MISSED
+            x: TensorBase = parameter
+            x._grad = None
+    return None
+
+
+# --- gradients, storages, modes ---
+
+
+@native
+def call_backward(row: Any, args: Args) -> Any:
+    """``loss.backward()``."""
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy or len(args) != 1 or not isinstance(args[0], TensorBase):
+        return MISSED
+    root: TensorBase = args[0]
+    if root._tid is not recorder.tid:
+        return MISSED
+    recorder.busy = True
+    is_hit = hit_backward(recorder, root, False, False)
+    recorder.busy = False
+    return None if is_hit else MISSED
+
+
+@optimized
+def get_grad(row: Any, args: Args) -> Any:
+    """``leaf.grad`` that is there, also outside a step."""
+    if len(args) != 1 or not isinstance(args[0], TensorBase):
+        return MISSED
+    x: TensorBase = args[0]
+    return MISSED if x._grad is None else x._grad
+
+
+@optimized
+def drop_grad(row: Any, args: Args) -> Any:
+    """``leaf.grad = None``, also outside a step."""
+    if len(args) != 2 or args[1] is not None or not isinstance(args[0], TensorBase):
+        return MISSED
+    x: TensorBase = args[0]
+    x._grad = None
+    return None
+
+
+@native
+def drop_storage(row: Any, args: Args) -> Any:
+    """``Storage.__del__`` where there is no memory of its own to give back, also outside a step."""
+    storage: StorageBase = args[0]
+    return None if storage.owner is not None or int(storage.addr) == 0 else MISSED
+
+
+@native
+def new_no_grad(row: Any, args: Args) -> Any:
+    """``no_grad()``, also outside a step."""
+    if len(args) != 1 or args[0] is not no_grad:
+        return MISSED
+    made: GradMode = blank(args[0])
+    made._outer = None
+    return made
+
+
+@native
+def enter_no_grad(row: Any, args: Args) -> Any:
+    """The beginning of a ``no_grad`` block."""
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy or type(args[0]) is not no_grad:
+        return MISSED
+    thread: dict = recorder.thread
+    enabled = thread.get("grad_enabled")
+    if enabled is None or (enabled is True and not hit_mark(recorder, False)):
+        return MISSED
+    mode: GradMode = args[0]
+    mode._outer = (enabled, mode._outer)
+    thread["grad_enabled"] = False
+    return None
+
+
+@native
+def exit_no_grad(row: Any, args: Args) -> Any:
+    """Its end."""
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy or type(args[0]) is not no_grad:
+        return MISSED
+    mode: GradMode = args[0]
+    before: tuple = mode._outer
+    thread: dict = recorder.thread
+    if thread.get("grad_enabled") is not before[0]:
+        if recorder.stubs.unlinked or not hit_mark(recorder, before[0]):
+            return MISSED
+        thread["grad_enabled"] = before[0]
+    mode._outer = before[1]
+    return None
+
+
+METHOD_FRONTS = (
+    call_compiled, call_module, call_backward, drop_grads, get_grad, drop_grad, drop_storage,
+    new_no_grad, enter_no_grad, exit_no_grad,
+)  # fmt: skip
+"""These fronts."""
