@@ -11,7 +11,8 @@ Must not know: what the functions are for, when their fronts answer.
 # references to it from before stay good; only the frame of a call that is a hit is saved. Example: in a compiled step
 # that repeats, the call ``jitgrad.tanh(x)`` is one comparison with a trie node.
 # A front is compiled once per kind of hit. What it must know of its own function (which operation, how many arguments)
-# is its *row*, an object that it finds in a table by the function's address.
+# is its *row*, an object that it finds in a table by the function's address. Arguments by name are hits where they
+# stand in the order of the parameters, as in ``softmax(x, dim=1)``: then values lie as they do without names.
 # CPython has ``PyFunction_SetVectorcall`` since 3.12. In 3.11 the interpreter runs a call of a function without looking
 # at the address, where the function's class is exactly ``function``; so there such functions get a subclass of it that
 # adds nothing.

@@ -66,6 +66,10 @@ class CallSite:
     streak: int
     trie: Trie
 
+    def settle(self, recorder: Any, tid: int, result: Any, is_over: Any) -> Any:
+        """End a call that ``call_compiled`` has begun, and that raised or does not end as usual."""
+        raise NotImplementedError
+
 
 @native
 def runs_now(site: CallSite) -> bool:
