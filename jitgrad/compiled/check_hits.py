@@ -11,6 +11,7 @@ says, and no object may have more or fewer references than before.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -118,7 +119,9 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _is_interrupted() -> bool:
-    """Whether functions of the user's run at any time, by a timer, and may hold what is counted."""
+    """Whether functions of the user's run at any time, by a timer or a debugger, and may hold what is counted."""
+    if sys.gettrace() is not None:
+        return True
     return hasattr(signal, "getitimer") and signal.getitimer(signal.ITIMER_REAL)[1] > 0
 
 
