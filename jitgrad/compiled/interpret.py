@@ -20,7 +20,7 @@ from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
 from jitgrad.runtime.eager.plan import find_plan, plans
-from jitgrad.runtime.eager.quiet import quiet, run_anyway, run_quietly
+from jitgrad.runtime.eager.quiet import quiet, run_anyway
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
 
@@ -63,8 +63,7 @@ def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[A
         plan = find_plan(op, [x if aval is None else aval for aval, x in known], instr.params)
         if plan.is_plain:  # as eager execution does it
             args = [plan.constant(x) if aval is None else x for aval, x in zip(instr.input_avals, arrays, strict=True)]
-            out = run_quietly(plan.function, *args, *plan.params)
-            return [out if plan.is_exact else own(out, plan.aval, args)]
+            return [plan.run_anyhow(args)]
     results = run_numpy(op, arrays, instr.params, instr.avals)
     return [own(r, row_major(a), arrays) for r, a in zip(results, instr.avals, strict=True)]
 
@@ -91,6 +90,8 @@ def _compute_plainly(instr: Instr, arrays: list[Any]) -> Any:
     for nr, aval in enumerate(avals):
         if aval is None:
             arrays[nr] = plan.constant(arrays[nr])
+    if plan.has_kernel:
+        return plan.run_anyhow(arrays)
     try:
         result = quiet.run(plan.function, *arrays, *plan.params)
     except RuntimeError as error:

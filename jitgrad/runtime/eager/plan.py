@@ -22,7 +22,7 @@ from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
-from jitgrad.runtime.eager.numpy_rule import rule_for
+from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, rule_for
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
 from jitgrad.tensor_base import TensorBase
@@ -164,6 +164,17 @@ class EagerPlan:
             self.is_exact = True
         self.function = made
         return made(*args)
+
+    def run_anyhow(self, args: list[Any]) -> Any:
+        """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
+
+        A kernel knows one layout; NumPy's rule takes any.
+        """
+        known = zip(self.context_avals, args, strict=True)
+        if self.has_kernel and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
+            return own(run_quietly(self._rule, *args, *self.params), self.aval, args)
+        out = run_quietly(self.function, *args, *self.params)
+        return out if self.is_exact else own(out, self.aval, args)
 
     def run_several(self, arrays: list[Any]) -> list[Any] | None:
         """The results as new arrays, by the kernel; None if there is none, or it found bad data."""
