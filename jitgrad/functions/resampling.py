@@ -80,8 +80,10 @@ def interpolate(
     if input.dtype is not uint8 or input.ndim != 4:
         name = torch_dtype_name(input.dtype)
         raise NotImplementedError(f"\"upsample_{mode}{input.ndim - 2}d\" not implemented for '{name}'")
-    mixed = _resampled(input.to(float32), sizes, factors, mode, bool(align_corners), antialias)
-    return mixed.round().clamp(0, 255).to(uint8)
+    for dim in (3, 2):
+        factor = None if factors is None else factors[dim - 2]
+        input = _mixed_bytes(input, dim, sizes[dim - 2], factor, bool(align_corners), mode == "bicubic", antialias)
+    return input
 
 
 def _resampled(input: Any, sizes: Any, factors: Any, mode: str, is_aligned: bool, antialias: bool) -> Any:
@@ -177,9 +179,10 @@ def _nearest(extent: int, out: int, factor: float | None, is_exact: bool) -> lis
     return found
 
 
-def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
-    """The dimension at ``out`` places between its elements."""
-    extent = x.shape[dim]
+def _taps(
+    extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool
+) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    """(the element below each of ``out`` places, which elements beside it count, their weights)."""
     if align_corners:
         at = np.arange(out) * ((extent - 1) / (out - 1) if out > 1 else 0.0)
     else:
@@ -191,6 +194,44 @@ def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool
         low = np.minimum(low, extent - 1)
     part = at - low
     taps, weights = ((-1, 0, 1, 2), cubic_weights(part)) if is_cubic else ((0, 1), (1 - part, part))
+    return low, taps, weights
+
+
+def _mixed_bytes(
+    x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool, antialias: bool
+) -> Any:
+    """The dimension of a uint8 tensor at ``out`` places, in uint8: as PyTorch does, weights are rounded to fixed point.
+
+    In float32 every sum of such products is exact: its numerator is below 2 ** 24.
+    """
+    matrix = moved(_rounded_weights(x.shape[dim], out, factor, align_corners, is_cubic, antialias), x.device)
+    sums = matmul(x.to(float32).movedim(dim, -1), matrix.t())
+    return (sums + 0.5).floor().clamp(0, 255).to(uint8).movedim(-1, dim)
+
+
+@kept
+def _rounded_weights(
+    extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool, antialias: bool
+) -> Any:
+    """[out, extent] in float32: integers of 16 bits over a power of 2.
+
+    Source: PyTorch's UpSampleKernel.cpp, ``compute_index_ranges_int16_weights``.
+    """
+    if antialias:
+        weights = _smooth_weights(extent, out, factor, align_corners, is_cubic)
+    else:
+        low, taps, parts = _taps(extent, out, factor, align_corners, is_cubic)
+        weights = np.zeros((out, extent))
+        for tap, part in zip(taps, parts, strict=True):
+            np.add.at(weights, (np.arange(out), np.clip(low + tap, 0, extent - 1)), part)
+    bits = next(n for n in range(22) if n == 21 or int(0.5 + weights.max() * (2 << n)) >= 1 << 15)
+    return (np.trunc(weights * (1 << bits) + np.copysign(0.5, weights)) / (1 << bits)).astype(np.float32)
+
+
+def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
+    """The dimension at ``out`` places between its elements."""
+    extent = x.shape[dim]
+    low, taps, weights = _taps(extent, out, factor, align_corners, is_cubic)
     shape = (-1, *[1] * (x.ndim - dim - 1))
     total: Any = None
     for tap, weight in zip(taps, weights, strict=True):
@@ -201,7 +242,12 @@ def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool
 
 @kept
 def _smoothing(extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool, dtype: Any) -> Any:
-    """[out, extent]: weights of a filter that is as wide as an output element, or as an input element if wider."""
+    """``_smooth_weights`` in a dtype."""
+    return _smooth_weights(extent, out, factor, align_corners, is_cubic).astype(dtype.np)
+
+
+def _smooth_weights(extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
+    """[out, extent] in float64: weights of a filter that is as wide as an output element, or as an input element if wider."""
     if align_corners:
         scale = (extent - 1) / (out - 1) if out > 1 else 0.0
     else:
@@ -220,7 +266,7 @@ def _smoothing(extent: int, out: int, factor: float | None, align_corners: bool,
     else:
         weights = np.maximum(1 - distance, 0.0)
     weights = np.where((at >= first[:, None]) & (at < last[:, None]), weights, 0.0)
-    return (weights / weights.sum(1, keepdims=True)).astype(dtype.np)
+    return weights / weights.sum(1, keepdims=True)
 
 
 def cubic_weights(part: Any, a: float = -0.75) -> tuple[Any, Any, Any, Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.dtypes import finfo
-from jitgrad.functions import full, vector_norm, where
+from jitgrad.functions import full, maximum, vector_norm, where
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm"]
 
@@ -32,22 +33,46 @@ def matrix_norm(
     if ord not in (1, -1, 2, -2, float("inf"), -float("inf"), "nuc"):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     rows, columns = (d % A.ndim for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord in ("nuc", 2, -2):
         values = call("_linalg_svd", A.movedim((rows, columns), (-2, -1)), False)[1]
-        found = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        found = values.sum(-1) if ord == "nuc" else _largest(values, -1) if ord > 0 else values.amin(-1)
         return found.unsqueeze(min(rows, columns)).unsqueeze(max(rows, columns)) if keepdim else found
     summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = A.abs().sum(summed, keepdim=True)
-    found = sums.amax(kept, keepdim=True) if ord > 0 else sums.amin(kept, keepdim=True)
+    found = _largest(sums, kept, True) if ord > 0 else sums.amin(kept, keepdim=True)
     return found if keepdim else found.squeeze(max(rows, columns)).squeeze(min(rows, columns))
 
 
+def _largest(values: Any, dim: int, keepdim: bool = False) -> Any:
+    """The maximum of numbers that are not negative; 0 of none."""
+    return values.amax(dim, keepdim=keepdim) if values.shape[dim] else values.sum(dim, keepdim=keepdim)
+
+
 def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """``matrix_norm`` of two dimensions if an order is given for them, else ``vector_norm``."""
+    """``matrix_norm`` of two dimensions if an order is given for them, else ``vector_norm``.
+
+    Raises:
+        RuntimeError: other numbers of dimensions, or an order that they do not have.
+    """
     A = A if dtype is None else A.to(dtype)
-    if ord is not None and ((isinstance(dim, tuple | list) and len(dim) == 2) or (dim is None and A.ndim == 2)):
-        return matrix_norm(A, ord, (-2, -1) if dim is None else tuple(dim), keepdim)
-    return vector_norm(A, 2 if ord is None else ord, dim, keepdim)
+    dims = tuple(dim) if isinstance(dim, tuple | list) else None if dim is None else (dim,)
+    if isinstance(ord, str):
+        if dims is not None and len(dims) != 2:
+            raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dims)}")
+        return matrix_norm(A, ord, (-2, -1) if dims is None else dims, keepdim)
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    if ord is None:
+        return vector_norm(A, 2, dims, keepdim)
+    if dims is None and A.ndim not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
+    if len(dims or A.shape) == 2:
+        return matrix_norm(A, ord, (-2, -1) if dims is None else dims, keepdim)
+    return vector_norm(A, ord, dims, keepdim)
 
 
 @float32_in_autocast
@@ -65,11 +90,15 @@ def cond(A: Any, p: Any = None) -> Any:
     """
     if p in (None, 2, -2):
         values = call("_linalg_svd", A, False)[1]
+        if not values.shape[-1]:
+            return values.sum(-1)
         largest, smallest = values.amax(-1), values.amin(-1)
         return smallest / largest if p == -2 else largest / smallest
     if p not in ("fro", "nuc", 1, -1, float("inf"), -float("inf")):
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
     check_square(f"linalg.cond(ord={p})", A._aval)
+    if not A.shape[-1]:
+        return vector_norm(A, 2, (-2, -1))
     is_singular = call("_linalg_det", A.detach()) == 0
     wide = is_singular.unsqueeze(-1).unsqueeze(-1)
     safe = where(wide, call("eye", A.shape[-1], A.shape[-1], A.dtype), A)
@@ -84,16 +113,18 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
     Args:
         tol: another name of ``atol``, without any ``rtol``.
         hermitian: the matrices are symmetric.
-        rtol: max(m, n) times the dtype's epsilon unless it or ``atol`` is given.
+        atol, rtol: numbers, or tensors [*] with one for each matrix. rtol is max(m, n) times the dtype's epsilon if it is
+            not given and ``atol`` is not positive.
     """
     A = A.detach()
     m, n = A.shape[-2:]
     if not m or not n:
         return full(A.shape[:-2], 0, dtype=None).long()
     values = call("_linalg_eigh", A, False)[0].abs() if hermitian else call("_linalg_svd", A, False)[1]
-    if tol is not None:
-        atol, rtol = tol, 0.0
+    atol, rtol = (atol, rtol) if tol is None else (tol, 0.0)
+    usual = finfo(A.dtype).eps * max(m, n)
+    atol, rtol = (x.unsqueeze(-1) if isinstance(x, TensorBase) else x for x in (0.0 if atol is None else atol, rtol))
     if rtol is None:
-        rtol = finfo(A.dtype).eps * max(m, n) if atol is None else 0.0
+        rtol = where(atol > 0, 0.0, usual) if isinstance(atol, TensorBase) else 0.0 if atol > 0 else usual
     limit = values.amax(-1, keepdim=True) * rtol
-    return (values > (limit if atol is None else limit.clamp(min=atol))).sum(-1)
+    return (values > (maximum(limit, atol) if isinstance(atol, TensorBase) else limit.clamp(min=atol))).sum(-1)

@@ -293,7 +293,21 @@ def _norm_aval(x: Aval, order: float, dim: Dim, keepdim: bool) -> Aval:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {torch_dtype_name(x.dtype)}"
         )
-    return make_aval(reduced_shape(x.shape, wrap_dims(dim, x.ndim), keepdim), x.dtype)
+    dims = wrap_dims(dim, x.ndim)
+    if order < 0 or math.isinf(order):
+        _refuse_no_elements(x, order, dims, dim is None or dim == ())
+    return make_aval(reduced_shape(x.shape, dims, keepdim), x.dtype)
+
+
+def _refuse_no_elements(x: Aval, order: float, dims: tuple[int, ...], is_whole: bool) -> None:
+    """An order that no elements have a norm of."""
+    empty = next((d for d in dims if not x.shape[d]), None)
+    if empty is not None:
+        where = "an empty tensor" if is_whole else f"the dimension {empty} because this dimension is empty and"
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {order:g} norm on {where}"
+            f"{' because' if is_whole else ''} the operation does not have an identity"
+        )
 
 
 def _np_norm(x: Any, order: float, dim: Dim, keepdim: bool) -> Any:

@@ -205,15 +205,14 @@ def _is_nearer(question: Callable[[Call], Any], pair: Pair, got: Any, expected: 
 
 
 def _compiled(question: Callable[[Call], Any]) -> Callable[[Pair], str | None]:
-    """The third call of a compiled step."""
+    """A compiled step, cold and warm: its first and its third call, which must agree."""
 
     def check(pair: Pair) -> str | None:
         def in_three_calls(call: Call) -> Any:
             if call.t is torch:
-                return question(call)
+                return [question(call)] * 2
             step = jitgrad.compile(lambda: question(call))
-            step(), step()
-            return step()
+            return [step(), (step(), step())[1]]
 
         return _against(in_three_calls)(pair)
 
@@ -234,6 +233,8 @@ CHECKS: dict[str, tuple[str, Callable[[Pair], str | None]]] = {
     "forward": ("graph", _against(calls.tangents)),
     "saved": ("graph", _against(calls.after_writes)),
     "compiled": ("graph", _compiled(_both)),
+    "compiled second": ("graph", _compiled(calls.second)),
+    "compiled forward": ("graph", _compiled(calls.tangents)),
     "compiled values": ("", _compiled(calls.results)),
 }
 """Name -> (the form of the call, the check)."""
@@ -247,6 +248,8 @@ def applies(op: Any, check: str, dtype: str) -> bool:
         return False
     if form == "graph" and not (op.supports_autograd and is_float and kind in op.supported_backward_dtypes("cpu")):
         return False
+    if check in ("compiled second", "compiled forward"):
+        return applies(op, check.removeprefix("compiled "), dtype)
     return {
         "method": op.method_variant is not None,
         "inplace": op.inplace_variant is not None,

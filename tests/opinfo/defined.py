@@ -39,7 +39,7 @@ def _product(name: str, found: Any) -> Any:
     u, s, v = found
     v = v.mH if name == "linalg.svd" else v
     k = s.shape[-1]
-    return [s, (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k].mH, u.mH @ u, v.mT @ v]
+    return [s, (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k].mH, u.mH @ u, v.mH @ v]
 
 
 def settled(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any, found: Any) -> Any:

@@ -9,6 +9,7 @@ of that module. So nothing here lists operations one by one.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import types
@@ -204,7 +205,7 @@ def translated(value: Any) -> Any:
         return _slice
     if value is torch.Tensor:
         return jitgrad.Tensor
-    return _callable(value) if callable(value) else value
+    return _callable(value) if callable(value) or dataclasses.is_dataclass(value) else value
 
 
 def _rebuilt(value: Any) -> Any:
@@ -227,6 +228,8 @@ def _callable(value: Any) -> Any:
         return _function(value) if (value.__module__ or "").startswith("torch") else value
     if isinstance(value, torch.nn.PairwiseDistance):
         return jitgrad.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
+    if type(value).__name__ == "LinearCrossEntropyOptions":
+        return jitgrad.nn.LinearCrossEntropyOptions(**translated(dataclasses.asdict(value)))
     if type(value).__module__.startswith("torch") and not isinstance(value, type):
         raise TranslationError(str(value))
     return value

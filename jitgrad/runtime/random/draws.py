@@ -40,11 +40,26 @@ _WIDE_PERMUTATION = (2**32 - 1) // 20
 _NEW_RATE = 10.0
 
 
+_NEARLY_ONE = {"f": 1 - 2**-24, "d": 1 - 2**-53}
+"""The largest fractions that are drawn."""
+
+
+def _at(address: int, count: int, dtype: Any) -> Any:
+    """Memory as an array."""
+    return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
+
+
 def _put(address: int, values: Any, dtype: Any) -> None:
     """Write an array to memory, cast to a dtype."""
     if values.size:
-        memory = (ctypes.c_char * (values.size * dtype.itemsize)).from_address(address)
-        np.frombuffer(memory, dtype)[:] = values
+        _at(address, values.size, dtype)[:] = values
+
+
+def _exclude(address: int, count: int, dtype: Any, low: Any, high: Any) -> None:
+    """As in PyTorch, what was rounded up to the upper bound becomes the lower one."""
+    if count:
+        values = _at(address, count, dtype)
+        values[values == high] = low
 
 
 class RandomStream(Twister):
@@ -66,6 +81,8 @@ class RandomStream(Twister):
         kind = dtype.char
         if kind == "d":
             self.fill(address, count, RANDOM_UNIFORM64, low, high - low)
+            if low + (high - low) * _NEARLY_ONE["d"] >= high:
+                _exclude(address, count, dtype, low, high)
             return
         if kind == "f" and low == 0.0 and high == 1.0:
             self.fill(address, count, RANDOM_UNIFORM32)
@@ -77,6 +94,8 @@ class RandomStream(Twister):
             self.fill(address, count, RANDOM_UNIFORM32, float(a), times)
         else:
             _put(address, self.array(count, RANDOM_UNIFORM32, np.float32, float(a), times), dtype)
+        if kind != "f" or np.float32(float(a) + times * _NEARLY_ONE["f"]) >= b:
+            _exclude(address, count, dtype, a, b)
 
     def normal(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
         """For contiguous memory: in blocks from 16 numbers on."""
