@@ -181,7 +181,8 @@ def _pinv_by_matrix(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     U, S, Vh = call("_linalg_svd", A, False)
     largest = S.detach().amax(-1, keepdim=True) if S._aval.numel else S.detach()
     if rtol is None:
-        rtol = 0.0 if atol is not None else finfo(A.dtype).eps * max(A.shape[-2:])
+        usual = finfo(A.dtype).eps * max(A.shape[-2:])
+        rtol = usual if atol is None else where(atol > 0, 0.0, usual)
     rtol, atol = (x.unsqueeze(-1) if isinstance(x, TensorBase) and x.ndim else x for x in (rtol, atol))
     limit = largest * rtol
     if atol is not None:

@@ -7,6 +7,7 @@ Must not know: which operations are known to differ (``differences``), how failu
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -77,15 +78,17 @@ def pairs(op: Any, dtype: torch.dtype, form: str = "", limit: int | None = None)
             ``inplace``, ``out``: the operation's other forms.
         limit: of samples.
     """
-    for index, sample in _different(_samples(title(op), dtype, form == "graph"), limit):
+    for index, sample in _different(_samples(title(op), dtype, form == "graph", limit), limit):
         yield _pair(op, index, sample, form)
 
 
 @functools.lru_cache(maxsize=4)
-def _samples(name: str, dtype: torch.dtype, requires_grad: bool) -> list[tuple[int, Any]]:
+def _samples(name: str, dtype: torch.dtype, requires_grad: bool, limit: int | None) -> list[tuple[int, Any]]:
+    """All samples, or so many that there is a choice: some operations have a thousand."""
     torch.manual_seed(17)
     np.random.seed(17)
-    return list(enumerate(_table()[name].sample_inputs("cpu", dtype, requires_grad=requires_grad)))
+    made = _table()[name].sample_inputs("cpu", dtype, requires_grad=requires_grad)
+    return list(enumerate(made if limit is None else itertools.islice(made, 16 * limit)))
 
 
 @functools.cache

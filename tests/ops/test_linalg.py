@@ -198,6 +198,7 @@ def test_the_determinant_has_a_gradient_where_it_is_zero(matrix: Any, cofactors:
     np.testing.assert_allclose(mode.run(gradient).numpy(), cofactors, atol=1e-12)
 
 
+INF = float("inf")
 RESULTS: dict[str, Callable[[Any], Any]] = {
     "rank": lambda t: t.linalg.matrix_rank(t.tensor(np.stack([SINGULAR, np.eye(2), np.zeros((2, 2))]))),
     "rank, tolerance": lambda t: t.linalg.matrix_rank(t.tensor(np.diag([3.0, 0.1, 0.01])), atol=0.05),
@@ -217,6 +218,16 @@ RESULTS: dict[str, Callable[[Any], Any]] = {
     "triangular, zero": lambda t: t.linalg.solve_triangular(t.zeros(2, 2), t.ones(2, 2), upper=True),
     "pinv, tolerance": lambda t: t.linalg.pinv(t.tensor(np.diag([3.0, 0.1, 0.0])), rtol=0.1),
     "norm, dtype": lambda t: t.linalg.norm(t.ones(2, 2), 2, dtype=t.float64),
+    "norms of nothing": lambda t: [t.linalg.norm(t.zeros(*s), p) for s in ((0, 3), (3, 0)) for p in (1, 2, INF, "nuc")],
+    "cond of nothing": lambda t: [t.linalg.cond(t.zeros(2, 0, 0), p) for p in (None, -2, 1, "fro")],
+    "rank, a tolerance each": lambda t: [
+        t.linalg.matrix_rank(t.eye(3).expand(2, 3, 3), **{k: t.tensor([0.1, 2.0])}, hermitian=h)
+        for k in ("atol", "rtol", "tol") for h in (True, False)
+    ],
+    "rank, both tolerances": lambda t: t.linalg.matrix_rank(
+        t.eye(2), atol=t.tensor([0.0, 0.5, 2.0]), rtol=t.tensor([0.5, 1.5, 0.0])
+    ),
+    "rank, tolerance 0": lambda t: t.linalg.matrix_rank(t.tensor(np.diag([1.0, 1e-17])), atol=0.0),
     "one norm": lambda t: t.linalg.norm(t.tensor(RIGHTS), 1, dim=(1,)),
 }
 
@@ -263,6 +274,12 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "tensorinv, ind": lambda t: t.linalg.tensorinv(t.ones(2, 2), 0),
     "norm": lambda t: t.linalg.matrix_norm(t.ones(2, 2), 3),
     "norm of a vector": lambda t: t.linalg.matrix_norm(t.ones(2)),
+    "norm of the same dimension": lambda t: t.linalg.norm(t.ones(2, 2), 1, (0, 0)),
+    "norm of three dimensions": lambda t: t.linalg.norm(t.ones(2, 2, 2), 1),
+    "norm over three dimensions": lambda t: t.linalg.norm(t.ones(2, 2, 2), None, (0, 1, 2)),
+    "nuclear norm of a vector": lambda t: t.linalg.norm(t.ones(2), "nuc"),
+    "largest of nothing": lambda t: t.linalg.vector_norm(t.zeros(0), INF),
+    "negative order of nothing": lambda t: t.linalg.norm(t.zeros(0), -1),
 }
 
 

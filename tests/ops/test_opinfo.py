@@ -1,7 +1,10 @@
 """PyTorch's own sample inputs: values, gradients, tangents, what is saved, errors. ``python -m tests.opinfo --full``
-runs all of them, compiled too; here are some of different kinds of each operation, as many as minutes allow."""
+runs all of them, compiled too; here is a sample of each operation, as many checks as a minute allows.
+``JITGRAD_LONG_TESTS=1`` takes some minutes: all checks, three samples of different kinds."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -15,16 +18,18 @@ from opinfo.errors import refusals  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 _OPS = {name: op for name, op in operations().items() if op.name not in LEFT_OUT}
-_SAMPLES = 3
-_CHECKS = (("values", "float32"), ("first", "float64"), ("values", "complex64"), ("first", "complex128"))
+_IS_LONG = bool(os.environ.get("JITGRAD_LONG_TESTS"))
+_SAMPLES = 3 if _IS_LONG else 1
+_CHECKS = (("values", "float32"), ("first", "float64"))
 _IN_TURN = (
-    ("second", "float64"), ("forward", "float64"), ("saved", "float64"), ("out", "float32"), ("values", "int64"),
-    ("method", "float32"), ("inplace", "float32"), ("values", "bool"),
-    ("second", "complex128"), ("forward", "complex128"), ("compiled", "complex128"), ("saved", "complex128"),
+    ("values", "complex64"), ("first", "complex128"), ("second", "float64"), ("forward", "float64"),
+    ("saved", "float64"), ("out", "float32"), ("values", "int64"), ("method", "float32"), ("inplace", "float32"),
+    ("values", "bool"), ("second", "complex128"), ("forward", "complex128"), ("compiled", "complex128"),
+    ("saved", "complex128"), ("values", "uint8"), ("values", "bfloat16"),
 )  # fmt: skip
-"""Each operation takes two of these, in turn."""
+"""Each operation takes the next one of these that it has, in turn; in the long form all."""
 _COMPILED = (("compiled", "float64"), ("compiled values", "int64"))
-_SPARSE = 16
+_SPARSE = 8 if _IS_LONG else 32
 """Of so many operations, one is compiled: each is a kernel or more."""
 
 
@@ -35,9 +40,10 @@ def _unknown(found: list[Failure | None]) -> list[Failure]:
 @pytest.mark.parametrize(("at", "name"), list(enumerate(_OPS)))
 def test_operations_do_what_pytorchs_do(at: int, name: str) -> None:
     op = _OPS[name]
-    for check, dtype in (*_CHECKS, *(_IN_TURN[(2 * at + i) % len(_IN_TURN)] for i in (0, 1))):
-        limit = 1 if dtype.startswith("complex") else _SAMPLES
-        assert not _unknown(list(failures(op, check, dtype, limit)))
+    turned = _IN_TURN[at % len(_IN_TURN) :] + _IN_TURN[: at % len(_IN_TURN)]
+    extra = [pair for pair in turned if applies(op, *pair)]
+    for check, dtype in (*_CHECKS, *(extra if _IS_LONG else extra[:1])):
+        assert not _unknown(list(failures(op, check, dtype, _SAMPLES)))
 
 
 @pytest.mark.parametrize("name", list(_OPS)[::_SPARSE])

@@ -96,6 +96,16 @@ def test_many_numbers(dtype: str) -> None:
     assert_same(normal, theirs_normal, ULPS)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [("float16", 1, 2), ("bfloat16", -100, 100), ("float32", 1e6, 1e6 + 1), ("float64", 1e15, 1e15 + 1)],
+)
+def test_the_upper_bound_is_never_reached(dtype: str, low: float, high: float, form: None) -> None:
+    own, theirs = both(lambda t: t.empty(5000, dtype=_dtype(t, dtype)).uniform_(low, high))
+    assert_same(own, theirs)
+    assert not bool((own == high).any())
+
+
 FILLS: dict[str, Draw] = {
     "uniform": lambda x: x.uniform_(),
     "uniform-bounds": lambda x: x.uniform_(-0.3, 1.77),

@@ -51,6 +51,19 @@ def check(got: Any, want: Any, note: Any = "", is_exact: bool = True) -> None:
     np.testing.assert_allclose(values(got), values(want), rtol=tolerance, atol=tolerance, err_msg=str(note))
 
 
+@pytest.mark.parametrize("size", [(3, 5), (20, 17)])
+@pytest.mark.parametrize("resampled", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_are_resampled_exactly(
+    size: tuple[int, int], resampled: str, antialias: bool, mode: Mode
+) -> None:
+    def resize(t: Any) -> Any:
+        x = make(t, "uint8", (2, 3, 9, 7))
+        return t.nn.functional.interpolate(x, size, mode=resampled, antialias=antialias)
+
+    check(mode.run(lambda: resize(jg)), resize(torch))
+
+
 # --- every pair of dtypes ---
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {

@@ -217,6 +217,26 @@ def test_factors_of_an_indefinite_matrix(n: int) -> None:
     np.testing.assert_allclose(right.grad.numpy(), np.linalg.solve(a, np.ones((3, n, 2))).sum(0), rtol=1e-7)
 
 
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_factors_of_complex_matrices(n: int, hermitian: bool) -> None:
+    rng = np.random.default_rng(n)
+    a = rng.standard_normal((4, n, n)) + 1j * rng.standard_normal((4, n, n))
+    mirrored = a.swapaxes(-1, -2)
+    a = a + (mirrored.conj() if hermitian else mirrored)
+    a[:2, range(n), range(n)] *= 0.01  # small numbers on the diagonal ask for blocks of two
+    b = rng.standard_normal((n, 2)) + 0j
+    found, expected = (lib.linalg.ldl_factor(lib.tensor(a), hermitian=hermitian) for lib in (jitgrad, torch))
+    assert found.pivots.tolist() == expected.pivots.tolist()
+    np.testing.assert_allclose(found.LD.numpy(), expected.LD.numpy(), rtol=1e-9, atol=1e-9)
+    right = jitgrad.tensor(b, requires_grad=True)
+    x = jitgrad.linalg.ldl_solve(*found, right, hermitian=hermitian)
+    np.testing.assert_allclose(x.detach().numpy(), np.linalg.solve(a, np.broadcast_to(b, (4, n, 2))), rtol=1e-7)
+    x.backward(jitgrad.ones_like(x) * 1j)
+    slopes = np.linalg.solve(a.conj().swapaxes(-1, -2), np.full((4, n, 2), 1j)).sum(0)
+    np.testing.assert_allclose(right.grad.numpy(), slopes, rtol=1e-7)
+
+
 def test_factors_that_there_are_not(mode: Mode) -> None:
     def step(a: Any) -> Any:
         return jitgrad.linalg.ldl_factor_ex(a * 0).info
