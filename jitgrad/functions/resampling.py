@@ -247,7 +247,7 @@ def _smoothing(extent: int, out: int, factor: float | None, align_corners: bool,
 
 
 def _smooth_weights(extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
-    """[out, extent] in float64: weights of a filter that is as wide as an output element, or as an input element if wider."""
+    """[out, extent] in float64: weights of a filter as wide as an output element, or as an input element if wider."""
     if align_corners:
         scale = (extent - 1) / (out - 1) if out > 1 else 0.0
     else:

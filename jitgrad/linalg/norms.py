@@ -113,8 +113,8 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
     Args:
         tol: another name of ``atol``, without any ``rtol``.
         hermitian: the matrices are symmetric.
-        atol, rtol: numbers, or tensors [*] with one for each matrix. rtol is max(m, n) times the dtype's epsilon if it is
-            not given and ``atol`` is not positive.
+        atol, rtol: numbers, or tensors [*] with one for each matrix. rtol is max(m, n) times the dtype's epsilon
+            unless it is given or ``atol`` is positive.
     """
     A = A.detach()
     m, n = A.shape[-2:]
