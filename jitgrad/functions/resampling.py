@@ -215,7 +215,7 @@ def _rounded_weights(
 ) -> Any:
     """[out, extent] in float32: integers of 16 bits over a power of 2.
 
-    Source: PyTorch's UpSampleKernel.cpp, ``compute_index_ranges_int16_weights``.
+    Source: PyTorch's UpSampleKernel.cpp, compute_index_ranges_int16_weights.
     """
     if antialias:
         weights = _smooth_weights(extent, out, factor, align_corners, is_cubic)

@@ -107,6 +107,11 @@ def cond(A: Any, p: Any = None) -> Any:
 
 
 @float32_in_autocast
+def _per_matrix(tolerance: Any) -> Any:
+    """A number, or [*] as [*, 1]."""
+    return tolerance.unsqueeze(-1) if isinstance(tolerance, TensorBase) else tolerance
+
+
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """How many singular values are above ``max(atol, rtol * the largest)``, in int64.
 
@@ -123,8 +128,10 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
     values = call("_linalg_eigh", A, False)[0].abs() if hermitian else call("_linalg_svd", A, False)[1]
     atol, rtol = (atol, rtol) if tol is None else (tol, 0.0)
     usual = finfo(A.dtype).eps * max(m, n)
-    atol, rtol = (x.unsqueeze(-1) if isinstance(x, TensorBase) else x for x in (0.0 if atol is None else atol, rtol))
+    atol = _per_matrix(0.0 if atol is None else atol)
+    rtol = _per_matrix(rtol)
     if rtol is None:
-        rtol = where(atol > 0, 0.0, usual) if isinstance(atol, TensorBase) else 0.0 if atol > 0 else usual
+        is_given: Any = atol > 0
+        rtol = where(is_given, 0.0, usual) if isinstance(atol, TensorBase) else 0.0 if is_given else usual
     limit = values.amax(-1, keepdim=True) * rtol
     return (values > (maximum(limit, atol) if isinstance(atol, TensorBase) else limit.clamp(min=atol))).sum(-1)
