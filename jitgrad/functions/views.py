@@ -15,6 +15,7 @@ from jitgrad.dtypes import INTEGER, DType, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
 from jitgrad.lazy import LazyModule
+from jitgrad.ops.aval import is_dense
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
@@ -95,8 +96,14 @@ def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
 
 
 def own_result(result: Any) -> Any:
-    """A part of what a function has just made. Nobody else sees the rest, so to the user it is no view."""
-    return door.apply(_UNSAFE_VIEW, result, result._aval.shape)
+    """A view of what a function has just made. Nobody else sees the rest, so to the user it is no view.
+
+    A part with gaps is copied: in a compiled step what is no view has memory of its own, without gaps.
+    """
+    aval = result._aval
+    if aval.offset or not is_dense(aval):
+        return door.apply(_CONTIGUOUS, result, None)
+    return door.apply(_UNSAFE_VIEW, result, aval.shape)
 
 
 def reshaped_copy(input: Any, shape: tuple[int, ...]) -> Any:

@@ -302,3 +302,27 @@ def test_a_write_to_a_result_that_changed_nothing_does_not_reach_the_operand(mod
 
     assert mode.run(lambda: step(jitgrad, jitgrad.nn.functional)).item() == 16.0
     assert step(torch, torch.nn.functional).item() == 16.0
+
+
+def test_parts_of_what_a_function_made_have_memory_without_gaps(mode: Mode) -> None:
+    """What they are parts of is gone after a compiled step."""
+
+    def step(t: Any, F: Any) -> Any:
+        x = (t.arange(72, dtype=t.float64) / 7).reshape(1, 2, 36)
+        square = x[0].reshape(2, 6, 6)
+        results = [
+            F.fold(x.reshape(1, 8, 9), (4, 4), 2, padding=1, stride=2),
+            F.fold(x.reshape(8, 9), (4, 4), 2, padding=1, stride=2),
+            F.unfold(square, 2),
+            t.quantile(x, t.tensor([0.25, 0.5], dtype=t.float64), 1, keepdim=True),
+            t.linalg.cholesky(square @ square.mT + 90 * t.eye(6, dtype=t.float64), upper=True),
+            F.conv1d(x, x[:, :, :3]),
+        ]
+        return [(y * 1, y) for y in results]
+
+    got = mode.run(lambda: step(jitgrad, jitgrad.nn.functional))
+    for ours, theirs in zip(got, step(torch, torch.nn.functional), strict=True):
+        for y, expected in zip(ours, theirs, strict=True):
+            assert not y._is_view()
+            assert y.untyped_storage().nbytes() == 8 * y.numel()
+            torch.testing.assert_close(torch.from_numpy(y.numpy().copy()), expected)
