@@ -185,6 +185,10 @@ NAMES_OF_TWO = {
     "autocast": "PyTorch has both: torch.amp.autocast, and torch.cuda.amp.autocast, which is derived from it",
     "GradScaler": "PyTorch has both: torch.amp.GradScaler, and torch.cuda.amp.GradScaler, which is derived from it",
     "profile": "PyTorch has both: torch.profiler.profile, and torch.autograd.profiler.profile",
+    "Stream": "PyTorch has both: torch.Stream, and torch.cpu.Stream, which orders nothing",
+    "Event": "PyTorch has both: torch.Event, and torch.cpu.Event, which has always passed",
+    "Error": "PyTorch has both: torch.jit.Error, and the graph node torch::autograd::Error",
+    "TreeSpec": "PyTorch's name of what torch.utils._pytree makes; and what transforms keep of an argument",
     "Buffer": "a tensor of a module, by PyTorch's name; and memory of a compiled program",
 }
 

@@ -73,6 +73,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "permute": lambda: args[0].transpose(p),
         "slice": lambda: args[0][tuple(_indices(s, t, n) for s, t, n in zip(p[0], p[1], v.shape, strict=True))],
         "pad": lambda: np.pad(args[0], list(zip(p[0], p[1], strict=True)), constant_values=p[2]),
+        "windows": lambda: args[0].reshape(-1)[_window_indices(*p)],
         "update": lambda: _updated(args[0], args[1], p),
         "argmax": lambda: np.argmax(args[0], axis=p),
         "argmin": lambda: np.argmin(args[0], axis=p),
@@ -88,6 +89,17 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
 def _indices(start: int, step: int, count: int) -> np.ndarray | slice:
     stop = start + step * count
     return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)
+
+
+def _window_indices(offset: int, dims: Sequence[Sequence[tuple[int, int]]]) -> np.ndarray:
+    """The places of ``Builder.windows``: the offset, plus what the digits of each index add up to."""
+    places = np.full((), offset)
+    for digits in dims:
+        of_index = np.zeros(1, int)
+        for extent, stride in digits:
+            of_index = (of_index[:, None] + np.arange(extent) * stride).ravel()
+        places = places[..., None] + of_index
+    return places
 
 
 def _updated(x: np.ndarray, v: np.ndarray, window: Any) -> np.ndarray:
