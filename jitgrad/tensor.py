@@ -105,7 +105,7 @@ class Tensor(TensorBase):
         return rec.binary(_RSUB, self, other) if rec is not None else _binary(_RSUB, self, other, rec)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return functions.reciprocal(self) * other  # as PyTorch: its roundings, and only the result is saved
+        return self.reciprocal() * other  # as PyTorch: its roundings, and only the result is saved
 
     def __rpow__(self, other: Any) -> Any:
         return _binary(_POW, other, self, state.handler)

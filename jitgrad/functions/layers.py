@@ -121,8 +121,15 @@ def batch_norm(
     check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
     if input.dtype.is_half:  # only the result is rounded
         weight, bias = (x if x is None else x.to(float32) for x in (weight, bias))
-        out = batch_norm(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
+        out = _per_channel(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
         return out.to(input.dtype)
+    return _per_channel(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def _per_channel(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """``batch_norm`` of checked arguments."""
     dims = (0, *range(2, input.ndim))
     per_channel = (1, -1, *[1] * (input.ndim - 2))
     if training:

@@ -25,15 +25,16 @@ def _dims(rank: int, trailing: int) -> tuple[int, ...]:
 
 
 def check_norm_dtypes(name: str, x: Aval, *parameters: Aval | None) -> None:
-    """What a normalisation takes: floats, and parameters of the same dtype, or of float32 beside halves.
+    """What a normalisation takes: floats, and parameters of the same dtype, or all of float32 beside halves.
 
     Raises:
         NotImplementedError: of integers.
         RuntimeError: of two dtypes.
     """
+    first = next((p.dtype for p in parameters if p is not None), x.dtype)
+    taken = float32 if first is float32 and x.dtype.is_half else x.dtype
     for parameter in parameters:
-        taken = (x.dtype, float32) if x.dtype.is_half else (x.dtype,)
-        if parameter is not None and parameter.dtype not in taken:
+        if parameter is not None and parameter.dtype is not taken:
             raise RuntimeError(
                 f"{name}: mixed dtype (CPU): all inputs must share same datatype, but got an input of "
                 f"{torch_dtype_name(x.dtype)} and a parameter or a statistic of {torch_dtype_name(parameter.dtype)}"
