@@ -97,7 +97,8 @@ OTHER_NODES: dict[str, str] = {
             "nn.functional.embedding_bag nn.functional.grid_sample nansum nn.functional.pdist "
             "nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.channel_shuffle linalg.cross "
             "linalg.vecdot linalg.householder_product linalg.lstsq linalg.lstsq/grad_oriented linalg.lu "
-            "linalg.lu_solve linalg.solve linalg.solve_ex linalg.solve_triangular linalg.pinv"
+            "linalg.lu_solve linalg.solve linalg.solve_ex linalg.solve_triangular linalg.pinv "
+            "nn.functional.linear_cross_entropy/chunked_none"
         ).split(),
         _SEVERAL,
     ),

@@ -29,7 +29,7 @@ STRIDE_ROWS: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             "cholesky linalg.cholesky linalg.cholesky_ex geqrf lu_unpack lu_solve linalg.lu linalg.lu_solve "
             "linalg.lu_factor linalg.householder_product linalg.lstsq linalg.lstsq/grad_oriented ormqr svd_lowrank "
-            "pca_lowrank triangular_solve linalg.eig".split(),
+            "pca_lowrank triangular_solve linalg.eig linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve".split(),
             _OTHER_ROUTINE,
         ),
         **dict.fromkeys("unsafe_chunk unsafe_split".split(), "the pieces are copies here, and views in PyTorch"),
@@ -64,7 +64,8 @@ STRIDE_ROWS: dict[str, dict[str, str]] = {
             "nn.functional.interpolate/bilinear nn.functional.interpolate/trilinear nn.functional.upsample_bilinear "
             "nn.functional.avg_pool2d nn.functional.max_pool2d nn.functional.max_pool3d "
             "nn.functional.multi_margin_loss nn.functional.poisson_nll_loss var_mean var_mean/unbiased std_mean "
-            "std_mean/unbiased nn.functional.pixel_shuffle nn.functional.channel_shuffle nn.functional.linear".split(),
+            "std_mean/unbiased nn.functional.pixel_shuffle nn.functional.channel_shuffle nn.functional.linear "
+            "nn.functional.linear_cross_entropy/chunked_none nn.functional.multi_head_attention_forward".split(),
             _COMPOSED,
         ),
         **dict.fromkeys(
