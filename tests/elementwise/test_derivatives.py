@@ -17,7 +17,7 @@ mpmath = pytest.importorskip("mpmath")
 
 PER_TEST, POINTS = 10, 13
 SEEDS = int(os.environ.get("RANDOM_PROGRAMS", 200))
-"""Of a second each. The second interpreter in CI runs fewer: the compiler that differentiates them is the same."""
+"""Of a second each. CI runs fewer, on two interpreters."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
