@@ -171,8 +171,9 @@ class EagerPlan:
         A kernel knows one layout; NumPy's rule takes any.
         """
         known = zip(self.context_avals, args, strict=True)
-        if self.has_kernel and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
-            return own(run_quietly(self._rule, *args, *self.params), self.aval, args)
+        rule = self._rule
+        if self.has_kernel and rule is not None and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
+            return own(run_quietly(rule, *args, *self.params), self.aval, args)
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
 
