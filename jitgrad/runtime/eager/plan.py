@@ -170,9 +170,8 @@ class EagerPlan:
 
         A kernel knows one layout; NumPy's rule takes any.
         """
-        known = zip(self.context_avals, args, strict=True)
-        rule = self._rule
-        if self.has_kernel and rule is not None and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
+        rule, known = self._rule, zip(self.context_avals, args, strict=True)
+        if self.has_kernel and rule and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
             return own(run_quietly(rule, *args, *self.params), self.aval, args)
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
