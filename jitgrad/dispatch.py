@@ -93,7 +93,7 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
 
 
 def check_writes(targets: Iterable[Any]) -> None:
-    """Ask everybody who may refuse a write, or must copy what it overwrites."""
+    """Ask each part that may refuse a write, or that must copy what the write replaces."""
     for target in targets:
         if inference_tensors:
             check_inference_write(target)

@@ -8,7 +8,7 @@ Must not know: what is behind it.
 # An operation is applied by ``door.apply(op, *args)``, written in place by ``door.apply_inplace``, and an optimizer's
 # step is ``door.apply_update``. ``dispatch.py`` gives the three their functions at import. Those look at
 # ``state.handler``, the thread's slot: None means that the operation runs now; else it goes to the object in the slot,
-# which is a ``handler.Handler``: a recorder, or whatever else wants to see operations. Whoever changes how operations
+# which is a ``handler.Handler``: a recorder, or another object that takes operations. Code that changes how operations
 # run assigns that slot by ``switch_handler``. What runs now is called as ``door.run_one`` and the like: functions of
 # ``runtime.eager``. Two things replace functions of the door: native hits the ``apply`` ones, once in a
 # process (Note [Native hits]), and the profiler the ``run`` ones, while it is active (Note [Profiling points]). No

@@ -55,7 +55,7 @@ __all__ = [
 
 _DEFAULT_SEED = 67280421310721
 _drawing = process_lock()
-"""Held by who draws: a draw is whole, whatever other threads do."""
+"""Held during a draw: a draw is whole, whatever other threads do."""
 
 _draws = LazyModule("jitgrad.runtime.random.draws")
 _twister = LazyModule("jitgrad.runtime.random.twister")

@@ -3,7 +3,7 @@
 Owns: ``no_grad``, ``enable_grad``, ``set_grad_enabled``, ``inference_mode``, ``set_multithreading_enabled``.
 Must not know: tensors, the recorder's class.
 
-The mode belongs to the thread. A recorder that is active is told of each change: what it records depends on it.
+The mode belongs to the thread. An active recorder hears of each change: what it records depends on the mode.
 
 # Note [Inference tensors]
 # ~~~~~~~~~~~~~~~~~~~~~~~~

@@ -5,7 +5,8 @@ Must not know: recorders, levels, tensors' fields.
 
 The handlers: ``tracer.recorder.Recorder`` records a call of a compiled function; ``NodeMakingRecorder`` stands in front
 of it while saved-tensor hooks are active; ``InnerRecorder`` records the rules of a backward; ``transforms.level.Level``
-reinterprets operations and does others on the handler below. Who assigns the slot: ``docs/architecture.md``.
+reinterprets operations and does others on the handler below. ``docs/architecture.md`` lists the code
+that assigns the slot.
 """
 
 from __future__ import annotations

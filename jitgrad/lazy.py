@@ -21,7 +21,7 @@ from jitgrad.locks import process_lock
 __all__ = ["LazyModule", "importing", "late_names"]
 
 importing = process_lock()
-"""Held by who imports late. A child that is forked while another thread imports a module can never import it: Python's
+"""Held during a late import. A child that is forked while another thread imports a module can never import it: Python's
 lock of the module is taken for ever."""
 
 

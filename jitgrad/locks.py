@@ -5,7 +5,7 @@ Must not know: what is protected.
 
 A lock that another thread holds at the moment of a fork would be held for ever in the child, where that thread does not
 exist. So a fork waits until it has these locks itself. They are acquired in the reverse order of their creation, that
-is of imports: who holds one may take another that was made before it, as modules use those that they import.
+is of imports: a thread that holds one may take another that was made before it, as modules use those that they import.
 
 They are reentrant, because a collection may run anywhere, and with it a finalizer that needs the same lock.
 """

@@ -50,7 +50,7 @@ class ProbeSlot:
     """The slot.
 
     Attributes:
-        session: who watches, of the whole process; None: nobody does.
+        session: the watcher of the whole process; None: there is none.
     """
 
     __slots__ = ("session",)

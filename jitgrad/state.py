@@ -81,7 +81,7 @@ class State(threading.local):
         default_device: of new tensors; None = the CPU.
         saved_tensor_hooks: the default hooks of tensors that Nodes save, outermost first.
         saved_tensor_hooks_disabled: why there must be none, or None.
-        mutation_guard: who copies saved tensors before they are written, or None.
+        mutation_guard: the object that copies saved tensors before they are written, or None.
         inference_mode: whether new tensors are inference tensors.
         pretends_grad: what ``is_grad_enabled`` says inside inference mode, where nothing joins the graph.
         multithreading_enabled: whether backward may use the threads of devices.

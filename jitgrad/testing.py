@@ -78,7 +78,7 @@ def assert_close(
     Raises:
         AssertionError: they are not close, or differ in something that is checked.
         ValueError: one tolerance only.
-        TypeError: they are no such things.
+        TypeError: they are neither tensors, numbers nor containers of these.
     """
     if (rtol is None) is not (atol is None):
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}.")

@@ -33,7 +33,7 @@ def _is_inside(path: str) -> bool:
 def is_called_from_outside(end: CodeType) -> bool:
     """Whether a frame outside jitgrad is between the caller and the innermost call of ``end``.
 
-    Where jitgrad calls nobody, such a frame is a signal handler or a finalizer.
+    Where jitgrad calls no code of the user, that frame is a signal handler or a finalizer.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

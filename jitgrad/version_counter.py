@@ -1,7 +1,7 @@
 """Version counters: how often a tensor's memory was written.
 
 Owns: what a counter is, and the mark of inference tensors, which is on it.
-Must not know: who compares versions (``runtime/engine/graph/saved_variable.py``, ``tracer/``).
+Must not know: where versions are compared (``runtime/engine/graph/saved_variable.py``, ``tracer/``).
 
 # Note [Version counters]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -53,7 +53,7 @@ class InferenceVersion(VersionCounter):
 
 
 inference_tensors: list[bool] = []
-"""Not empty once an inference tensor has been made: those who must refuse one look here first."""
+"""Not empty once an inference tensor has been made: operations that refuse one look here first."""
 
 
 def is_inference(tensor: Any) -> bool:

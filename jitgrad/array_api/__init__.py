@@ -28,7 +28,7 @@ __array_api_version__ = "2024.12"
 newaxis = None
 
 itself = sys.modules[__name__]
-"""For those who find it late."""
+"""For libraries that look for the namespace at run time."""
 
 globals().update({**UNARY, **BINARY})
 

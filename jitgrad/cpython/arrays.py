@@ -1,7 +1,7 @@
 """Where a NumPy array's object keeps the address of its elements.
 
 Owns: ``ARRAY_DATA``.
-Must not know: who reads it.
+Must not know: which code reads it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class NumberStub(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Code that stands before functions of Python, see Note [Native fronts].
+    """Native code that CPython calls in the place of some Python functions, Note [Native fronts].
 
     Attributes:
         function: the native function: of a row, of the arguments of a call and, if it has a third parameter, of the

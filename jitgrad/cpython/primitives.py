@@ -93,7 +93,7 @@ FRONTED: list[tuple[str, Callable[..., Any], Any]] = []
 
 
 def has_front(name: str, row: Any = None) -> Callable[[F], F]:
-    """Let native code stand before a function, Note [Native fronts], from the first compile on.
+    """Mark a Python function: from the first compile on, its callers call a native front first, Note [Native fronts].
 
     Args:
         name: of a front of ``method_fronts.METHOD_FRONTS``.

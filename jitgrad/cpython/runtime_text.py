@@ -278,7 +278,7 @@ answer:
 
 
 def _same(module: ModuleText) -> str:
-    """``same(a, b)``: most are the same object, or tuples of such."""
+    """``same(a, b)``: most are the same object, or tuples of the same objects."""
     floats, ints, texts = (module.object_word(t) for t in (float, int, str))
     return f"""
 define internal i1 @same(ptr %a, ptr %b) nounwind {{

@@ -118,7 +118,7 @@ def line_of(function: Callable[..., Any], kinds: Sequence[str], needle: str) -> 
         if owner == code.symbol:
             line = re.search(rf"^!{place} = .*DILocation\(line: (\d+)", code.text, re.M)
             return int(line[1]) if line and line[1] != "0" else None
-        needle = owner  # who calls it?
+        needle = owner  # which function calls it?
     return None
 
 

@@ -28,7 +28,7 @@ class _Unknown(Exception):
 
 
 def source_key(function: Callable[..., Any], kinds: Sequence[str]) -> bytes | None:
-    """A digest of all that the compiled function depends on; None where that cannot be told.
+    """A digest of all that the compiled function depends on; None where that cannot be known.
 
     Raises:
         ImportError: there is no Numba.

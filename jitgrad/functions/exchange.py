@@ -93,7 +93,7 @@ def dlpack_capsule(
 
 
 _INT, _BFLOAT = 0, 4
-"""DLPack's codes of integers and of bfloat16, which NumPy does not know: it is told of integers of that size."""
+"""DLPack's codes of integers and of bfloat16, which NumPy does not know: to NumPy they are integers of that size."""
 
 
 class _ElementType(ctypes.Structure):

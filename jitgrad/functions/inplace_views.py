@@ -3,9 +3,9 @@
 Owns: what of a tensor changes when it takes its own view's place: layout, history, version.
 Must not know: how views are made.
 
-The memory is not touched, but to whoever saved the tensor this is a write: the version counts up. What the tensor was a
-view of stays as it was; its own history goes on with the view's Node, as PyTorch's does, and hooks stay with the old
-value. A trace ends its segment: memory is windowed afresh.
+The memory is not touched, but to a Node that saved the tensor this is a write: the version counts up. What the tensor
+was a view of stays as it was; its own history goes on with the view's Node, as PyTorch's does, and hooks stay with the
+old value. A trace ends its segment: memory is windowed afresh.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a tensor's memory is, and who else may see it.
+"""Where a tensor's memory is, and what else may see it.
 
 Owns: dim_order, get_device, is_inference, is_pinned, is_set_to, is_shared, module_load, pin_memory, share_memory_.
 Imported late.

@@ -1,7 +1,7 @@
 """A tensor that goes on as another: ``detach_``, ``.data``, ``set_``, ``resize_``, ``swap_tensors``.
 
 Owns: what each of them keeps of the old tensor - identity, version, graph - and which uses it refuses.
-Must not know: how operations run. A trace is told: memory changes hands outside it.
+Must not know: how operations run. A trace learns of it: memory changes hands outside the trace.
 """
 
 from __future__ import annotations

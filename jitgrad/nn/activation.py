@@ -39,7 +39,7 @@ __all__ = [
 
 
 class _InPlace(Module):
-    """An activation that writes into its input if it is told to."""
+    """An activation that writes into its input if ``inplace`` is set."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Aval:
     """Shape, dtype, layout and device of a tensor; interned, so equal avals are identical.
 
-    Shape rules neither read nor set the device: ``make_aval`` makes avals on the CPU, and whoever runs the rule puts
+    Shape rules neither read nor set the device: ``make_aval`` makes avals on the CPU, and the caller of the rule puts
     the results where they belong (``on``).
 
     Attributes:

@@ -82,7 +82,7 @@ def _polygamma(x: Any, n: int) -> Any:
 
 
 def hurwitz_zeta(s: Any, q: Any) -> Any:
-    """The sum of (q + k)^-s over k = 0, 1, ...; s is a number above 1, or an array of such."""
+    """The sum of (q + k)^-s over k = 0, 1, ...; s is a number above 1, or an array of numbers above 1."""
     s = s * 1.0
     finite = q[np.isfinite(q)]
     num_terms = math.ceil(min(max(_SERIES_FROM - finite.min(initial=_SERIES_FROM), 0.0), _MAX_STEPS))

@@ -10,8 +10,9 @@ Must not know: Tensor, the tracer, LLVM, devices. A rule computes with its argum
 # see one aval. A result never has gaps or repetitions: what has such a layout is a view.
 # Classes: pointwise operations follow PyTorch's TensorIterator, which sorts dimensions by the strides of the operands,
 # the first one first; copies are laid out as what they copy; a few classes more are below; the rest is row-major.
-# Who stores a result (``numpy_rule.own``, the outputs of a segment) takes the strides from the aval. A value within a
-# segment has none: an output that is not row-major is stored as a permuted value, row-major (``codegen/build.py``).
+# Code that stores a result (``numpy_rule.own``, the outputs of a segment) takes the strides from the aval. A value
+# within a segment has none: an output that is not row-major is stored as a permuted value, row-major
+# (``codegen/build.py``).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def load(
             returns the storage, or None; None = where they were.
         pickle_module: None: there is no other.
         weights_only: must be True. A file may name tensors, plain containers, jitgrad's own layers and optimizers, and
-            the classes that ``add_safe_globals`` was told of.
+            the classes that ``add_safe_globals`` was given.
         mmap: do not read the file but map it into memory; what is written to tensors stays in this process. Needs a
             path.
 
@@ -118,7 +118,7 @@ def load(
 
 
 def _about(file: Any, name: str) -> str:
-    """What a file is that is none of ours, if that can be told by its first bytes."""
+    """What a file is that is none of ours, if its first bytes say so."""
     file.seek(0)
     head = file.read(512)
     if head.startswith(_LEGACY) or head[257:262] == b"ustar":

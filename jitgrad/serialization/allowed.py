@@ -189,7 +189,7 @@ def is_safe_class(kind: Any) -> bool:
 
 
 def is_declared(item: Any) -> bool:
-    """Whether ``add_safe_globals`` was told of a class or function: a file may call it with any arguments."""
+    """Whether ``add_safe_globals`` was given a class or function: a file may call it with any arguments."""
     return any(item is one for one in _safe.values())
 
 
@@ -210,12 +210,12 @@ def add_safe_globals(safe_globals: Iterable[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What ``add_safe_globals`` was told of."""
+    """What ``add_safe_globals`` was given."""
     return list(_safe.values())
 
 
 def clear_safe_globals() -> None:
-    """Forget what ``add_safe_globals`` was told of."""
+    """Forget what ``add_safe_globals`` was given."""
     _safe.clear()
 
 

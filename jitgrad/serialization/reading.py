@@ -136,7 +136,7 @@ def _rebuild_tensor_v3(
 
 
 def _check_bools(row: Any) -> None:
-    """ValueError for bytes that are neither True nor False in a tensor of such."""
+    """ValueError for bytes that are neither True nor False in a tensor of bools."""
     if row._aval.dtype is bool_ and (row.cpu()._ndarray().view(np.uint8) > 1).any():
         raise ValueError("a bool that is neither True nor False")
 

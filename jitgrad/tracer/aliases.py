@@ -1,4 +1,4 @@
-"""Who looks at which storage, in one call; see Note [Aliases in a trace].
+"""Which handles look at which storage, in one call; see Note [Aliases in a trace].
 
 Owns: ``Aliases``, the part of a recorder that keeps the slots, links views, and forgets what has changed unseen;
 ``Stubs``, the part that tells of views made in no_grad mode that they require grad, once the mode is on again.
@@ -114,7 +114,7 @@ class Aliases:
             return [tensor._vid]
         home = slot.home() if type(slot.home) is ref else slot.home
         seen = [tensor._vid, *(h._vid for h in slot.live() if h._vc is tensor._vc)]
-        # after a write through ``.data`` a tensor has another id, but who saved it knows the old one
+        # after a write through ``.data`` a tensor has another id, but a Node that saved it knows the old one
         seen += [vid for vid, known in self._recorder.inputs.items() if known._vc is tensor._vc]
         return [slot.owner, *seen] if home is None or home._vc is tensor._vc else seen
 
@@ -159,7 +159,7 @@ class Stubs:
 
     Attributes:
         unlinked: weak references to those that were made since grad mode was on last.
-        views: weak references to those that require grad; until the call ends, they are told by their flag.
+        views: weak references to those that require grad; until the call ends, their flag identifies them.
     """
 
     __slots__ = ("_recorder", "unlinked", "views")

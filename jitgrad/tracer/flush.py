@@ -51,7 +51,7 @@ def build_end(
         for vid in (saved - in_place - survivors) & here
     ]
     layouts += [(vid, layout) for vid, _, layout in windows]
-    # last: a value that is written is found in the storage that it was written to, whoever else keeps it
+    # last: a value that is written is found in the storage that it was written to, whatever else holds it
     layouts += [(vid, history.aval_of(owner)) for vid, owner in writes]
     named = [(slots[id(h._storage)].owner, h._vid) for h, how in zip(alive, assign, strict=True) if how is PENDING]
     named = [(owner, vid) for owner, vid in named if owner not in survivors]  # else it has memory of its own
@@ -74,7 +74,7 @@ def build_end(
 def _windows(history: History, saved: set[int], held: set[int], here: set[int]) -> list[tuple[int, int, Aval]]:
     """Of saved values, the views that nobody holds: (value id, whose memory it is a window on, layout).
 
-    As in eager execution they are no copies: what is written to that memory is noticed, or seen, by who saved the view.
+    As in eager execution they are no copies: a Node that saved the view notices a write to that memory, or sees it.
     Only of a value that somebody holds, by whose version counter a write is known.
     """
     windows = []

@@ -2,7 +2,7 @@
 
 Owns: the event classes and ``History``.
 Must not know: tensors, programs' insides, the engine.
-In: trie nodes. Out: the instructions, and who is leaf, overwritten, released.
+In: trie nodes. Out: the instructions, and which values are leaves, overwritten, released.
 """
 
 from __future__ import annotations

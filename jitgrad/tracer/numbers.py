@@ -60,7 +60,7 @@ class Mark(NamedTuple):
 
 
 def number_key(value: int | float) -> Any:
-    """``value``, told apart as a constant must be: repr tells -0.0 from 0.0, and knows NaN again."""
+    """``value``, in a form that distinguishes constants: repr tells -0.0 from 0.0, and one NaN equals another."""
     return value if value and value == value else repr(value)
 
 

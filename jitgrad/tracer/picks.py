@@ -1,7 +1,7 @@
 """Parts of a tensor that a step picked by a position it does not know.
 
 Owns: ``Picks``, the part of a recorder that keeps such parts and their tensors the same.
-Must not know: indexing. Who picks says how to read the part, and how to write it.
+Must not know: indexing. The caller says how to read the part, and how to write it.
 
 # Note [Picked parts]
 # ~~~~~~~~~~~~~~~~~~~

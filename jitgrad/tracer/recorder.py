@@ -77,7 +77,7 @@ class Recorder(RecorderState):
         path: the events that are new, and the history of all.
         entry: tensors from outside.
         operations: operations that are no usual hit.
-        aliases: who looks at which storage.
+        aliases: which handles look at which storage.
         counters: storages with several version counters.
         checks: values that an operation asks something of.
         writes: in-place operations, and windows: those through views.
@@ -258,7 +258,7 @@ class Recorder(RecorderState):
 
     @_uninterrupted
     def _read(self, tensor: Any) -> None:
-        if self._owes(tensor):  # no variable may hold the storage meanwhile: the segment's end counts who does
+        if self._owes(tensor):  # no variable may hold the storage meanwhile: the segment's end counts the references
             self.flush()
 
     def _owes(self, tensor: Any) -> bool:
@@ -299,7 +299,7 @@ class Recorder(RecorderState):
         if not requires_grad and not tensor.is_leaf:
             self.path.mark((DETACHED_MARK, tensor._vid), make=lambda: DetachEvent(tensor._vid))
             self.graph.detach(tensor)
-            self.entry.renumber(tensor)  # who used the value before still has its Node
+            self.entry.renumber(tensor)  # a user of the value before still has its Node
             return
         vid = tensor._vid
         self.path.mark((LEAF_MARK, vid, requires_grad), make=lambda: LeafEvent(vid) if requires_grad else None)

@@ -184,7 +184,7 @@ class RecorderState(Handler):
 
     @property
     def slots(self) -> dict[int, Slot]:
-        """id of a storage -> who looks at it, see Note [Aliases in a trace]."""
+        """id of a storage -> the handles that look at it, see Note [Aliases in a trace]."""
         if self.links:
             HOT.link_views(self)
         if self.caught != len(self.entered):

@@ -34,7 +34,7 @@ class SegmentEnd:
         alive = HOT.living(recorder)
         key: tuple[Any, ...] = (END, *[h._vid for h in alive]) if alive else (END,)
         shared = HOT.sharing(alive)
-        if shared:  # which of the handles share a storage is not told by their values
+        if shared:  # their values do not say which of the handles share a storage
             key = (*key, shared)
         node = recorder.node.children.get(key)
         if node is None:

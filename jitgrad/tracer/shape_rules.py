@@ -51,7 +51,7 @@ def known_avals(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tup
 
 @struct
 class Kind:
-    """What is known of an operation by the kinds of its operands: layouts, who requires grad, and the grad mode.
+    """What is known of an operation by the kinds of its operands: layouts, which require grad, and the grad mode.
 
     Attributes:
         avals, several: see ``out_avals_of``.

@@ -54,7 +54,7 @@ class SharedMemoryHandler(ForwardingHandler):
 
     def __init__(self, behind: Any, tid: int, root_of: Callable[[Any], Any]) -> None:
         self._behind = behind
-        self._owners: list[tuple[ref[Any], Any]] = []  # (who may write, the storage)
+        self._owners: list[tuple[ref[Any], Any]] = []  # (the array or tensor that may write, the storage)
         self._root_of = root_of
         self.tid = tid
 

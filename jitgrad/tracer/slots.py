@@ -1,4 +1,4 @@
-"""Who looks at which storage.
+"""Which handles look at which storage.
 
 Owns: ``Slot``, which kind of input a tensor is, and second handles on a value.
 
@@ -10,10 +10,10 @@ Owns: ``Slot``, which kind of input a tensor is, and second handles on a value.
 # A write through a view v of a base b (``window_writes.py``) is v' = op(v, ..) and b' = copy_slices(b, v'). In the
 # graph the two are one ``CopySlices``, as eager execution makes it (Note [In-place on views]); where the base is part
 # of the graph, v goes on as a window of b'. Other views of b, after this or a write to b itself, are looked at afresh:
-# their stamp is negated, and whoever uses one next, or asks for its graph, gets a new id, strided_window(b'). So a view
-# that nobody uses costs nothing, and a Node is as old as in eager execution, which makes it at that moment too. What
-# codegen makes of chains of such writes, and that a window of a large storage from outside is stored by itself, is
-# Note [Updates].
+# their stamp is negated, and the next use of one, or the next look at its graph, gives it a new id,
+# strided_window(b'). So a view that nobody uses costs nothing, and a Node is as old as in eager execution, which makes
+# it at that moment too. What codegen makes of chains of such writes, and that a window of a large storage from outside
+# is stored by itself, is Note [Updates].
 # Some writes are not worth modelling: the segment ends there and the write is done eagerly, on the real memory. These
 # are writes through a view that no slices of its base's dimensions reach (``ops/regions.py``), or whose base the call
 # has not met; through views that retain their gradient; where some other view is a leaf; to memory that a graph saves

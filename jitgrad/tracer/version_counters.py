@@ -6,11 +6,11 @@ Must not know: Nodes; ``Backend.savers`` tells which operations save a value.
 # Note [Several version counters]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # ``t.data`` looks at the memory of ``t`` under a version counter of its own: a write through one of them is not noticed
-# by who saved the other, and its backward uses what is in the memory by then. In a trace a saved value is a value, not
-# memory. So a write to a storage that has handles under several counters first asks whether the trace has an operation
-# whose Node saves a value of that storage and is not used up. If so, those Nodes are made, the segment ends - what they
-# saved are windows on the memory now - and the write is done outside (``Detours``). If not, as when
-# an old-fashioned optimizer writes ``p.data`` after the backward, it is recorded like any other.
+# by the Node that saved the other, and its backward uses what is in the memory by then. In a trace a saved value
+# is a value, not memory. So a write to a storage that has handles under several counters first asks whether the trace
+# has an operation whose Node saves a value of that storage and is not used up. If so, those Nodes are made, the segment
+# ends - what they saved are windows on the memory now - and the write is done outside (``Detours``). If not, as when an
+# old-fashioned optimizer writes ``p.data`` after the backward, it is recorded like any other.
 """
 
 from __future__ import annotations

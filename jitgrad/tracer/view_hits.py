@@ -1,4 +1,4 @@
-"""Hits that have to do with views: their links, who survives, who shares a storage.
+"""Hits that have to do with views: their links, which of them survive, which share a storage.
 
 Owns: these rules, once, in the subset of Note [Native Python].
 Must not know: how a view's operation is found (``hits.py``).
@@ -8,8 +8,8 @@ Must not know: how a view's operation is found (``hits.py``).
 # A recorded view shares storage, version counter and base with its source, and the storage's slot lists it (Note
 # [Aliases in a trace]). Most views are used once and gone, and none of that is ever looked at. So a hit only notes the
 # source: the four attributes stay unset, and the first read of one (``TensorBase.__getattr__``) links the view.
-# A write, which must know who looks at its target, links the views that somebody holds before it asks; so a view's
-# version is that of its making. The end of a segment lets go of the sources of views that nobody holds, youngest
+# A write, which must know which handles look at its target, links the views that are held before it asks; so a
+# view's version is that of its making. The end of a segment lets go of the sources of views that nobody holds, youngest
 # first, so that a source which only they held is not taken for a survivor, and links the others. Example: after
 # ``h = x.t().reshape(-1)`` the first view is held by the second one's ``_source`` alone.
 """

@@ -205,7 +205,7 @@ class WindowWrites:
         elif base._requires_grad and has_node(base):
             nodes.append((whole.outputs[0], base._vid))
         if target._requires_grad and not joins:
-            nodes.append((written, target._vid))  # who may have no new Node keeps the old one, to be named in a refusal
+            nodes.append((written, target._vid))  # no new Node: the target keeps the old one, which a refusal names
         leaf = history.leaves.get(base._vid) if base._requires_grad else None
         storage = base._storage
         event = OpEvent(final, tuple(made))

@@ -176,7 +176,7 @@ class Writes:
         return True
 
     def _rebind(self, instr: Instr, targets: tuple[Any, ...], rebinds: Sequence[Any]) -> None:
-        """Move the targets, and whoever shares their window, on to the written values."""
+        """Move the targets, and the handles that share their window, on to the written values."""
         recorder = self._recorder
         HOT.move(recorder, list(targets), instr.outputs)
         if instr.requires_grad:

@@ -31,7 +31,7 @@ _COPY, _CLONE = OPS["copy"], OPS["clone"]
 
 
 class VmapInfo(NamedTuple):
-    """What ``Function.vmap`` is told."""
+    """The first argument of ``Function.vmap``."""
 
     batch_size: int
     randomness: str

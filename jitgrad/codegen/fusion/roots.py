@@ -49,7 +49,7 @@ class Root:
             "cat" (no kernel: its parts are stored into it).
         source: the value whose elements the loop visits (``value`` itself, or the operand of its reduction).
         reduce: the reduced dims of ``source``; None for the other kinds.
-        destinations: where it must be stored, whoever else reads it.
+        destinations: where it must be stored, besides its readers within the group.
         deps: the stored values and inputs it reads.
         group: the kernel it ended up in.
         views: of a matrix product or a routine: where its operands are in memory, once somebody has asked.

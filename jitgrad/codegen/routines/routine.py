@@ -43,7 +43,7 @@ __all__ = ["ArrayRoutine", "RoutineCall", "RoutineParam", "run"]
 _ELEMENT_NS = 10.0
 """A guess: nobody knows how often a function touches an element. It decides what is worth sharing."""
 _UNIT_NS = 1000.0
-"""Who declares units of work expects each to be worth something."""
+"""A kernel that declares units of work expects each of them to be worth a thread's start."""
 _ENDLESS_NS = 1e8
 """A step with a loop that may not end runs where Ctrl-C can reach it, Note [Interrupting a native step]."""
 _PATIENCE = 0.01  # seconds between looks for Ctrl-C while such a loop runs on a thread of its own

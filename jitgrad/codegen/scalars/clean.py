@@ -1,7 +1,7 @@
 """LLVM's passes over functions of scalars: inlining, SSA form, simplification.
 
 Owns: ``cleaned``: which passes run.
-Must not know: what the functions compute, who printed them.
+Must not know: what the functions compute, where their text came from.
 In: a module's text with ``@jitgrad_scalar``. Out: text that ``reader`` understands, if anything can make it so: every
 loop has one way in, one way back, exits of its own, and what is used behind it goes through phis there; no switches.
 """

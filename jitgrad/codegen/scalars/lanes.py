@@ -128,7 +128,10 @@ class _LanePrinter:
         self.edges[block, no] = select(mask, condition.invert(), mask.const(0))
 
     def _loop(self, loop: Loop, entering: Lanes) -> None:
-        """Rounds until no lane is left; what is carried: who is there, the header's phis, who left where with what."""
+        """Rounds until no lane is left.
+
+        Carried: the lanes that are there, the header's phis, and where each other lane left with which values.
+        """
         header, b = loop.header, self.b
         phis, leaving = header.phis, [(edge, edge[1].phis) for edge in loop.exits]
         outer = [(p, header) for p in self.before[header] if p not in loop.blocks]

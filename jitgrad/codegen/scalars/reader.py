@@ -1,7 +1,7 @@
 """LLVM IR text to ``ssa.Routine``.
 
 Owns: the subset of LLVM's language that a cleaned function consists of; refusals of everything else.
-Must not know: who wrote the text, what becomes of the function.
+Must not know: where the text came from, what becomes of the function.
 In: the text of a module with one function ``@jitgrad_scalar`` that ends in ``call void @jitgrad_result(...)``.
 Out: a ``Routine``.
 """

@@ -1,7 +1,7 @@
 """The backward of a call whose results escaped, as one program.
 
 Owns: ``CallBackward``, what is known of it per end of a path, and the programs for what was asked.
-Must not know: LLVM, the engine's queues, who holds a graph.
+Must not know: LLVM, the engine's queues, which objects hold a graph.
 
 # Note [Backward from outside]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -314,7 +314,7 @@ def _viewed(tensor: Any, views: tuple[ViewStep, ...]) -> Any:
 
 
 def call_backward(tip: Any) -> CallBackward | None:
-    """What is known of calls that end at a trie node; None if their Nodes are not to be told apart from eager ones."""
+    """What is known of calls that end at a trie node; None if their Nodes must look like eager ones."""
     found = tip.outside
     if found is None:
         found = tip.outside = _look_at(tip) or False

@@ -166,7 +166,7 @@ class Recipe:
         sources: value id -> the one whose Node it has, where that is another one.
         gone: values that are no longer in their storage.
         vids: every value that a Node saves.
-        writers: of values that are gone: who wrote over them first, and at which line.
+        writers: of values that are gone: the operation that wrote over them first, and its line.
         wholes: saved windows -> the value that they are a part of, whose tensor has the version counter.
     """
 

@@ -132,7 +132,7 @@ class TraceGraph(CallGraph):
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)
         if self.tip is None:
-            self.nodes.clear()  # who holds a Node still has it
+            self.nodes.clear()  # a user that holds a Node still has it
             self._detached.clear()
             self._twins.clear()
             self._counters.clear()
@@ -309,7 +309,7 @@ class TraceGraph(CallGraph):
                 self._restore_versions(made)
                 for used in self._used & self.nodes.keys():
                     self.nodes[used][0].release_variables()
-            elif state.handler is None:  # else they have told it themselves
+            elif state.handler is None:  # else the handler has reported it itself
                 self._adopt_outputs(made)
             elif modes_in_use:
                 for node in made:

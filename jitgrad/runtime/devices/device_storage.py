@@ -1,6 +1,6 @@
 """Memory of tensors that are not on the CPU: written by streams, or not there at all.
 
-Owns: ``DeviceStorage`` (who writes it, waiting for that before the host reads) and ``MetaStorage``.
+Owns: ``DeviceStorage`` (the stream that writes it, and the wait for that before the host reads) and ``MetaStorage``.
 Must not know: operations, which stream is current.
 In: byte counts, tickets of queues. Out: memory for workers (``memory``), values for the host (``array``).
 

@@ -1,7 +1,7 @@
 """Eager operations on many elements, by kernels of their own.
 
 Owns: when an operation has a kernel, and how arrays are given to it.
-Must not know: how kernels are made (``compiled/eager_kernels.py`` installs who does).
+Must not know: how kernels are made (``compiled/eager_kernels.py`` installs the maker).
 In: an operation and the avals of its operands. Out: functions that take the place of its NumPy rule.
 
 # Note [Eager kernels]

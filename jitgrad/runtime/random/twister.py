@@ -1,4 +1,4 @@
-"""``Twister``: a random stream, PyTorch's number by number; who draws from it, and its state in PyTorch's bytes.
+"""``Twister``: a random stream, PyTorch's number by number; the draws from it, and its state in PyTorch's bytes.
 
 Owns: the memory of a stream, the choice between native code and NumPy, the 5056 bytes of a state.
 Must not know: distributions, tensors, how the kernel is compiled (``install_opener``).

@@ -39,7 +39,7 @@ def _part(storage: Storage) -> Storage:
 
 
 def _forget_views(storage: Storage) -> None:
-    """Let no tensor remember a NumPy view of the memory. Python knows who refers to a storage, or to its array."""
+    """Let no tensor remember a NumPy view of the memory: the collector lists what refers to a storage, or its array."""
     holders: list[Any] = gc.get_referrers(storage)
     if storage.owner is not None and not isinstance(storage.owner, Storage):
         holders += gc.get_referrers(storage.owner)

@@ -13,9 +13,10 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # Note [Storage on demand]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
-# asked for theirs, and making one costs as much as an operation. Tensors that share such an array (a result and its
-# saved alias) must find one storage, whoever asks first, on whatever thread: so it is found by the array. A kernel's
-# large result is the exception: its array lies in a storage from the start, and knows it.
+# asked for theirs, and making one costs as much as an operation. Two tensors may share such an array (a result and its
+# saved alias). Each of them, on any thread, may be the first to need the storage, and the other must get the same one:
+# so a table finds the storage by the array. A kernel's large result is the exception: its array lies in a storage from
+# the start, and refers to it.
 """
 
 from __future__ import annotations

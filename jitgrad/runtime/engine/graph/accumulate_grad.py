@@ -86,7 +86,7 @@ class AccumulateGrad(Node):
             return ()
         variable = self.variable
         if not variable._requires_grad:
-            return ()  # no longer: it was detached in place, or told to stop
+            return ()  # no longer: it was detached in place, or ``requires_grad_(False)`` was called
         with self._lock:
             old = variable._grad
             if old is None:

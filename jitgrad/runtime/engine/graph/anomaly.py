@@ -1,7 +1,7 @@
 """Anomaly mode: where in the forward the node was made whose backward goes wrong.
 
 Owns: what a node remembers while the mode is on, the NaN check, the report.
-Must not know: who switches the mode on, how the engine runs.
+Must not know: where the mode is switched on, how the engine runs.
 In: nodes as they are made, and as they run. Out: entries of ``node.metadata``, a warning, a note on the exception.
 
 # Note [Anomaly mode]

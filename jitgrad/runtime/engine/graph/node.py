@@ -311,7 +311,7 @@ class CallNode(Node):
     """Stands in a graph for all Nodes that a call of a compiled function has recorded, as long as nobody looks.
 
     Its gradients in are those of the call's results; its edges lead to the call's leaves, and to the graphs that its
-    arguments came with. Python never gets one: whoever asks for a ``grad_fn`` gets the real Node.
+    arguments came with. Python code never gets one: ``grad_fn`` returns the real Node.
 
     See Note [Backward from outside].
 

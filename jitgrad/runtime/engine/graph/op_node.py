@@ -271,7 +271,7 @@ def _look(node: OpNode, name: str) -> Any:
     """``_saved_self``, ``_saved_dim``, ``_raw_saved_result``: PyTorch's names of what the operation keeps.
 
     Raises:
-        AttributeError: an operation of this kind has no such thing.
+        AttributeError: an operation of this kind has no such attribute.
         RuntimeError: as ``saved_tensor``.
     """
     op, is_raw = node.op, name.startswith("_raw_saved_")

@@ -1,4 +1,4 @@
-"""Who saved a value, and who wrote over it: the text of PyTorch's error, with both lines of the user's code.
+"""Which operation saved a value, and which one wrote over it: PyTorch's error text, with both lines of the user's code.
 
 Owns: what a version counter remembers of writes, what a node remembers of its making, and the message.
 Must not know: how a write is done, what an operation saves.

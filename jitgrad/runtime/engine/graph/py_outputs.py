@@ -121,7 +121,7 @@ class _Wrapping:
         return out
 
     def mark_views(self, outputs: Sequence[Any]) -> None:
-        """A write to a view would replace the user's derivative by a view's: such writes are refused."""
+        """A write to a view would replace the user's derivative by a view's: those writes are refused."""
         tensors = [x for x in outputs if isinstance(x, TensorBase)]
         views = [x for x in tensors if x._base is not None and not (id(x) in self.written and id(x) in self.inputs)]
         if views:

@@ -54,7 +54,7 @@ class DeviceThreads:
                 trace.emit("thread", device=f"vcpu:{index}", detail=name)
             with self._changed:
                 self._changed.wait_for(lambda: self.count == len(queues))
-            self.queues = queues  # at last: who sees its length needs no lock
+            self.queues = queues  # assigned last: a reader that sees its length needs no lock
 
     def stop(self, timeout: float) -> None:
         """Send the workers home when they have done what is queued; wait ``timeout`` seconds at most for each."""

@@ -1,6 +1,6 @@
 """``Engine``: runs a backward graph.
 
-Owns: who runs what: the calling thread, the devices' workers, the pool of nested calls; and its end.
+Owns: which thread runs a node (the calling thread, a device's worker, the pool of nested calls), and the engine's end.
 Must not know: what nodes compute, how a tensor is stored, whether operations run or are recorded.
 In: root edges with their gradients. Out: ``.grad`` accumulated, or captured gradients.
 
@@ -8,8 +8,8 @@ In: root edges with their gradients. Out: ``.grad`` accumulated, or captured gra
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A graph without nodes on a virtual device never leaves the calling thread, and is run by ``run_alone.py`` without a
 # lock. Otherwise every device's nodes are run by the device's own worker, from the one ReadyQueue that all calls share,
-# and the CPU's nodes by the calling thread, from a queue of its own (``local_ready_queue``). Whoever finishes the last
-# node does the post-processing, and wakes the caller with an empty task if that sleeps on its queue.
+# and the CPU's nodes by the calling thread, from a queue of its own (``local_ready_queue``). The thread that
+# finishes the last node does the post-processing, and wakes the caller with an empty task if it sleeps on its queue.
 # Workers take over the caller's settings (``thread_locals.py``). They never have a recorder: inside a compiled step,
 # such a graph ends the segment first, and what its nodes do is not recorded.
 #

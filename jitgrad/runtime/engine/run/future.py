@@ -23,7 +23,7 @@ def longest_wait_s() -> float | None:
 class Future:
     """A value that some thread will set; any thread may wait for it.
 
-    Every backward call makes one and hardly any is waited for, so what waiting needs is made by the first who waits.
+    Every backward call makes one and hardly any is waited for, so the first wait makes what waiting needs.
     """
 
     __slots__ = ("_completed", "_error", "_event", "_lock", "_value")

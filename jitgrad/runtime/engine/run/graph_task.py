@@ -266,7 +266,7 @@ class GraphTask:
             return
         try:
             self._exec_post_processing()
-        except BaseException as error:  # it belongs to the caller, whoever finished
+        except BaseException as error:  # the caller raises it, on whatever thread the last node ran
             self.set_exception_without_signal(error, None)
             future.set_error_if_needed(error)
             return

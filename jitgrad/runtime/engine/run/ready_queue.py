@@ -78,7 +78,7 @@ class ReadyQueue:
 
         Args:
             item: the task.
-            increment_outstanding_tasks: count it in its graph task; False for who has counted it already.
+            increment_outstanding_tasks: count it in its graph task; False where the caller has counted it already.
         """
         base, fn, inputs, is_shutdown_task = item
         task = base() if base is not None else None

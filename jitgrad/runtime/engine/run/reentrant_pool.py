@@ -24,7 +24,7 @@ MAX_DEPTH = 60
 
 
 class ThreadPoolShared:
-    """Threads that run graph tasks while those who called them wait.
+    """Threads that run graph tasks while the calling threads wait.
 
     A thread is created only when none is idle; each holds one stretch of the nesting, so there is no bound but the
     nesting's own. Idle threads stay, for the next nesting as deep, until ``stop``.

@@ -121,7 +121,7 @@ class Trace:
         return f"<Trace of {len(self.events)} events>"
 
     def __str__(self) -> str:
-        """A table, one line per event; nodes of one name are told apart by a number."""
+        """A table, one line per event; a number distinguishes nodes of one name."""
         labels = _labels(self.events)
         head = ("", "event", "node", "device", "thread", "count", "")
         rows = [head]
@@ -161,7 +161,7 @@ def is_active() -> bool:
 
 
 class _Held(threading.local):
-    """Events of this thread that nobody has been told yet; None: tell at once."""
+    """Events of this thread that are held back; None: events are delivered at once."""
 
     events: list[TraceEvent] | None = None
 
@@ -170,7 +170,7 @@ _held = _Held()
 
 
 class Provisional:
-    """``with Provisional() as attempt:`` holds back what this thread emits; it is told after ``attempt.keep()``."""
+    """``with Provisional() as attempt:`` holds back what this thread emits; ``attempt.keep()`` delivers it."""
 
     def __init__(self) -> None:
         self._is_kept = False

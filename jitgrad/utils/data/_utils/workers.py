@@ -1,6 +1,6 @@
 """A pass over a loader's batches that other processes load.
 
-Owns: who loads what, the order of results, noticing workers that die, the end of the workers.
+Owns: which worker loads which batch, the order of results, noticing workers that die, the end of the workers.
 Must not know: what a worker does with a request (``worker.py``), how results travel (``parcels.py``).
 
 Each worker has a pipe of its own. So a worker that is killed can leave nothing locked that others need; its pipe is at
@@ -54,7 +54,7 @@ class _WorkerHandle:
             theirs.close()  # or the pipe would not be at its end when the worker is
 
     def send(self, request: Any) -> None:
-        """Send a request; nothing happens if the worker is gone: who waits for its results will notice."""
+        """Send a request; nothing happens if the worker is gone: the wait for its results will notice."""
         with contextlib.suppress(OSError):
             self.connection.send(request)
 
