@@ -18,7 +18,7 @@ from typing import Any
 
 from jitgrad.locks import process_lock
 
-__all__ = ["LazyModule", "importing", "late_names"]
+__all__ = ["LazyModule", "importing", "late_module", "late_names"]
 
 importing = process_lock()
 """Held during a late import. A child that is forked while another thread imports a module can never import it: Python's
@@ -35,6 +35,21 @@ class LazyModule:
         with importing:
             module = importlib.import_module(self._name)
         return getattr(module, attribute)
+
+
+def late_module(
+    namespace: dict[str, Any], places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """A package's ``__getattr__`` and ``__dir__``; arguments as ``late_names``."""
+    find = late_names(namespace, places)
+
+    def get(name: str) -> Any:
+        """Names that are imported at their first use, Note [Lazy modules]."""
+        if name in places:
+            return find(name)
+        raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+
+    return get, lambda: sorted({*namespace, *places})
 
 
 def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:

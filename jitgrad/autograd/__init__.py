@@ -1,6 +1,6 @@
 """Public autograd: ``backward``, ``grad``, grad modes, ``graph``, ``gradcheck``, ``functional``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitgrad.autograd import function
 from jitgrad.autograd.anomaly_mode import (
@@ -21,7 +21,7 @@ from jitgrad.grad_mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
-from jitgrad.lazy import late_names
+from jitgrad.lazy import late_module
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
@@ -69,15 +69,4 @@ _LATE = {
     "gradcheck": "jitgrad.autograd.gradchecks",
     "gradgradcheck": "jitgrad.autograd.gradchecks",
 }
-_find_late = late_names(globals(), _LATE)
-
-
-def __getattr__(name: str) -> Any:
-    """Names that are imported at their first use, Note [Lazy modules]."""
-    if name in _LATE:
-        return _find_late(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+__getattr__, __dir__ = late_module(globals(), _LATE)

@@ -204,6 +204,23 @@ def _pair(ys: Tensors, ys_are_tuple: bool, product: Tensors, product_is_tuple: b
     )
 
 
+def _linear_in_seeds(ys: Tensors, xs: Tensors) -> tuple[Tensors, Tensors]:
+    """(seeds, gradients of ``ys`` with those seeds): the gradients are a linear function of the seeds.
+
+    So the gradient of that function is the Jacobian's product from the other side: the double backward trick.
+    """
+    seeds = tuple(call("zeros_like", y).requires_grad_() for y in ys)
+    return seeds, _grad(ys, xs, seeds, True)
+
+
+def _second_product(
+    grads: Tensors, xs: Tensors, vectors: Tensors | None, like: Tensors, create_graph: bool, strict: bool, stage: str
+) -> Tensors:
+    """The product of ``vectors`` with the derivative of ``grads``; zeros as ``like`` where there is none."""
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        return _zeros_for_none(_grad(grads, xs, vectors, create_graph), like, strict, create_graph, stage)
+
+
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -214,12 +231,9 @@ def jvp(
         vectors = _input_vector(v, xs, is_tuple, create_graph, "jvp")
         outputs_are_tuple, ys = _as_tuple(func(*xs), _OUTPUTS, "jvp")
         _check_requires_grad(ys, "outputs", strict)
-        seeds = tuple(call("zeros_like", y).requires_grad_() for y in ys)
-        grads = _grad(ys, xs, seeds, True)
+        seeds, grads = _linear_in_seeds(ys, xs)
         _check_requires_grad(grads, "grad_inputs", strict)
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(grads, seeds, vectors, create_graph)
-        product = _zeros_for_none(product, ys, strict, create_graph, "back_trick")
+    product = _second_product(grads, seeds, vectors, ys, create_graph, strict, "back_trick")
     return _pair(ys, outputs_are_tuple, product, outputs_are_tuple, create_graph)
 
 
@@ -250,9 +264,7 @@ def vhp(
     """(func(inputs), v^T H) of a scalar function; ``v`` is shaped as the inputs. Arguments as ``vjp``."""
     with enable_grad():
         is_tuple, xs, vectors, ys, jac = _gradient(func, inputs, v, create_graph, strict, "vhp")
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(jac, xs, vectors, create_graph)
-        product = _zeros_for_none(product, xs, strict, create_graph, "double_back")
+    product = _second_product(jac, xs, vectors, xs, create_graph, strict, "double_back")
     return _pair(ys, False, product, is_tuple, create_graph)
 
 
@@ -265,12 +277,9 @@ def hvp(
     """
     with enable_grad():
         is_tuple, xs, vectors, ys, jac = _gradient(func, inputs, v, create_graph, strict, "hvp")
-        seeds = tuple(call("zeros_like", x).requires_grad_() for x in xs)
-        double_back = _grad(jac, xs, seeds, True)
+        seeds, double_back = _linear_in_seeds(jac, xs)
         _check_requires_grad(jac, "hessian", strict)
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(double_back, seeds, vectors, create_graph)
-        product = _zeros_for_none(product, xs, strict, create_graph, "double_back_trick")
+    product = _second_product(double_back, seeds, vectors, xs, create_graph, strict, "double_back_trick")
     return _pair(ys, False, product, is_tuple, create_graph)
 
 

@@ -25,6 +25,7 @@ from jitgrad.distributions.transforms import (
 from jitgrad.distributions.utils import EULER, broadcast_all, clamp_probs, is_number, sum_rightmost
 from jitgrad.dtypes import finfo
 from jitgrad.functions import full_like, log_softmax, ones_like, rand, where, zeros_like
+from jitgrad.functions.exchange import asarray
 from jitgrad.grad_mode import no_grad
 
 __all__ = [
@@ -255,43 +256,33 @@ class LogNormal(TransformedDistribution):
         return self.base_dist.entropy() + self.loc
 
 
-class HalfNormal(TransformedDistribution):
-    """The absolute value of a normal variable with mean 0.
+class _Half(TransformedDistribution):
+    """The absolute value of a variable that is symmetric around 0; subclasses say of which.
 
     Args:
-        scale: the normal variable's standard deviation.
+        base: the distribution of that variable; it has a ``scale``.
         validate_args: see ``Distribution``.
     """
 
-    arg_constraints = {"scale": constraints.positive}  # noqa: RUF012
+    arg_constraints: Any = {"scale": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative
     has_rsample = True
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(HalfNormal, _instance))
+    def __init__(self, base: Distribution, validate_args: bool | None) -> None:
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
 
     @property
     def scale(self) -> Any:
-        """The normal variable's standard deviation."""
+        """The scale of the symmetric variable."""
         return self.base_dist.scale
-
-    @property
-    def mean(self) -> Any:
-        return self.scale * math.sqrt(2 / math.pi)
 
     @property
     def mode(self) -> Any:
         return zeros_like(self.scale)
 
-    @property
-    def variance(self) -> Any:
-        return self.scale.pow(2) * (1 - 2 / math.pi)
-
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)
+        value = asarray(value, dtype=self.scale.dtype, device=self.scale.device)
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Any) -> Any:
@@ -303,6 +294,29 @@ class HalfNormal(TransformedDistribution):
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(_Half):
+    """The absolute value of a normal variable with mean 0.
+
+    Args:
+        scale: the normal variable's standard deviation; positive.
+        validate_args: see ``Distribution``.
+    """
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(0, scale, validate_args=False), validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return super().expand(batch_shape, self._get_checked_instance(HalfNormal, _instance))
+
+    @property
+    def mean(self) -> Any:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Any:
+        return self.scale.pow(2) * (1 - 2 / math.pi)
 
 
 class Gumbel(TransformedDistribution):
@@ -387,7 +401,28 @@ class _LogitRelaxedBernoulli(_Trials):
         return self.temperature.log() + difference - 2 * difference.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class _Relaxed(TransformedDistribution):
+    """A differentiable approximation of a discrete distribution."""
+
+    has_rsample = True
+
+    @property
+    def temperature(self) -> Any:
+        """As given; near 0 the distribution is the one that it approximates."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Any:
+        """Of the approximated distribution."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Any:
+        """Of the approximated distribution."""
+        return self.base_dist.probs
+
+
+class RelaxedBernoulli(_Relaxed):
     """A differentiable approximation of ``Bernoulli``, on (0, 1).
 
     Args:
@@ -398,7 +433,6 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints: Any = _Trials.arg_constraints
     support = constraints.unit_interval
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -408,21 +442,6 @@ class RelaxedBernoulli(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(RelaxedBernoulli, _instance))
-
-    @property
-    def temperature(self) -> Any:
-        """As given."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        """Log-odds of 1."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        """The probability of 1."""
-        return self.base_dist.probs
 
 
 class _ExpRelaxedCategorical(_OfCategories):
@@ -459,7 +478,7 @@ class _ExpRelaxedCategorical(_OfCategories):
         return (score - score.logsumexp(-1, keepdim=True)).sum(-1) + log_scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """A differentiable approximation of ``OneHotCategorical``, on the simplex.
 
     Args:
@@ -470,7 +489,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     arg_constraints: Any = Categorical.arg_constraints
     support = constraints.simplex
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -480,21 +498,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(RelaxedOneHotCategorical, _instance))
-
-    @property
-    def temperature(self) -> Any:
-        """As given."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        """Logarithms of the categories' probabilities."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        """The categories' probabilities."""
-        return self.base_dist.probs
 
 
 class MixtureSameFamily(Distribution):

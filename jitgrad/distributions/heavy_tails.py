@@ -10,15 +10,14 @@ import math
 from typing import Any
 
 from jitgrad.distributions import constraints
-from jitgrad.distributions.composed import TransformedDistribution
+from jitgrad.distributions.composed import TransformedDistribution, _Half
 from jitgrad.distributions.continuous import Cauchy, Exponential
 from jitgrad.distributions.distribution import Distribution
 from jitgrad.distributions.gamma import Gamma
-from jitgrad.distributions.transforms import AbsTransform, AffineTransform, ExpTransform, PowerTransform
+from jitgrad.distributions.transforms import AffineTransform, ExpTransform, PowerTransform
 from jitgrad.distributions.utils import EULER, broadcast_all
 from jitgrad.dtypes import finfo
 from jitgrad.functions import digamma, full_like, isclose, lgamma, log1p, ones_like, rand, where, zeros_like
-from jitgrad.functions.exchange import asarray
 
 __all__ = ["FisherSnedecor", "GeneralizedPareto", "HalfCauchy", "InverseGamma", "Pareto", "Weibull"]
 
@@ -67,7 +66,7 @@ class FisherSnedecor(Distribution):
         return normalizer + powers - (half1 + half2) * log1p(ratio * value)
 
 
-class HalfCauchy(TransformedDistribution):
+class HalfCauchy(_Half):
     """The magnitude of a Cauchy distributed number around 0.
 
     Args:
@@ -75,47 +74,19 @@ class HalfCauchy(TransformedDistribution):
         validate_args: see ``Distribution``.
     """
 
-    arg_constraints: Any = {"scale": constraints.positive}  # noqa: RUF012
-    support = constraints.nonnegative
-    has_rsample = True
-
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Cauchy(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
+        super().__init__(Cauchy(0, scale, validate_args=False), validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(HalfCauchy, _instance))
-
-    @property
-    def scale(self) -> Any:
-        """As given."""
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:
         return full_like(self.scale, math.inf)
 
     @property
-    def mode(self) -> Any:
-        return zeros_like(self.scale)
-
-    @property
     def variance(self) -> Any:
         return self.base_dist.variance
-
-    def log_prob(self, value: Any) -> Any:
-        self._validate_sample(value)
-        value = asarray(value, dtype=self.scale.dtype, device=self.scale.device)
-        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Any) -> Any:
-        self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, prob: Any) -> Any:
-        return self.base_dist.icdf((prob + 1) / 2)
-
-    def entropy(self) -> Any:
-        return self.base_dist.entropy() - math.log(2)
 
 
 class InverseGamma(TransformedDistribution):

@@ -16,7 +16,7 @@ from jitgrad.distributions import constraints
 from jitgrad.distributions.utils import broadcast_shapes, is_number, sum_rightmost
 from jitgrad.dtypes import finfo
 from jitgrad.functions import full, softplus, zeros_like
-from jitgrad.lazy import late_names
+from jitgrad.lazy import late_module
 
 __all__ = [
     "AbsTransform",
@@ -38,7 +38,7 @@ _RESHAPING = dict.fromkeys(
     "PositiveDefiniteTransform ReshapeTransform StackTransform StickBreakingTransform".split(),
     "jitgrad.distributions.reshaping",
 )
-_find_late = late_names(globals(), _RESHAPING)
+__getattr__, __dir__ = late_module(globals(), _RESHAPING)
 
 
 class Transform:
@@ -564,10 +564,3 @@ class SoftmaxTransform(Transform):
         return shape
 
     inverse_shape = forward_shape
-
-
-def __getattr__(name: str) -> Any:
-    """Transforms of whole vectors and matrices, which are in a file of their own."""
-    if name in _RESHAPING:
-        return _find_late(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """Modules, losses and starting values, under PyTorch's names."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jitgrad.lazy import late_names
+from jitgrad.lazy import late_module
 from jitgrad.nn import functional, init
 from jitgrad.nn.activation import (
     CELU,
@@ -369,15 +369,4 @@ _LATE_BY_PLACE = {
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _LATE |= {"attention": "jitgrad.nn.attention", "utils": "jitgrad.nn.utils"}
-_find_late = late_names(globals(), _LATE)
-
-
-def __getattr__(name: str) -> Any:
-    """Names that are imported at their first use, Note [Lazy modules]."""
-    if name in _LATE:
-        return _find_late(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+__getattr__, __dir__ = late_module(globals(), _LATE)

@@ -61,7 +61,7 @@ from jitgrad.functions import (
     tanhshrink,
     threshold,
 )
-from jitgrad.lazy import late_names
+from jitgrad.lazy import late_module
 from jitgrad.user_line import warn_user
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ _LATE_BY_PLACE = {
 _LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _LATE["linear_cross_entropy"] = "jitgrad.nn.linear_cross_entropy"
 _LATE["multi_head_attention_forward"] = "jitgrad.nn.attention_forward"
-_find_late = late_names(globals(), _LATE)
+__getattr__, __dir__ = late_module(globals(), _LATE)
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -272,17 +272,6 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Names that are imported at their first use, Note [Lazy modules]."""
-    if name in _LATE:
-        return _find_late(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
 
 
 def _implicit_dim(name: str, input: Any) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
+from jitgrad.ops.families import POINTWISE
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS, Op, RuleContext
@@ -251,19 +252,6 @@ def _elementwise(use: Use) -> tuple[Any, ...]:
     return tuple(totals)
 
 
-_POINTWISE = """
-special_entr special_erfcx special_i0e special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta igamma
-igammac angle 
-exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
-lgamma digamma polygamma erfinv asinh acosh atanh sinc rad2deg deg2rad logit sgn frac nan_to_num erfc i0 special_i1
-copysign hypot fmax fmin heaviside nextafter ldexp logaddexp2 xlogy
-hardshrink hardshrink_backward softshrink threshold threshold_at_backward _prelu_kernel
-floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
-gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div
-add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum minimum clamp clamp_tensor clamp_min
-clamp_max clamp_low clamp_high where lerp addcmul addcdiv atan2 logaddexp copy masked_fill pow_scalar pow zero _softmax
-eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
-"""
 _LINEAR = """
 trace squeeze_dim squeeze_dims
 alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice split split_with_sizes unbind diagonal
@@ -282,7 +270,7 @@ _REDUCTIONS = "prod prod_dim var std amax amin max min median nanmedian logsumex
 _LOSSES = "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits"
 
 _KINDS: tuple[tuple[str, Jvp], ...] = (
-    (_POINTWISE, pointwise),
+    (POINTWISE + "copy masked_fill _softmax", pointwise),
     (_LINEAR, linear()),
     (_FIRST_IS_LINEAR, linear(0)),
     (_FIRST_TWO_ARE_LINEAR, linear(0, 1)),

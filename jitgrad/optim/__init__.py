@@ -1,8 +1,8 @@
 """Optimizers and learning-rate schedules, under PyTorch's names."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jitgrad.lazy import late_names
+from jitgrad.lazy import late_module
 from jitgrad.optim.adam import Adam, AdamW
 from jitgrad.optim.optimizer import Optimizer
 from jitgrad.optim.sgd import SGD
@@ -62,15 +62,4 @@ _LATE = {
     "swa_utils": "jitgrad.optim.swa_utils",
     "swap_in_optimizer_params_and_state": "jitgrad.optim.stateless",
 }
-_find_late = late_names(globals(), _LATE)
-
-
-def __getattr__(name: str) -> Any:
-    """Names that are imported at their first use, Note [Lazy modules]."""
-    if name in _LATE:
-        return _find_late(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+__getattr__, __dir__ = late_module(globals(), _LATE)

@@ -16,6 +16,7 @@ from jitgrad.functions import matmul
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
+from jitgrad.ops.families import POINTWISE
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import numel, wrap_dim, wrap_dims
 from jitgrad.ops.table import OPS, Op
@@ -325,21 +326,10 @@ def _layer_norm(use: BatchUse) -> Any:
     return (outs[0] * use.aligned(1, rank) + use.aligned(2, rank), *outs[1:])
 
 
-_POINTWISE = """
-special_entr special_erfcx special_i0e special_i1e special_log_ndtr special_ndtri special_xlog1py special_zeta igamma
-igammac angle 
-exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh sigmoid erf rsqrt reciprocal abs
-lgamma digamma polygamma erfinv asinh acosh atanh sinc rad2deg deg2rad logit sgn frac nan_to_num erfc i0 special_i1
-copysign hypot fmax fmin heaviside nextafter ldexp logaddexp2 xlogy
-hardshrink hardshrink_backward softshrink threshold threshold_at_backward _prelu_kernel
-floor ceil trunc round round_decimals sign neg relu threshold_backward leaky_relu_backward hardtanh_backward hardtanh
-gelu silu softplus log_sigmoid elu celu mish hardsigmoid hardsigmoid_backward hardswish leaky_relu add sub rsub mul div
-add_scaled sub_scaled floor_divide div_floor div_trunc remainder fmod maximum minimum clamp clamp_tensor clamp_min
-clamp_max clamp_low clamp_high where lerp addcmul addcdiv atan2 logaddexp pow_scalar pow
-eq_as_self ne_as_self lt_as_self le_as_self gt_as_self ge_as_self
+_WITHOUT_DERIVATIVES = """
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
-isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift
-bitwise_right_shift clone zero _to_copy zeros_like ones_like alias detach
+isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift bitwise_right_shift clone _to_copy
+zeros_like ones_like alias detach
 """
 
 _MATRICES = """
@@ -348,7 +338,7 @@ linalg_inv_ex linalg_matrix_exp linalg_pinv linalg_lu_factor_ex lu_permutation
 """
 
 _KINDS: tuple[tuple[str, Rule], ...] = (
-    (_POINTWISE, _pointwise),
+    (POINTWISE + _WITHOUT_DERIVATIVES, _pointwise),
     (" ".join(map(op_name, range(1, MAX_OPERANDS + 1))), _pointwise),
     ("copy", _into_first),
     ("masked_fill", _masked_fill),

@@ -82,6 +82,10 @@ ROWS: tuple[Row, ...] = (
     Row("fft.ihfft2 fft.ihfftn", "out", _DIFFER, "PyTorch's leaves out as it is"),
     Row("istft", "first second compiled", "something, not nothing",
         "the window is a view that PyTorch's table makes in no_grad mode, and a leaf here"),
+    Row("cov", "compiled", r"1 of 2 elements differ: np\.float32\(-?0\.000\d+\), not np\.float32\(0\.0\) .*",
+        "a gradient that is zero as a difference of sums near 20, rounded in another order"),
+    Row("cov", "compiled", r".*float64\(-10\.83076\d+\), not np\.float64\(-10\.83077\d+\) .*",
+        "the weights are float32 in a sample of float64, and their sum is rounded in another order"),
     Row("narrow_copy", "errors", "IndexError.*Expected dim <.*", "an internal assertion of PyTorch"),
 )  # fmt: skip
 

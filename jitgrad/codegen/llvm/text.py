@@ -142,13 +142,18 @@ class FnBuilder:
         values = list(phis)
         yield index, values
         following = self.op(f"add i64 {index}, {step}")
-        lines = [f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]"]
-        for phi, (kind, init), value in zip(phis, inits, values, strict=True):
-            lines.append(f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]")
-        self._lines[patch] = "\n".join(lines)
+        count = f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]"
+        self._lines[patch] = "\n".join([count, *self._carried(phis, inits, before, values)])
         self.do(f"br label %{head}")
         self.start(done)
         values[:] = phis
+
+    def _carried(self, phis: list[str], inits: list[tuple[str, str]], before: str, values: list[str]) -> list[str]:
+        """The phis of a loop's head: ``inits`` where it is entered from ``before``, ``values`` from its body's end."""
+        return [
+            f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]"
+            for phi, (kind, init), value in zip(phis, inits, values, strict=True)
+        ]
 
     @contextmanager
     def repeat(
@@ -171,10 +176,7 @@ class FnBuilder:
         self.start(body)
         values = list(phis)
         yield values
-        lines = []
-        for phi, (kind, init), value in zip(phis, inits, values, strict=True):
-            lines.append(f"  {phi} = phi {kind} [ {init}, %{before} ], [ {value}, %{self.block} ]")
-        self._lines[patch] = "\n".join(lines)
+        self._lines[patch] = "\n".join(self._carried(phis, inits, before, values))
         self.do(f"br label %{head}")
         self.start(done)
         values[:] = phis

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, is_dense
 
 __all__ = ["check_apart", "check_no_overlap"]
 
@@ -52,20 +52,8 @@ def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
 
 def _overlap_partly(a: Aval, b: Aval) -> bool:
     """Whether two layouts of one storage share some elements, as far as it is cheap to tell."""
-    if a is b or not (a.numel and b.numel and _is_dense(a) and _is_dense(b)):
+    if a is b or not (a.numel and b.numel and is_dense(a) and is_dense(b)):
         return False
     if (a.offset, a.stride, a.numel) == (b.offset, b.stride, b.numel):
         return False
     return a.offset < b.offset + b.numel and b.offset < a.offset + a.numel
-
-
-def _is_dense(aval: Aval) -> bool:
-    """No element twice and no gap: contiguous after some permutation."""
-    if aval.is_contiguous:
-        return True
-    expected = 1
-    for stride, extent in sorted((s, n) for s, n in zip(aval.stride, aval.shape, strict=True) if n != 1):
-        if stride != expected:
-            return False
-        expected *= extent
-    return True
