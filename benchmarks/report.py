@@ -5,18 +5,15 @@ Must not know: processes.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
 
 from benchmarks.result import RowResult, SubjectResult, geometric_mean
 from benchmarks.subjects import OURS
+from jitgrad.report.tables import Table, print_tables
 
 __all__ = ["print_report", "to_markdown"]
 
 _QUIET_CORES = 0.15
-
-Table = tuple[str, list[str], list[list[str]]]
 
 
 def _number(value: float | None, digits: int = 3) -> str:
@@ -56,7 +53,7 @@ def _table(title: str, results: list[RowResult], cell: Callable[[SubjectResult],
     for result in results:
         cells = [cell(result.subjects[name]) for name in names]
         rows.append([result.row.title, *cells, *([_ratio(result)] if last else [])])
-    return title, ["step", *names, *([last] if last else [])], rows
+    return Table(title, ["step", *names, *([last] if last else [])], rows)
 
 
 def _tables(results: list[RowResult]) -> list[Table]:
@@ -85,40 +82,11 @@ def _notes(results: list[RowResult]) -> list[str]:
 
 def to_markdown(results: list[RowResult]) -> str:
     """The tables for a README."""
-    parts = []
-    for title, header, rows in _tables(results):
-        lines = [f"**{title}**", "", f"| {' | '.join(header)} |", f"|---|{'---:|' * (len(header) - 1)}"]
-        parts.append("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]))
+    parts = [table.to_markdown() for table in _tables(results)]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in _notes(results))])
-
-
-def _plain(table: Table) -> str:
-    title, header, rows = table
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = []
-    for first, *others in [header, *rows]:
-        lines.append([first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(others, widths[1:], strict=True))])
-    return "\n".join([title, *("  ".join(line) for line in lines)])
-
-
-def _print_rich(tables: list[Table]) -> None:
-    console = importlib.import_module("rich.console").Console()
-    make = importlib.import_module("rich.table").Table
-    for title, header, rows in tables:
-        table = make(title=title, title_justify="left")
-        table.add_column(header[0], no_wrap=True)
-        for name in header[1:]:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
 
 
 def print_report(results: list[RowResult]) -> None:
     """Print every table and note."""
-    tables = _tables(results)
-    if importlib.util.find_spec("rich") is not None:
-        _print_rich(tables)
-    else:
-        print("\n\n".join(map(_plain, tables)))
+    print_tables(_tables(results))
     print("\n".join(_notes(results)))
