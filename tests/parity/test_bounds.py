@@ -173,6 +173,28 @@ def test_what_no_memory_can_hold_is_refused(text: str, mode: Mode) -> None:
     assert ("overflow" in found[1]) == ("overflow" in wanted[1])
 
 
+_NO_ELEMENTS = [
+    "e + 1", "(e * 2).sum()", "(e * 2).sum(0)", "(e * 2).t().sum(1)", "e.prod(0)",
+    "(e * 2).softmax(0)", "(e * 2).cumsum(0)", "m.cat([e, e])", "m.autograd.grad((e * x).sum(), x)[0]",
+    "e[m.tensor([1, 5])]", "e.t() @ e", "m.where(e > 0, x, 1.0)", "e.flip(0)", "e.clone().copy_(x)",
+    "m.gather(e, 0, m.zeros(2**33, 0, dtype=m.int64))", "e.scatter_add(0, m.zeros(2**33, 0, dtype=m.int64), e)",
+    "m.rand(2**40, 0)", "m.nn.functional.pad(e, (0, 0, 1, 1))",
+    "m.nn.functional.conv1d(m.zeros(0, 3, 2**30), m.ones(5, 3, 3))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _NO_ELEMENTS)
+def test_loops_over_no_elements_end(text: str, mode: Mode) -> None:
+    """The other extent is so large that counting to it would take hours."""
+
+    def step(m: Any, x: Any) -> Any:
+        empty = m.zeros(1, 0, requires_grad=True)
+        return eval(text, {"m": m, "x": empty, "e": empty.expand(2**40, 0)})
+
+    shapes = {m: tuple(step(m, None).shape) for m in (jg, torch)}
+    assert tuple(mode.run(step, lambda: (jg, None)).shape) == shapes[jg] == shapes[torch]
+
+
 def test_a_step_goes_on_after_it_got_no_memory(mode: Mode) -> None:
     weight = jg.nn.Parameter(jg.ones(3))
     optimizer = jg.optim.SGD([weight], 0.25)

@@ -57,8 +57,20 @@ def make_kernel(body: LoopBody, target: Target) -> LoopKernel:
         tuple(math.prod(extents[d] for d in g) for g in groups),
         frozenset(n for n, g in enumerate(groups) if g[0] in reduced),
     )
+    extents = _emptied(extents, reduced)
     vec = _vector_dim(extents, reduced, instrs, bool(body.sequential))
     return _assemble(extents, reduced, instrs, vec, body, target)
+
+
+def _emptied(extents: tuple[int, ...], reduced: frozenset[int]) -> tuple[int, ...]:
+    """Extents of 0 for all dims if a kept one is 0; for all reduced dims if one of them is 0.
+
+    Without it the loops of a tensor of shape (2**62, 0), which has no element, would count to 2**62.
+    """
+    empty = {d in reduced for d, n in enumerate(extents) if n == 0}
+    if False in empty:
+        return (0,) * len(extents)
+    return tuple(0 if d in reduced and empty else n for d, n in enumerate(extents))
 
 
 def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], scatter: bool) -> int:
