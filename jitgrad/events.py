@@ -49,6 +49,7 @@ COUNTERS: dict[str, str] = {
     "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
     "eager_kernels": "kernels made for eager operations, one per operation and layouts",
+    "rule_programs": "derivative rules of eager nodes made straight lists of calls, one per kind of node",
     "promotions": "Python numbers promoted to run-time scalars",
     "evictions": "trie paths, programs or kernels dropped to stay within bounds",
 }

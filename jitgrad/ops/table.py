@@ -38,12 +38,16 @@ class RuleContext:
         out_avals: of the outputs.
         params: the static parameters, as the operation received them.
         needs: which tensor inputs need a gradient.
+        num_runs: how often the rules of Nodes with this context ran, until there are programs.
+        programs: the rules as programs, Note [Rule programs]; None: there are none yet.
     """
 
     avals: tuple[Aval | None, ...]
     out_avals: tuple[Aval, ...]
     params: tuple[Any, ...]
     needs: tuple[bool, ...]
+    num_runs: int = 0
+    programs: Any = None
 
 
 @struct

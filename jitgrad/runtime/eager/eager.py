@@ -34,7 +34,7 @@ from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 from jitgrad.version_counter import VERSION
 
-__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "split_args"]
+__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "split_args"]
 
 
 _COPY = OPS["copy"]
@@ -62,7 +62,7 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     elif op.is_view:
         if op is _AS_STRIDED:
             check_inside(plan.out_avals[0], inputs[0]._storage.nbytes)
-        outs = tuple(_make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals)
+        outs = tuple(make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals)
     elif plan.is_elsewhere:
         outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
     else:
@@ -89,7 +89,7 @@ def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     return new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, arrays))
 
 
-def _make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
+def make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
     out = new_tensor(aval, source._storage)
     out._vc = source._vc
     if has_base:

@@ -24,7 +24,7 @@ from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, rule_for
 from jitgrad.runtime.eager.quiet import run_quietly
-from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan
+from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "plans"]
@@ -214,6 +214,8 @@ class EagerPlan:
 
 
 _FORMS = LazyModule("jitgrad.ops.complex_forms")
+_RULE_PROGRAMS = LazyModule("jitgrad.runtime.eager.rule_programs")
+install_programs(lambda: _RULE_PROGRAMS.RulePrograms())
 
 
 def _is_complex(x: Any) -> bool:

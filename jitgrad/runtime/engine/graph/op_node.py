@@ -8,6 +8,7 @@ In: an operation's inputs and outputs, at the end of its forward. Out: a node.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.ops.table import Op, RuleContext
@@ -37,9 +38,11 @@ __all__ = [
     "backward_plan",
     "build_node",
     "edge_of",
+    "install_programs",
     "make_op_node",
     "node_class",
     "remember_line",
+    "run_rules",
     "save",
     "saved_inputs",
 ]
@@ -152,54 +155,28 @@ class OpNode(Node):
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
             raise RuntimeError(RELEASED_MESSAGE)
-        if len(grad_outputs) == 1:
-            g = grad_outputs[0]
-            is_defined = g is not None
-        else:
-            g = tuple(grad_outputs)
-            is_defined = any(x is not None for x in g)
-        edges = self.next_edges
+        if state.handler is None and not state.grad_enabled:
+            context = self.context
+            programs = context.programs
+            if programs is not None:
+                grads: tuple[Any, ...] | None = programs.run(self, grad_outputs)
+                if grads is not None:
+                    return grads
+            else:
+                context.num_runs += 1
+                if context.num_runs == _OFTEN and _make_programs:
+                    context.programs = _make_programs[0]()
+        is_defined = any([g is not None for g in grad_outputs])
         if not is_defined:
-            return (None,) * len(edges)
-        if self.op.num_inputs < 0:
-            return tuple(self._apply_list_rule(g))
+            return (None,) * len(self.next_edges)
         saved = self.unpack_saved() if self.saved else ()
-        plan = self.plan
-        if plan.only is not None:
-            # a node with one rule runs only if that gradient is wanted
-            edge, rule = plan.only
-            grad = rule(self.context, g, *saved) if saved else rule(self.context, g)
-            if len(edges) == 1:
-                return (grad,)
-            alone: list[Any] = [None] * len(edges)
-            alone[edge] = grad
-            return tuple(alone)
+        return run_rules(self.op, self.plan, self.context, grad_outputs, saved, self.asked_edges())
+
+    def asked_edges(self) -> tuple[bool, ...]:
+        """For each edge, whether the running backward wants a gradient along it."""
         task = current.graph_task
         wanted = task.exec_info if task is not None else None
-        context = self.context
-        grad_inputs: list[Any] = [None] * len(edges)
-        if self.op.joint is not None:
-            asked = [edge for edge, _, _ in plan.rules if not wanted or edges[edge][0] in wanted]
-            values = [saved[i] for i in plan.rules[0][2]]
-            for edge, grad in self.op.joint(context, g, asked, *values).items():
-                grad_inputs[edge] = grad
-            return tuple(grad_inputs)
-        for edge, rule, picks in plan.rules:
-            if wanted and edges[edge][0] not in wanted:
-                continue
-            if not picks:
-                grad_inputs[edge] = rule(context, g)
-            elif len(picks) == 1:
-                grad_inputs[edge] = rule(context, g, saved[picks[0]])
-            else:
-                grad_inputs[edge] = rule(context, g, *[saved[i] for i in picks])
-        return tuple(grad_inputs)
-
-    def _apply_list_rule(self, g: Any) -> Any:
-        """An operation on a list has one rule, which returns a gradient for each tensor of the list."""
-        values = self.unpack_saved()
-        ((_, rule, picks),) = self.plan.rules
-        return rule(self.context, g, *[values[i] for i in picks])
+        return tuple([not wanted or node in wanted for node, _ in self.next_edges])
 
     def unpack_saved(self) -> list[Any]:
         """The saved values, in the plan's order, after the version checks."""
@@ -253,6 +230,53 @@ def _name_of(op: Op, context: RuleContext) -> str:
             if aval is None and position in names:
                 return names[position]
     return op.node_name
+
+
+_OFTEN = 3
+"""Rules of one kind that run so often are made programs."""
+
+_make_programs: list[Callable[[], Any]] = []
+
+
+def install_programs(make: Callable[[], Any]) -> None:
+    """Let ``make()`` make what keeps the programs of one kind of Node, Note [Rule programs]."""
+    _make_programs[:] = [make]
+
+
+def run_rules(
+    op: Op,
+    plan: BackwardPlan,
+    context: RuleContext,
+    grad_outputs: Sequence[Any],
+    saved: Sequence[Any],
+    asked: Sequence[bool],
+) -> tuple[Any, ...]:
+    """The gradients of an operation's inputs, by its rules.
+
+    Args:
+        op, plan, context: of the Node.
+        grad_outputs: one gradient per output, None where none arrived; not all of them.
+        saved: the saved values, in the plan's order.
+        asked: for each edge, whether a gradient is wanted.
+    """
+    g = grad_outputs[0] if len(grad_outputs) == 1 else tuple(grad_outputs)
+    if op.num_inputs < 0:  # one rule, which returns a gradient for each tensor of the list
+        ((_, list_rule, picks),) = plan.rules
+        return tuple(list_rule(context, g, *[saved[i] for i in picks]))
+    grads: list[Any] = [None] * len(asked)
+    if plan.only is not None:
+        # a node with one rule runs only if that gradient is wanted
+        edge, rule = plan.only
+        grads[edge] = rule(context, g, *saved)
+    elif op.joint is not None:
+        edges = [edge for edge, _, _ in plan.rules if asked[edge]]
+        for edge, grad in op.joint(context, g, edges, *[saved[i] for i in plan.rules[0][2]]).items():
+            grads[edge] = grad
+    else:
+        for edge, rule, picks in plan.rules:
+            if asked[edge]:
+                grads[edge] = rule(context, g, *[saved[i] for i in picks])
+    return tuple(grads)
 
 
 _CLASSES: dict[str, type[OpNode]] = {}
