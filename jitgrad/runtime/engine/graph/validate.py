@@ -48,7 +48,7 @@ def fit(node: Node, index: int, grad: Any, expected: Aval) -> Any:
     Raises:
         RuntimeError: the shape cannot be summed to the expected one, or it has dimensions and is on another device.
     """
-    aval = getattr(grad, "_aval", None)
+    aval: Any = getattr(grad, "_aval", None)
     is_alike = aval is not None and aval.shape == expected.shape and aval.dtype is expected.dtype
     if is_alike and aval.device is expected.device:
         return grad  # only strides differ
