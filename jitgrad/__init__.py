@@ -109,6 +109,8 @@ if TYPE_CHECKING:
     from jitgrad.amp import GradScaler, autocast
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
+    from jitgrad.checking.verify import Verification, VerificationError, VerifyReport, verify
+    from jitgrad.checking.watch import NonFiniteError, watch_nan
     from jitgrad.compiled.explain import Explanation, explain
     from jitgrad.elementwise import kernel, vectorize
     from jitgrad.formatting import set_printoptions
@@ -167,6 +169,12 @@ __all__ = [
     "GradScaler",
     "HalfTensor",
     "IntTensor",
+    "NonFiniteError",
+    "Verification",
+    "VerificationError",
+    "VerifyReport",
+    "verify",
+    "watch_nan",
     "JitgradError",
     "LongTensor",
     "Size",
@@ -345,6 +353,8 @@ _LATE = {
     "to_dlpack": "jitgrad.utils.dlpack",
     "to_dot": "jitgrad.autograd.dot",
     "utils": "jitgrad.utils",
+    **dict.fromkeys("Verification VerificationError VerifyReport verify".split(), "jitgrad.checking.verify"),
+    **dict.fromkeys("NonFiniteError watch_nan".split(), "jitgrad.checking.watch"),
     "kernel": "jitgrad.elementwise",
     "vectorize": "jitgrad.elementwise",
     "vmap": "jitgrad.func",

@@ -46,6 +46,8 @@ from jitgrad.tracer.trie import Trie
 # bits.
 _DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 64
 
+_checking: Any = LazyModule("jitgrad.checking.verify")
+
 install_kernels(lambda *what: LazyModule("jitgrad.compiled.eager_kernels").make_kernel(*what))
 
 __all__ = ["CompiledFunction", "compile", "eager"]
@@ -251,6 +253,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    verify: Any = ...,
 ) -> F: ...
 
 
@@ -268,6 +271,7 @@ def compile(
     recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     shapes_spec: Any = ...,
+    verify: Any = ...,
 ) -> Callable[[F], F]: ...
 
 
@@ -284,6 +288,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
+    verify: Any = False,
 ) -> Any:
     """Decorate a training step, or any function of tensors: with or without parentheses.
 
@@ -296,13 +301,27 @@ def compile(
         fullgraph, dynamic, backend, mode, options, name, recompile_limit, isolate_recompiles, shapes_spec: accepted for
             PyTorch's sake; there is one compiler.
         disable: return ``model`` as it is.
+        verify: hold calls against eager execution before they are done, see ``jitgrad.verify``, and raise
+            ``VerificationError`` where they differ: True: every call; a number: the first so many; a ``Verification``:
+            every call, with its options.
 
     Returns:
         A callable of the same signature. Calls inside another compiled function are recorded by that one.
+
+    Raises:
+        TypeError: ``verify`` with a module: give a function that calls it.
     """
     if disable:
         return model if model is not None else lambda function: function
+    if verify is not False:
+        return (lambda function: _verified(function, verify)) if model is None else _verified(model, verify)
     return _compiled if model is None else _compiled(model)
+
+
+def _verified(fn: Any, verify: Any) -> Any:
+    if hasattr(fn, "forward"):
+        raise TypeError("compile(verify=...) takes a function; give it one that calls the module")
+    return _checking.VerifiedFunction(CompiledFunction(fn), verify)
 
 
 def _compiled(fn: Any) -> Any:

@@ -10,9 +10,9 @@ Must not know: what is behind it.
 # ``state.handler``, the thread's slot: None means that the operation runs now; else it goes to the object in the slot,
 # which is a ``handler.Handler``: a recorder, or another object that takes operations. Code that changes how operations
 # run assigns that slot by ``switch_handler``. What runs now is called as ``door.run_one`` and the like: functions of
-# ``runtime.eager``. Two things replace functions of the door: native hits the ``apply`` ones, once in a
-# process (Note [Native hits]), and the profiler the ``run`` ones, while it is active (Note [Profiling points]). No
-# module, class or code object is ever patched.
+# ``runtime.eager``. Two things replace functions of the door: native hits the ``apply`` ones, once in a process (Note
+# [Native hits]), and the profiler or a watcher of ``checking`` the ``run`` ones, while it is active (Note [Profiling
+# points]). No module, class or code object is ever patched.
 """
 
 from __future__ import annotations

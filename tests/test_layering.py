@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),
     frozenset({"nn", "optim", "autograd", "func", "legacy", "linalg", "profiler", "serialization", "testing",
      "transforms"})
+    | {"checking"}
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
     | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"}
     | {"compiler", "cpu", "distributed", "hub", "jit", "storage"},

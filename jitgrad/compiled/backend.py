@@ -22,6 +22,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import DType
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, bump_outside, logger
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.ops.table import OPS, Op
 from jitgrad.probe import probe
@@ -38,6 +39,8 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment
 
 __all__ = ["backend"]
+
+_files: Any = LazyModule("jitgrad.checking.failure_file")
 
 
 def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
@@ -164,7 +167,10 @@ class _Backend:
 
 def _without_kernels(segment: Segment, error: CompileError) -> Program:
     """What cannot be compiled runs slowly, and says so; it is never the user's error."""
-    logger().warning("%d operations run without kernels; please report this: %s", len(segment.instrs), error)
+    path = _files.write_refusal(segment, error)
+    logger().warning(
+        "%d operations run without kernels; please report this, with the file %s: %s", len(segment.instrs), path, error
+    )
     return _interpreted(segment, f"runs without kernels: {error}")
 
 

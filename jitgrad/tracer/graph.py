@@ -42,6 +42,8 @@ class Instr:
         requires_grad: whether the outputs join the graph.
         needs: which inputs needed a gradient when it was recorded.
         where: ``file:line`` of the user's statement (empty inside a backward).
+        origin: of an instruction inside a recorded backward: the Node whose rule it belongs to, and the line of that
+            Node's forward; for people who read reports.
     """
 
     op: Op
@@ -53,6 +55,7 @@ class Instr:
     requires_grad: bool = False
     needs: tuple[bool, ...] = ()
     where: str = ""
+    origin: str = ""
 
 
 @value

@@ -17,6 +17,7 @@ from jitgrad.handler import Handler
 from jitgrad.ops.aval import own_layout
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
+from jitgrad.runtime.engine.graph.current import current_node
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
@@ -67,6 +68,15 @@ def symbolic_number(value: int | float, slot: int) -> Any:
     number = _SymbolicFloat(value) if isinstance(value, float) else _SymbolicInt(value)
     number.slot = slot
     return number
+
+
+def _origin() -> str:
+    """The Node that is running, and the line of its forward."""
+    node = current_node()
+    if node is None:
+        return ""
+    place = getattr(node, "place", "")
+    return f"{node.name()} of {place}" if place else node.name()
 
 
 class InnerRecorder(Handler):
@@ -131,7 +141,7 @@ class InnerRecorder(Handler):
         self.next_vid = first + len(avals)
         if op.is_view:
             self.views.update((vid, ViewStep(operands[0], op, params, nr)) for nr, vid in enumerate(vids))
-        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs))
+        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs, "", _origin()))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)

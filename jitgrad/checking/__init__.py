@@ -1,0 +1,1 @@
+"""Is a compiled step right? ``verify``, ``watch_nan``, and the files that they write."""

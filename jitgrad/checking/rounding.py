@@ -1,0 +1,138 @@
+"""How much of a difference between two computations is rounding.
+
+Owns: ``Noise``, ``first_difference``, ``local_noise``.
+Must not know: programs, tensors.
+In: what two computations of one value have given. Out: the elements that differ beyond rounding.
+
+# Note [Rounding noise]
+# ~~~~~~~~~~~~~~~~~~~~~
+# A fixed tolerance is wrong both ways: ``a - b`` of two equal sums is all rounding, and ``exp`` is right to the last
+# bits. So the noise of a value is measured: the operation is computed again in double precision, with operands moved by
+# about one unit in the last place each, in random directions. What moves the result moves it by what a different order
+# or a contraction could. An element differs if two results are further apart than ``_TIMES`` times that, the difference
+# between single and double precision included; where a moved operand turns a comparison over, or leaves the domain,
+# there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jitgrad.checking.array_facts import widened
+
+__all__ = ["Difference", "eps_of", "first_difference", "noise_between", "operation_noise", "shaken"]
+
+_TIMES = 16.0
+_TRIALS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two arrays differ.
+
+    Attributes:
+        index: of the element that is furthest beyond its noise.
+        expected, found: there.
+        allowed: the difference that rounding would explain.
+        count: how many elements differ so, of ``size``.
+    """
+
+    index: tuple[int, ...]
+    expected: float
+    found: float
+    allowed: float
+    count: int
+    size: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count} of {self.size} elements differ; at {self.index}: {self.found!r} instead of "
+            f"{self.expected!r}, where rounding explains {self.allowed:.2g}"
+        )
+
+
+def eps_of(array: Any) -> float:
+    """The distance from 1 to the next number of a floating dtype; 0 of another dtype."""
+    dtype = np.asarray(array).dtype
+    if dtype.name == "bfloat16" or dtype.kind == "V":
+        return 2.0**-7
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+
+
+def shaken(array: Any, random: Any, eps: float | None = None) -> Any:
+    """Each element moved by up to one unit in its last place, in double precision."""
+    step = eps_of(array) if eps is None else eps
+    values = widened(array)
+    if values.dtype.kind != "f" or not step:
+        return array
+    with np.errstate(all="ignore"):
+        return values * (1.0 + step * random.choice((-1.0, 1.0), values.shape))
+
+
+def operation_noise(run: Callable[[Sequence[Any]], Any], operands: Sequence[Any], narrow: Any) -> Any:
+    """How far rounding may move each element of ``narrow``, which ``run`` has computed of the operands.
+
+    Args:
+        run: computes the value of operands in double precision.
+        operands: arrays and Python numbers.
+
+    Returns:
+        An array of ``narrow``'s shape: NaN where nothing can be said.
+    """
+    random = np.random.default_rng(0)
+    wide = widened(narrow)
+    try:
+        exact = widened(run([widened(x) if isinstance(x, np.ndarray) else x for x in operands]))
+        trials = [widened(run([shaken(x, random) if isinstance(x, np.ndarray) else x for x in operands]))
+                  for _ in range(_TRIALS)]  # fmt: skip
+    except (TypeError, ValueError, FloatingPointError, ArithmeticError, RuntimeError, IndexError):
+        return np.abs(wide) * eps_of(narrow) * 64 + eps_of(narrow) * 64
+    return noise_between([exact, *trials], exact, narrow)
+
+
+def noise_between(results: Sequence[Any], exact: Any, narrow: Any) -> Any:
+    """The noise that is seen in several results for one value."""
+    wide = widened(narrow)
+    if wide.dtype.kind != "f":  # whole numbers and truth values: those that any result has otherwise are undecided
+        unstable = np.zeros(wide.shape, bool)
+        for other in results:
+            unstable |= np.asarray(other != wide)
+        return np.where(unstable, np.nan, 0.0)
+    noise = np.zeros(wide.shape)
+    with np.errstate(all="ignore"):
+        for other in results:
+            moved = np.abs(other - exact)
+            noise = noise + np.where(other == exact, 0.0, moved)
+        noise = noise + np.where(exact == wide, 0.0, np.abs(exact - wide)) + eps_of(narrow) * np.abs(wide)
+        noise = np.where(np.isnan(wide) & np.isnan(noise), 0.0, noise)
+    finite = noise[np.isfinite(noise)]
+    if finite.size:
+        noise = noise + float(np.sqrt(np.mean(finite * finite))) / 4
+    return noise
+
+
+def first_difference(expected: Any, found: Any, noise: Any) -> Difference | None:
+    """The worst element that differs beyond ``noise``, or None."""
+    expected, found = np.asarray(expected), np.asarray(found)
+    if expected.shape != found.shape:
+        return Difference((), float(expected.size), float(found.size), 0.0, 1, 1)
+    a, b = widened(expected), widened(found)
+    with np.errstate(all="ignore"):
+        both_nan = (a != a) & (b != b)
+        is_same = (a == b) | both_nan
+        if is_same.all():
+            return None
+        tiny = 1e-38 if eps_of(expected) else 0.0
+        allowed = np.asarray(_TIMES * np.broadcast_to(noise, a.shape) + tiny, np.float64)
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        is_off = ~is_same & ~np.isnan(allowed) & ~(distance <= allowed)
+        if not is_off.any():
+            return None
+        excess = np.where(is_off, np.where(np.isfinite(distance), distance, np.inf) / (allowed + 1e-300), -1.0)
+    at = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
+    index = tuple(int(i) for i in np.unravel_index(at, a.shape)) if a.shape else ()
+    return Difference(index, float(a[index]), float(b[index]), float(allowed[index]), int(is_off.sum()), a.size)
