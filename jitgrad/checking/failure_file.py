@@ -25,12 +25,12 @@ __all__ = ["write_failure", "write_refusal"]
 
 
 def write_failure(folder: Path, site: Any, error: BaseException, tensors: dict[str, Any], has_data: bool) -> Path:
-    """Write ``folder/NAME_error.txt``.
+    """Write a file named after the function and ``_error.txt``.
 
     Args:
         site: the compiled function.
         tensors: name -> array, of what the step reaches: the report has shapes and dtypes.
-        has_data: put the values into ``NAME_error.npz`` beside it.
+        has_data: put the values into an ``.npz`` file beside it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{getattr(site, '__name__', 'step').strip('<>')}_error"

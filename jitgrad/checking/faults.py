@@ -1,6 +1,6 @@
 """Which operation of a segment is computed wrongly.
 
-Owns: ``Fault``, ``find_fault``, ``smallest_window``.
+Owns: ``Fault``, ``find_fault``, ``window_of``.
 Must not know: how steps are called.
 In: a ``SegmentRun``. Out: the first operation whose value differs from its NumPy rule's beyond rounding.
 

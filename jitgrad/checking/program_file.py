@@ -2,7 +2,7 @@
 
 Owns: ``write_program``.
 Must not know: how faults are found.
-In: a window of a segment. Out: ``NAME.py`` and ``NAME.npz``.
+In: a window of a segment. Out: a Python file, and a file of arrays beside it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much of a difference between two computations is rounding.
 
-Owns: ``Noise``, ``first_difference``, ``local_noise``.
+Owns: ``Difference``, ``first_difference``, ``operation_noise``, ``noise_between``.
 Must not know: programs, tensors.
 In: what two computations of one value have given. Out: the elements that differ beyond rounding.
 

@@ -117,9 +117,9 @@ def _shown(name: str) -> str:
 
 def _roots(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
     own = fn.fn if isinstance(fn, CompiledFunction) else fn
-    code = getattr(getattr(own, "__func__", own), "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if code is not None else ()
     first = 1 if isinstance(own, types.MethodType) else 0
+    plain: Any = own.__func__ if isinstance(own, types.MethodType) else own
+    names = plain.__code__.co_varnames[: plain.__code__.co_argcount] if isinstance(plain, types.FunctionType) else ()
     given = [(names[nr + first] if nr + first < len(names) else f"args[{nr}]", x) for nr, x in enumerate(args)]
     return [*given, *kwargs.items(), (getattr(own, "__name__", "step"), fn)]
 
