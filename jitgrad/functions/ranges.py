@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, float64, get_default_dtype, int64
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, complex128, float64, get_default_dtype, int64
 from jitgrad.functions.creation import arange, full, linspace, tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.outputs import write_out
@@ -56,13 +56,14 @@ def logspace(
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     found = dtype or (out.dtype if out is not None else get_default_dtype())
-    powers = linspace(start, end, steps, dtype=float64, device=device)
-    if found.category is not FLOATING:  # the exponents are whole numbers then
+    if found.category is FLOATING or found.category is COMPLEX:
+        powers = linspace(start, end, steps, dtype=float64 if found.category is FLOATING else complex128, device=device)
+        made = float_power(base, powers).to(found)
+    else:  # the exponents are whole numbers, and what is rounded down must be exact
         half = max(steps // 2, 1)  # a single number is the start
         step = (int(end) - int(start)) / (steps - 1) if steps > 1 else 0.0
         exact = [int(start) + step * i if i < half else int(end) - step * (steps - i - 1) for i in _indices(steps)]
-        powers = tensor(exact, dtype=float64, device=device)
-    made = float_power(base, powers).to(found)
+        made = tensor(np.power(float(base), exact), device=device).to(found)
     if out is not None:
         return write_out(made, out, is_factory=True)
     return made.requires_grad_() if requires_grad else made

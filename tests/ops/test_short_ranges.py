@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from modes import Mode
 
 import jitgrad
 import jitgrad.nn.functional as F
@@ -25,6 +28,16 @@ def test_integer_ranges_count_with_whole_numbers(args: tuple[float, ...], dtype:
 
 def test_one_number_of_a_logarithmic_range_is_its_start() -> None:
     assert jitgrad.logspace(0, -3, 1, dtype=jitgrad.int64).tolist() == [1]
+
+
+def test_a_logarithmic_range_of_integers_is_exact_and_one_of_complex_numbers_is_not_cut(mode: Mode) -> None:
+    def ranges() -> tuple[Any, ...]:
+        whole = jitgrad.logspace(0, 4.3, 5, 3, dtype=jitgrad.int64)
+        return whole, jitgrad.logspace(0.5, 1.5, 2, 4.0, dtype=jitgrad.cdouble)
+
+    whole, between = mode.run(ranges, lambda: ())
+    assert whole.tolist() == [1, 3, 9, 27, 81]
+    assert between.tolist() == pytest.approx([2 + 0j, 8 + 0j])
 
 
 def test_differences_of_order_zero_join_nothing() -> None:

@@ -141,8 +141,10 @@ def _gather(b: Builder, v: Value) -> Value | None:
     x, *indices = v.srcs
     if 0 in x.shape or not _row_select(x.shape, tuple(indices)):
         return None
-    kind = "max" if x.dtype is bool_ else "sum"
-    return b.reduce(kind, b.where(_hot(b, x.shape, indices[1]), x, 0), (1,))
+    hot = _hot(b, x.shape, indices[1])
+    if x.dtype.category is FLOATING:  # a sum would lose the sign of -0.0
+        return b.reduce("max", b.where(hot, x, -math.inf), (1,))
+    return b.reduce("max" if x.dtype is bool_ else "sum", b.where(hot, x, 0), (1,))
 
 
 def _scatter(b: Builder, v: Value) -> Value | None:

@@ -100,14 +100,18 @@ def _rebuilt(b: Builder, v: Value, new: dict[Value, Value]) -> Value:
 
 
 def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: Counter[str]) -> Value:
-    """Apply rules to ``v`` until none applies. The new operands that a rule makes are left for the next pass."""
+    """Apply rules to ``v`` until none applies. The new operands that a rule makes are left for the next pass.
+
+    The builder computes short dtypes in wider ones (int16 in int32, float16 in float32), and so do rules; the result
+    of a rule gets the dtype of ``v`` again, as the memory that it is stored in was allocated for that dtype.
+    """
     changed = True
     while changed:
         changed = False
         for rule in rules.get(v.op, ()):
             found = rule.apply(b, v)
             if found is not None and found is not v:
-                v, changed = found, True
+                v, changed = found if found.dtype is v.dtype else b.cast(found, v.dtype), True
                 applied[rule.name] += 1
                 break
     return v
