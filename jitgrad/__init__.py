@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from jitgrad.amp import GradScaler, autocast
     from jitgrad.autograd.dot import to_dot
     from jitgrad.autograd.why_none import why_none
+    from jitgrad.benchmark import benchmark
     from jitgrad.checking.verify import Verification, VerificationError, VerifyReport, verify
     from jitgrad.checking.watch import NonFiniteError, watch_nan
     from jitgrad.compiled.explain import Explanation, explain
@@ -190,6 +191,7 @@ __all__ = [
     "autocast",
     "autograd",
     "backends",
+    "benchmark",
     "bfloat16",
     "bool",
     "channels_last",
@@ -320,6 +322,7 @@ _LATE = {
     "backends": "jitgrad.backends",
     "cuda": "jitgrad.cuda",
     "array_api": "jitgrad.array_api",
+    "benchmark": "jitgrad.benchmark",
     "mps": "jitgrad.mps",
     "safetensors": "jitgrad.safetensors",
     **dict.fromkeys("asarray from_dlpack from_file frombuffer".split(), "jitgrad.functions.exchange"),

@@ -10,7 +10,7 @@ import os
 from jitgrad.lazy import LazyModule
 from jitgrad.structs import struct
 
-__all__ = ["LOGS", "Config", "config"]
+__all__ = ["LOGS", "VARIABLES", "Config", "config"]
 
 LOGS = {
     "record": "each trie miss, with the event that was new",
@@ -19,6 +19,23 @@ LOGS = {
     "llvm": "the LLVM IR of each kernel compiled",
     "recompiles": "why a call that could have hit had to compile",
 }
+
+
+VARIABLES = {
+    "JITGRAD_CACHE_DIR": "where object code is kept; empty: nowhere, the disk cache is off",
+    "JITGRAD_CHECK": "1: look at each native hit of an operation again, in Python, and at each index in jitgrad.kernel",
+    "JITGRAD_CPU": "an LLVM CPU name to compile for instead of the host's, such as x86-64-v3 or generic",
+    "JITGRAD_EAGER": "1: run decorated functions eagerly; numpy: no eager operation runs as a kernel; kernels: all do",
+    "JITGRAD_LIVENESS": "weak: ask weak references, not reference counts, what is still held",
+    "JITGRAD_LOG": "artifacts to log, with commas between: see below",
+    "JITGRAD_NATIVE_HITS": "0: do the recorder's hits in Python instead of native code",
+    "JITGRAD_NUM_THREADS": "threads that kernels use, the caller's own included; default: all cores",
+    "JITGRAD_SAME_BITS": "1: compile every graph at once, however new, so that equal calls give equal bits",
+    "JITGRAD_SHUTDOWN_WAIT": "at exit, wait this many seconds for each of the engine's threads; default: 10",
+    "JITGRAD_VCPUS": "how many virtual devices there are, vcpu:0 and so on; default: 2",
+    "JITGRAD_VERIFY": "1: check what the code generator made after each of its passes",
+}
+"""Every variable of the environment that is read, with a sentence for ``python -m jitgrad --help``."""
 
 
 _logging = LazyModule("logging")
@@ -81,28 +98,37 @@ class Config:
     verify: bool = False
 
 
+def _variable(name: str, default: str = "") -> str:
+    """A variable of the environment; KeyError if it is not among ``VARIABLES``."""
+    assert VARIABLES[name]
+    return os.environ.get(name, default)
+
+
+def _is_on(name: str, default: str = "0") -> bool:
+    return _variable(name, default) not in ("", "0")
+
+
 def _from_environment() -> Config:
-    env = os.environ
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    cache = env.get("JITGRAD_CACHE_DIR")
-    for artifact in filter(None, env.get("JITGRAD_LOG", "").split(",")):
+    mode = _variable("JITGRAD_EAGER", "0")
+    for artifact in filter(None, _variable("JITGRAD_LOG").split(",")):
         if artifact not in LOGS:
             raise ValueError(f"JITGRAD_LOG: unknown artifact {artifact!r}; known: {', '.join(LOGS)}")
         _logging.basicConfig(format="[%(name)s] %(message)s")
         _logging.getLogger(f"jitgrad.{artifact}").setLevel(_logging.DEBUG)
     return Config(
-        eager=env.get("JITGRAD_EAGER", "0") not in ("", "0", *_EAGER_KERNELS),
-        eager_kernels=_EAGER_KERNELS.get(env.get("JITGRAD_EAGER", ""), EAGER_KERNELS),
-        num_threads=max(1, int(env.get("JITGRAD_NUM_THREADS", cores))),
-        cache_dir=_default_cache_dir() if cache is None else (cache or None),
-        same_bits=env.get("JITGRAD_SAME_BITS", "0") not in ("", "0"),
-        check_hits=env.get("JITGRAD_CHECK", "0") not in ("", "0"),
-        native_hits=env.get("JITGRAD_NATIVE_HITS", "1") not in ("", "0"),
-        reference_counts=env.get("JITGRAD_LIVENESS", "") != "weak",
-        vcpus=max(0, int(env.get("JITGRAD_VCPUS", 2))),
-        shutdown_wait_s=float(env.get("JITGRAD_SHUTDOWN_WAIT", 10)),
-        cpu=env.get("JITGRAD_CPU", ""),
-        verify=env.get("JITGRAD_VERIFY", "0") not in ("", "0"),
+        eager=mode not in ("", "0", *_EAGER_KERNELS),
+        eager_kernels=_EAGER_KERNELS.get(mode, EAGER_KERNELS),
+        num_threads=max(1, int(_variable("JITGRAD_NUM_THREADS", str(cores)))),
+        cache_dir=_variable("JITGRAD_CACHE_DIR", _default_cache_dir()) or None,
+        same_bits=_is_on("JITGRAD_SAME_BITS"),
+        check_hits=_is_on("JITGRAD_CHECK"),
+        native_hits=_is_on("JITGRAD_NATIVE_HITS", "1"),
+        reference_counts=_variable("JITGRAD_LIVENESS") != "weak",
+        vcpus=max(0, int(_variable("JITGRAD_VCPUS", "2"))),
+        shutdown_wait_s=float(_variable("JITGRAD_SHUTDOWN_WAIT", "10")),
+        cpu=_variable("JITGRAD_CPU"),
+        verify=_is_on("JITGRAD_VERIFY"),
     )
 
 
