@@ -88,6 +88,7 @@ class profile(profile_block):
         schedule: see ``schedule``; None: everything is recorded.
         on_trace_ready: called with the profiler after a step that saves, and at the end of a recording.
         record_shapes: keep the shapes of operations' arguments.
+        kernels: time every task of every kernel on its thread: ``export_chrome_trace`` writes a timeline.
 
     Attributes:
         step_num: how many steps there were.
@@ -106,8 +107,9 @@ class profile(profile_block):
         with_modules: bool = False,
         experimental_config: Any = None,
         acc_events: bool = False,
+        kernels: bool = False,
     ) -> None:
-        super().__init__(record_shapes=record_shapes, activities=activities)
+        super().__init__(record_shapes=record_shapes, activities=activities, kernels=kernels)
         self._schedule, self.on_trace_ready, self.step_num = schedule, on_trace_ready, 0
         self.current_action = self._action()
 

@@ -1,7 +1,7 @@
 """The user's line: the innermost frame outside jitgrad.
 
-Owns: ``PACKAGE``, the folder whose frames are not the user's, ``user_line``, ``is_called_from_outside``, and warnings
-that name that line.
+Owns: ``PACKAGE``, the folder whose frames are not the user's, ``user_line``, ``user_call``, ``is_called_from_outside``,
+and warnings that name that line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import warnings
 from types import CodeType, FrameType
 
 __all__ = [
-    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_line", "warn_of_cycle",
-    "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
+    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_call", "user_line",
+    "warn_of_cycle", "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
 ]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -73,6 +73,18 @@ def user_line(skip: int = 0) -> str:
             return found[1]
         frame = frame.f_back  # type: ignore[assignment]
     return ""
+
+
+def user_call() -> tuple[str, str]:
+    """(the function of jitgrad that the user's innermost frame has called, ``file:line`` of that frame)."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename not in _inside and not _is_inside(code.co_filename):
+            return name, f"{code.co_filename}:{frame.f_lineno}"
+        name, frame = code.co_name, frame.f_back
+    return name, ""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
 from jitgrad.probe import Probe, probe
 from jitgrad.tensor_base import TensorBase
@@ -35,6 +36,7 @@ __all__ = [
     "record_function",
 ]
 
+_timeline: Any = LazyModule("jitgrad.autograd.timeline")
 _clock = time.perf_counter_ns
 _MAX_KERNELS_IN_A_NAME, _MAX_NAME_WIDTH = 3, 55
 
@@ -206,10 +208,17 @@ class _Session:
     Attributes:
         begin: called with each range's name.
         end: called at its end with (name, category, arguments, start, duration, time in ranges inside, depth).
+        hand_tasks: called with (program, step, times) of a native step whose tasks are timed; None: none are.
     """
 
-    def __init__(self, begin: Callable[[str], None] | None, end: Callable[..., None]) -> None:
-        self.begin, self.end = begin, end
+    def __init__(
+        self,
+        begin: Callable[[str], None] | None,
+        end: Callable[..., None],
+        hand_tasks: Callable[[Any, Any, Any], None] | None = None,
+    ) -> None:
+        self.begin, self.end, self.hand_tasks = begin, end, hand_tasks
+        self.times_tasks = hand_tasks is not None
         self._stack = _Stack()
 
     def open(self) -> None:
@@ -226,6 +235,11 @@ class _Session:
         with _lock:
             probe.session = None
             door.run_one, door.run_two, door.run_many, door.run_inplace = self._before
+
+    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
+        """See ``Probe.tasks``."""
+        if self.hand_tasks is not None:
+            self.hand_tasks(loaded, step, times)
 
     def enter(self, name: str) -> int:
         """Begin a range on this thread; returns when."""
@@ -294,13 +308,17 @@ class profile:
         enabled: False: do nothing.
         record_shapes: keep the shapes of operations' arguments.
         activities: accepted for PyTorch's sake.
+        kernels: time every task of every kernel on its thread, too (``task_events``), for ``export_chrome_trace``.
 
     Raises:
         RuntimeError: from ``with``: another one is active.
     """
 
-    def __init__(self, enabled: bool = True, *, record_shapes: bool = False, activities: Any = None) -> None:
-        self.enabled, self.record_shapes = enabled, record_shapes
+    def __init__(
+        self, enabled: bool = True, *, record_shapes: bool = False, activities: Any = None, kernels: bool = False
+    ) -> None:
+        self.enabled, self.record_shapes, self.kernels = enabled, record_shapes, kernels
+        self._timeline: Any = _timeline.Timeline() if kernels else None
         self._events: list[FunctionEvent] = []
         self._session: _Session | None = None
 
@@ -314,15 +332,23 @@ class profile:
     def start(self) -> None:
         """As at the beginning of the block."""
         if self.enabled:
-            session = _Session(None, self._add)
+            session = _Session(None, self._add, self._timeline.add if self._timeline is not None else None)
             session.open()
+            if self._timeline is not None:
+                self._timeline.begin()
             self._session = session
 
     def stop(self) -> None:
         """As at its end."""
         if self._session is not None:
+            if self._timeline is not None:
+                self._timeline.end()
             self._session.close()
             self._session = None
+
+    def task_events(self) -> EventList:
+        """With ``kernels=True``: a range per task of a kernel, category ``"task"``, on the thread that ran it."""
+        return EventList(self._timeline.events(FunctionEvent) if self._timeline is not None else [])
 
     def _add(
         self, name: str, category: str, args: tuple[Any, ...], start: int, duration: int, covered: int, depth: int
@@ -360,8 +386,11 @@ class profile:
         return self.key_averages().table(sort_by, row_limit)
 
     def export_chrome_trace(self, path: Any) -> None:
-        """See ``EventList.export_chrome_trace``."""
-        self.function_events.export_chrome_trace(path)
+        """See ``EventList.export_chrome_trace``; with ``kernels=True`` the file is a timeline of all threads."""
+        if self._timeline is None:
+            self.function_events.export_chrome_trace(path)
+        else:
+            self._timeline.export(path, self.function_events, self.task_events())
 
     def __repr__(self) -> str:
         return self.table() if self._events else "<profile without events>"

@@ -29,7 +29,7 @@ from jitgrad.config import config
 from jitgrad.events import bump
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
-__all__ = ["link"]
+__all__ = ["has_work", "link"]
 
 _TASK_NS = 6000.0  # a task is at least this long: long against taking it from the pool
 _MAX_TASKS = 256
@@ -92,7 +92,7 @@ class _Linker:
         assert piece.plan is not None
         self.piece = piece
         self.plan = piece.plan
-        self.stages = [[j for j in stage if _has_work(j)] for stage in piece.plan.stages]
+        self.stages = [[j for j in stage if has_work(j)] for stage in piece.plan.stages]
         self.stages = [stage for stage in self.stages if stage]
         self.sources: dict[str, KernelSource] = {}
         self.job_names: dict[Job, str] = {}
@@ -181,7 +181,8 @@ class _Linker:
         return Launch(code.address, args, units, grain, cost, code.name)
 
 
-def _has_work(job: Job) -> bool:
+def has_work(job: Job) -> bool:
+    """Whether a job is launched at all."""
     kernel = job.kernel
     if isinstance(kernel, LoopKernel | RoutineKernel):
         return kernel.units > 0

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jitgrad.abi import EagerStep
-from jitgrad.codegen.fusion.fuse import Group
+from jitgrad.codegen.fusion.fuse import Group, WhyNot
 from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
@@ -53,6 +53,7 @@ class Piece:
         out_buffers: of outputs, in order.
         plan: launches by stage.
         notes: for ``explain``.
+        refusals: why values did not join kernels, as objects.
         applied: how often each rewrite rule applied in the current pass.
     """
 
@@ -71,6 +72,7 @@ class Piece:
     out_buffers: list[Buffer] = field(default_factory=list)
     plan: Plan | None = None
     notes: list[str] = field(default_factory=list)
+    refusals: list[WhyNot] = field(default_factory=list)
     applied: Counter[str] = field(default_factory=Counter)
 
     @staticmethod

@@ -177,6 +177,7 @@ def _group(piece: Piece) -> None:
                 raise
             piece.results = _with_copies(piece, [refusal.store])
             continue
+        piece.refusals = list(notes)
         piece.notes += [str(note) for note in notes[:_MAX_NOTES]]
         for note in piece.notes:
             log("fusion", "%s", note)

@@ -24,6 +24,7 @@ from jitgrad.version_counter import new_version
 
 __all__ = ["LoadedProgram", "run_end", "run_program"]
 
+_timed: Any = LazyModule("jitgrad.compiled.timed_kernels")
 _one_by_one: Any = LazyModule("jitgrad.compiled.interpret")  # few segments run operation by operation
 
 
@@ -157,7 +158,13 @@ def _run_native(
             storage = buffers[vid] = Storage(nbytes or 1)
         addresses.append(storage.addr)
     values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
-    if step.run(addresses, (), values):
+    session = probe.session
+    if session is not None and session.times_tasks:
+        status, times = _timed.run_timed(step, addresses, values)
+        session.tasks(loaded, step, times)
+    else:
+        status = step.run(addresses, (), values)
+    if status:
         _one_by_one.replay_error(loaded.segment, buffers, scalars)
 
 

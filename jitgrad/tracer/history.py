@@ -331,6 +331,7 @@ class EndEvent:
         windows: (value id, value id): saved views, and on whose memory they are windows.
         segment: what the program computes, for ``explain`` and for replaying an error.
         plan: what a hit does, an ``EndPlan``; None if hits take the general way; ``has_plan``: that was asked.
+        reason: what ended the segment, with the line; for ``explain``.
     """
 
     program: Any
@@ -347,6 +348,7 @@ class EndEvent:
     segment: Any
     plan: Any = None
     has_plan: bool = False
+    reason: str = ""
 
     def replay(self, history: History) -> None:
         history.avals.update(self.avals)

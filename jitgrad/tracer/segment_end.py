@@ -13,6 +13,7 @@ from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.trie import TrieNode
+from jitgrad.user_line import user_call
 
 __all__ = ["SegmentEnd"]
 
@@ -38,7 +39,7 @@ class SegmentEnd:
             key = (*key, shared)
         node = recorder.node.children.get(key)
         if node is None:
-            node = self._grow(key, alive)
+            node = self._grow(key, alive, is_last)
         elif node.event.is_deferred:
             node.event.program = recorder.backend.compile_end(node.event.segment)
             node.event.is_deferred = False
@@ -80,11 +81,21 @@ class SegmentEnd:
             if grad is not None and grad._tid == recorder.tid and (grad._storage is None or not grad._storage.addr):
                 tensor._grad = None
 
-    def _grow(self, key: Any, alive: list[Any]) -> TrieNode:
+    def _reason(self, is_last: bool) -> str:
+        """What ends the segment, in words."""
+        if is_last:
+            return "the function returned"
+        if self._path.is_full(0):
+            return f"it reached {self._path.segment_limit} operations (config.max_segment_ops)"
+        name, where = user_call()
+        return f"{name}() at {where} needs values"
+
+    def _grow(self, key: Any, alive: list[Any], is_last: bool) -> TrieNode:
         recorder = self._recorder
         history = self._path.live()
         defers = recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
         event = build_end(history, recorder.backend, alive, recorder.slots, recorder.inputs, defers)
+        event.reason = self._reason(is_last)
         node = self._path.grow(key, event)
         node.op, node.ids = END, tuple(h._vid for h in alive)
         node.params = HOT.sharing(alive)

@@ -243,6 +243,13 @@ class LoadedStep:
         self.idle.append(instance)
         return status
 
+    def lend(self, arena: Storage) -> None:
+        """Let the next run of a step without an arena use ``arena``, which other steps use, too."""
+        instance = self._new_instance()
+        instance.arena = arena
+        instance.bufs[self._arena_slot] = arena.addr
+        self.idle.append(instance)
+
     def _new_instance(self) -> _Instance:
         if self._tables.shares:
             pool.start()

@@ -40,7 +40,7 @@ _FUTEX_WAKE_PRIVATE = 129
 _EXIT_WAIT_S = 2.0
 
 
-def _libc_address(name: str) -> int:
+def libc_address(name: str) -> int:
     """The address of a libc function; 0 where there is none."""
     if sys.platform == "win32":
         return 0
@@ -72,11 +72,11 @@ class Pool:
         self._in_use = False  # no worker is started before the first step that has work for one
         ctypes.memset(self.address, 0, 8 * POOL_WORDS)
         number = _FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform.startswith("linux") else 0
-        syscall, clock = _libc_address("syscall"), _libc_address("clock_gettime")
+        syscall, clock = libc_address("syscall"), libc_address("clock_gettime")
         if number and syscall and clock:
             self._words[POOL_SYSCALL], self._words[POOL_FUTEX_NUMBER] = syscall, number
-        self._words[POOL_CLOCK], self._words[POOL_USLEEP] = clock, _libc_address("usleep")
-        self._words[POOL_YIELD], self._words[POOL_GETCPU] = _libc_address("sched_yield"), _libc_address("sched_getcpu")
+        self._words[POOL_CLOCK], self._words[POOL_USLEEP] = clock, libc_address("usleep")
+        self._words[POOL_YIELD], self._words[POOL_GETCPU] = libc_address("sched_yield"), libc_address("sched_getcpu")
 
     def install(self, worker_address: int, keep_alive: Any) -> None:
         """Set the native worker loop. ``keep_alive`` owns its code."""

@@ -1,0 +1,114 @@
+"""The timeline of a profiled block, for https://ui.perfetto.dev and chrome://tracing.
+
+Owns: ``Timeline``.
+Must not know: how tasks are timed (``compiled/timed_kernels.py``).
+In: ranges, and when each task of a kernel ran. Out: the trace format of Chrome, as JSON.
+
+Every thread is a track: segments, operations, backward nodes, compiles and the user's own ranges as they nest, tasks of
+kernels on the threads that ran them. Kernels are named by what they do. What lies between the outermost ranges of the
+thread that profiles is Python, with the recording of compiled steps in it; it is a range of the category ``"python"``,
+so that the outermost ranges of that track add up to the block's time. Between the tasks of a segment lies what its
+program costs besides, and waiting for other threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import Any
+
+from jitgrad.compiled.kernel_costs import kernel_labels
+from jitgrad.compiled.timed_kernels import prepare
+
+__all__ = ["Timeline"]
+
+_clock = time.perf_counter_ns
+
+
+class Timeline:
+    """What a profiler with ``kernels=True`` collects besides ranges."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[Any, Any, Any]] = []
+        self._labels: dict[int, tuple[Any, list[str]]] = {}
+        self._blocks: list[tuple[int, int, int]] = []  # (thread, start, end)
+        self._start = 0
+
+    def begin(self) -> None:
+        """The block begins on this thread."""
+        prepare()
+        self._start = _clock()
+
+    def end(self) -> None:
+        """It ends."""
+        self._blocks.append((threading.get_ident(), self._start, _clock()))
+
+    def add(self, loaded: Any, step: Any, times: Any) -> None:
+        """A native step has run."""
+        self._rows.append((loaded, step, times))  # named later: that takes planning
+
+    def events(self, event_class: Any) -> list[Any]:
+        """A range per task."""
+        found = []
+        for loaded, step, times in self._rows:
+            names = self._names(loaded, step)
+            for row in times:
+                duration = row.end_ns - row.start_ns
+                found.append(event_class(names[row.launch], "task", row.start_ns, duration, duration, row.thread, 0))
+        return sorted(found, key=lambda event: event.start_ns)
+
+    def _names(self, loaded: Any, step: Any) -> list[str]:
+        plain = [launch.name for stage in step.step.stages for launch in stage]
+        if id(loaded) not in self._labels:
+            self._labels[id(loaded)] = loaded, kernel_labels(loaded.segment, loaded.program)
+        labels = self._labels[id(loaded)][1]
+        native = [s for s in loaded.steps if hasattr(s, "step")]
+        before = sum(len(stage) for s in native[: native.index(step)] for stage in s.step.stages)
+        own = labels[before : before + len(plain)]
+        return own if len(own) == len(plain) else plain
+
+    def export(self, path: Any, events: Any, tasks: Any) -> None:
+        """Write the file."""
+        rows = [_row(e.name, e.category, e.start_ns, e.duration_ns, e.thread, _arguments(e)) for e in events]
+        rows += [_row(e.name, "task", e.start_ns, e.duration_ns, e.thread, {}) for e in tasks]
+        for thread, start, end in self._blocks:
+            rows += [_row("Python and recording", "python", a, b - a, thread, {})
+                     for a, b in _gaps(events, thread, start, end)]  # fmt: skip
+        rows += [_thread_name(thread, nr) for nr, thread in enumerate(self._threads(events, tasks))]
+        with open(path, "w") as file:
+            json.dump({"traceEvents": rows, "displayTimeUnit": "ns"}, file)
+
+    def _threads(self, events: Any, tasks: Any) -> list[int]:
+        own = [thread for thread, _, _ in self._blocks]
+        return list(dict.fromkeys([*own, *(e.thread for e in events), *(e.thread for e in tasks)]))
+
+
+def _row(name: str, category: str, start: int, duration: int, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "cat": category, "ts": start / 1000, "dur": duration / 1000, "pid": os.getpid(),
+            "tid": thread, "args": arguments}  # fmt: skip
+
+
+def _arguments(event: Any) -> dict[str, Any]:
+    found = {"Input Dims": event.input_shapes, "kernels": event.kernels}
+    return {name: value for name, value in found.items() if value}
+
+
+def _thread_name(thread: int, nr: int) -> dict[str, Any]:
+    name = "the profiled thread" if nr == 0 else f"thread {nr}"
+    return {"ph": "M", "name": "thread_name", "pid": os.getpid(), "tid": thread, "args": {"name": name}}
+
+
+def _gaps(events: Any, thread: int, start: int, end: int) -> list[tuple[int, int]]:
+    """What the outermost ranges of a thread leave of a block."""
+    found, at = [], start
+    for event in sorted((e for e in events if e.thread == thread and e.depth == 0), key=lambda e: e.start_ns):
+        if not start <= event.start_ns < end:
+            continue
+        if event.start_ns > at:
+            found.append((at, event.start_ns))
+        at = max(at, event.start_ns + event.duration_ns)
+    if end > at:
+        found.append((at, end))
+    return found
