@@ -14,7 +14,7 @@ Must not know: what is done with it (``autograd.profiler`` measures times).
 # like, and the profiler puts functions there that take the time and call the ones before. That is below all that
 # handles operations (native hits, overrides, transforms), so every operation is seen, however it comes.
 # Operations of a compiled step are recorded, not run: its ranges are those above. Kernels of one native call are
-# listed, and timed one by one on each thread where the session says ``times_tasks`` (Note [Timed kernels]).
+# listed; they are timed one by one, on each thread, while ``probe.hand_tasks`` is set (Note [Timed kernels]).
 """
 
 from __future__ import annotations
@@ -27,13 +27,6 @@ __all__ = ["Probe", "ProbeSlot", "probe"]
 
 class Probe(Protocol):
     """What may stand in the slot; its methods are called from any thread."""
-
-    times_tasks: bool
-    """Whether ``tasks`` wants to know when each task of a kernel ran, Note [Timed kernels]."""
-
-    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
-        """A native step of the program ``loaded`` has run; ``times``: rows ``TaskTime``."""
-        ...
 
     def enter(self, name: str) -> int:
         """A range of the user's begins on this thread; the result is for ``leave``."""
@@ -58,12 +51,15 @@ class ProbeSlot:
 
     Attributes:
         session: the watcher of the whole process; None: there is none.
+        hand_tasks: called with (program, step, rows ``TaskTime``) of each native step; None: tasks are not timed. It is
+            set only while ``session`` is.
     """
 
-    __slots__ = ("session",)
+    __slots__ = ("hand_tasks", "session")
 
     def __init__(self) -> None:
         self.session: Probe | None = None
+        self.hand_tasks: Callable[[Any, Any, Any], None] | None = None
 
 
 probe = ProbeSlot()

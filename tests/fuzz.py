@@ -74,11 +74,6 @@ __all__ = ["Call", "Failure", "Program", "check", "find_failure", "generate", "i
 class _Interpreter:
     """Stands in ``probe.session``: segments are not compiled, so their operations run one by one."""
 
-    times_tasks = False
-
-    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
-        pass
-
     def enter(self, name: str) -> int:
         return 0
 

@@ -218,7 +218,6 @@ class _Session:
         hand_tasks: Callable[[Any, Any, Any], None] | None = None,
     ) -> None:
         self.begin, self.end, self.hand_tasks = begin, end, hand_tasks
-        self.times_tasks = hand_tasks is not None
         self._stack = _Stack()
 
     def open(self) -> None:
@@ -229,17 +228,12 @@ class _Session:
             one, two, many, inplace = self._before
             door.run_one, door.run_two, door.run_many = self._timed(one), self._timed(two), self._timed(many)
             door.run_inplace = self._timed(inplace, "_")
-            probe.session = self
+            probe.session, probe.hand_tasks = self, self.hand_tasks
 
     def close(self) -> None:
         with _lock:
-            probe.session = None
+            probe.session = probe.hand_tasks = None
             door.run_one, door.run_two, door.run_many, door.run_inplace = self._before
-
-    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
-        """See ``Probe.tasks``."""
-        if self.hand_tasks is not None:
-            self.hand_tasks(loaded, step, times)
 
     def enter(self, name: str) -> int:
         """Begin a range on this thread; returns when."""

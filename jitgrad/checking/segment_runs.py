@@ -76,11 +76,6 @@ class SegmentWatch:
     def __init__(self, around: Callable[[Any, Any, Callable[[], Any]], Any]) -> None:
         self._around = around
 
-    times_tasks = False
-
-    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
-        """Times of tasks: not asked for."""
-
     def enter(self, name: str) -> int:
         """A range of the user's: of no interest."""
         return 0

@@ -158,10 +158,10 @@ def _run_native(
             storage = buffers[vid] = Storage(nbytes or 1)
         addresses.append(storage.addr)
     values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
-    session = probe.session
-    if session is not None and session.times_tasks:
+    hand_tasks = probe.hand_tasks
+    if hand_tasks is not None:
         status, times = _timed.run_timed(step, addresses, values)
-        session.tasks(loaded, step, times)
+        hand_tasks(loaded, step, times)
     else:
         status = step.run(addresses, (), values)
     if status:

@@ -19,11 +19,6 @@ from jitgrad.runtime.engine.run.trace import Provisional, Trace
 class _Counting:
     """Stands in ``probe.session``: counts nodes. While somebody is there, graphs are run by the full loop."""
 
-    times_tasks = False
-
-    def tasks(self, loaded: Any, step: Any, times: Any) -> None:
-        pass
-
     def __init__(self) -> None:
         self.nodes = 0
 
