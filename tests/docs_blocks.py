@@ -1,7 +1,8 @@
 """The Python code of a page: its blocks, and what a page prepares for them.
 
 A block is fenced as ``python``. What a block needs that a reader need not see stands before it in a comment of HTML
-that begins with ``run``; both run in order, in one namespace, with the page's own line numbers. ``python FILE`` runs it.
+that begins with ``run``; both run in order, in one namespace, with the page's own line numbers. ``python FILE`` runs
+it.
 """
 
 from __future__ import annotations
