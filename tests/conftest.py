@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -28,6 +29,12 @@ from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
 from jitgrad.runtime.random import twister  # noqa: E402
+
+
+def pytest_collection_finish() -> None:
+    """Twenty thousand test items are no garbage: without them collections, and forks of this process, are quick."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=list(MODES))

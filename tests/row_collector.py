@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from modes import MODES
@@ -11,13 +12,18 @@ PREFIX = "rows: "
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Print ``{row: {mode or "reason": [tests or reasons]}}`` on one line."""
+    """Print ``rows_of`` all tests on one line."""
+    print(PREFIX + json.dumps(rows_of(session.items)))
+
+
+def rows_of(items: Iterable[pytest.Item]) -> dict[str, dict[str, list[str]]]:
+    """``{row: {mode or "reason": [tests or reasons]}}`` of the tests that are marked with rows."""
     found: dict[str, dict[str, list[str]]] = {}
-    for item in session.items:
+    for item in items:
         for mark in item.iter_markers("row"):
             for row in mark.args:
                 _add(found.setdefault(row, {}), item, mark.kwargs.get("eager_only"))
-    print(PREFIX + json.dumps(found))
+    return found
 
 
 def _add(row: dict[str, list[str]], item: pytest.Item, reason: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from modes import HOOKED, MODES, OUTSIDE, VIRTUAL, Mode, Shown
-from row_collector import PREFIX
+from row_collector import PREFIX, rows_of
 
 import jitgrad
 
@@ -21,8 +21,11 @@ _ROWS = re.findall(r"^\|([A-E]\d+)\|", (_TESTS / "rows.md").read_text(), re.MULT
 
 
 @pytest.fixture(scope="module")
-def covered() -> dict[str, dict[str, list[str]]]:
-    """Row -> mode -> tests, by a collection of the whole suite."""
+def covered(request: pytest.FixtureRequest) -> dict[str, dict[str, list[str]]]:
+    """Row -> mode -> tests, of the whole suite: this run's tests if these are all, else by a collection."""
+    options, arguments = request.config.option, request.config.args
+    if not options.keyword and not options.markexpr and all(Path(a).resolve() == _TESTS for a in arguments):
+        return rows_of(request.session.items)
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "row_collector", str(_TESTS)]
     paths = [str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
