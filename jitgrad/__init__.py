@@ -118,6 +118,8 @@ if TYPE_CHECKING:
     from jitgrad.func import vmap
     from jitgrad.functions.exchange import asarray, from_dlpack, from_file, frombuffer
     from jitgrad.functions.storages import TypedStorage, UntypedStorage
+    from jitgrad.pictures.gradient_flow import gradient_flow
+    from jitgrad.pictures.graph import draw_graph
     from jitgrad.scripts.alias import as_torch
     from jitgrad.serialization import load, save
     from jitgrad.settings import (
@@ -210,6 +212,7 @@ __all__ = [
     "double",
     "dtype",
     "e",
+    "draw_graph",
     "eager",
     "enable_grad",
     "explain",
@@ -231,6 +234,7 @@ __all__ = [
     "get_num_interop_threads",
     "get_num_threads",
     "get_rng_state",
+    "gradient_flow",
     "half",
     "iinfo",
     "inf",
@@ -355,6 +359,8 @@ _LATE = {
     "testing": "jitgrad.testing",
     "to_dlpack": "jitgrad.utils.dlpack",
     "to_dot": "jitgrad.autograd.dot",
+    "draw_graph": "jitgrad.pictures.graph",
+    "gradient_flow": "jitgrad.pictures.gradient_flow",
     "utils": "jitgrad.utils",
     **dict.fromkeys("Verification VerificationError VerifyReport verify".split(), "jitgrad.checking.verify"),
     **dict.fromkeys("NonFiniteError watch_nan".split(), "jitgrad.checking.watch"),

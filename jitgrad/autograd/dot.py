@@ -1,20 +1,53 @@
 """The backward graph as a picture.
 
-Owns: ``to_dot``.
+Owns: ``graph_of``, what is drawn, and ``to_dot``.
 Must not know: how the graph is run.
-In: tensors. Out: text for Graphviz.
+In: tensors. Out: boxes and arrows; text for Graphviz.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, gradient_edge
 from jitgrad.runtime.engine.graph.node import Node, name_of
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["to_dot"]
+__all__ = ["COLOURS", "Arrow", "Box", "graph_of", "to_dot"]
+
+COLOURS = {"output": "palegreen", "leaf": "lightblue", "node": ""}
+"""Of a box, by what it is; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What is drawn of a tensor asked about (``"output"``), of a Node, or of a leaf's AccumulateGrad.
+
+    Attributes:
+        key: no other box has it.
+        lines: the name, and the shapes of the gradients that come in.
+        kind: a key of ``COLOURS``.
+    """
+
+    key: str
+    lines: tuple[str, ...]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From a box to the one that its gradient goes to.
+
+    Attributes:
+        source, target: keys.
+        input_nr: which output of the forward the gradient belongs to.
+    """
+
+    source: str
+    target: str
+    input_nr: int
 
 
 def to_dot(tensor: Any, params: Mapping[str, Any] | None = None) -> str:
@@ -30,24 +63,39 @@ def to_dot(tensor: Any, params: Mapping[str, Any] | None = None) -> str:
     Raises:
         RuntimeError: a tensor has no graph.
     """
+    boxes, arrows = graph_of(tensor, params)
+    leaving: dict[str, list[Arrow]] = {}
+    for arrow in arrows:
+        leaving.setdefault(arrow.source, []).append(arrow)
+    lines = ["digraph {", "  node [shape=box, fontname=monospace]"]
+    for box in boxes:
+        colour = COLOURS[box.kind]
+        filled = f", style=filled, fillcolor={colour}" if colour else ""
+        lines.append(f"  {box.key} [label={_quoted(*box.lines)}{filled}]")
+        lines += [_arrow(arrow) for arrow in leaving.get(box.key, ())]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def graph_of(tensor: Any, params: Mapping[str, Any] | None = None) -> tuple[list[Box], list[Arrow]]:
+    """Boxes and arrows of the backward graph, in the order in which a walk from the tensors meets them.
+
+    Args, Raises: see ``to_dot``.
+    """
     tensors = (tensor,) if isinstance(tensor, TensorBase) else tuple(tensor)
     names = {id(leaf): name for name, leaf in (params or {}).items()}
-    lines = ["digraph {", "  node [shape=box, fontname=monospace]"]
-    roots = []
+    boxes, arrows, roots = [], [], []
     for position, t in enumerate(tensors):
         edge = gradient_edge(t)
         if edge.node is None:
             raise RuntimeError(f"element {position} of tensors does not require grad and does not have a grad_fn")
         roots.append(edge.node)
-        label = _quoted(names.get(id(t), "output"), _shape(t))
-        lines.append(f'  root{position} [label={label}, style=filled, fillcolor=palegreen]')
-        lines.append(_arrow(f"root{position}", _key(edge.node), edge.input_nr))
+        boxes.append(Box(f"root{position}", (names.get(id(t), "output"), _shape(t)), "output"))
+        arrows.append(Arrow(f"root{position}", _key(edge.node), edge.input_nr))
     for node in _reachable(roots):
-        lines.append(f"  {_key(node)} [{_attributes(node, names)}]")
-        for target, nr in node.next_functions:
-            if target is not None:
-                lines.append(_arrow(_key(node), _key(target), nr))
-    return "\n".join([*lines, "}"]) + "\n"
+        boxes.append(_box(node, names))
+        edges = [(target, nr) for target, nr in node.next_functions if target is not None]
+        arrows += [Arrow(_key(node), _key(target), nr) for target, nr in edges]
+    return boxes, arrows
 
 
 def _reachable(roots: list[Node]) -> list[Node]:
@@ -62,12 +110,12 @@ def _reachable(roots: list[Node]) -> list[Node]:
     return list(seen)
 
 
-def _attributes(node: Node, names: dict[int, str]) -> str:
+def _box(node: Node, names: dict[int, str]) -> Box:
     if isinstance(node, AccumulateGrad):
         leaf = node.variable
-        return f"label={_quoted(names.get(id(leaf), name_of(node)), _shape(leaf))}, style=filled, fillcolor=lightblue"
+        return Box(_key(node), (names.get(id(leaf), name_of(node)), _shape(leaf)), "leaf")
     shapes = ", ".join(str(tuple(aval.shape)) for aval in node.input_metadata)
-    return f"label={_quoted(name_of(node), shapes)}"
+    return Box(_key(node), (name_of(node), shapes), "node")
 
 
 def _shape(tensor: Any) -> str:
@@ -83,6 +131,7 @@ def _quoted(*lines: str) -> str:
     return f'"{text}"'
 
 
-def _arrow(source: str, target: str, input_nr: int) -> str:
+def _arrow(arrow: Arrow) -> str:
     """An edge; the number says which output of the forward it belongs to, where that is not the first."""
-    return f"  {source} -> {target}" + (f' [label="{input_nr}"]' if input_nr else "")
+    label = f' [label="{arrow.input_nr}"]' if arrow.input_nr else ""
+    return f"  {arrow.source} -> {arrow.target}{label}"

@@ -1,0 +1,1 @@
+"""Pictures of a training: the backward graph, the gradients of each layer."""
