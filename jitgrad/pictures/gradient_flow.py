@@ -86,7 +86,8 @@ class GradientFlow(Report):
             elif p.rms > _EXPLODED * middle:
                 found.append(f"EXPLODING: the gradient of {p.name} is {p.rms / middle:.1e} times the median.")
             elif p.zeros > _DEAD:
-                found.append(f"MOSTLY ZERO: {100 * p.zeros:.0f}% of the gradient of {p.name}: units that are never active?")
+                share = f"{100 * p.zeros:.0f}%"
+                found.append(f"MOSTLY ZERO: {share} of the gradient of {p.name}: units that are never active?")
         return found
 
     def to_json(self) -> dict[str, Any]:
