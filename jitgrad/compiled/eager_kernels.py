@@ -6,42 +6,32 @@ Must not know: when they are used.
 
 from __future__ import annotations
 
-from typing import Any
-
 from jitgrad.abi import NativeStep
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
-from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op
-from jitgrad.runtime.eager.kernel import ArrayProgram
+from jitgrad.runtime.eager.kernel import ArrayProgram, KernelRequest
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
 
 __all__ = ["make_kernel"]
 
 
-def make_kernel(
-    op: Op,
-    avals: tuple[Aval | None, ...],
-    numbers: list[bool],
-    params: tuple[Any, ...],
-    outs: tuple[Aval, ...],
-    targets: tuple[int, ...],
-) -> ArrayProgram | None:
+def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     """See ``install_kernels``; None if the operation is not one native step."""
-    segment = _segment(op, avals, numbers, params, outs, targets)
+    segment = _segment(request)
     try:
         codegen = open_codegen()
         codegen.install_loops()
         program = codegen.compile_segment(segment)
     except (CompileError, ImportError) as error:
-        log("record", "eager %s keeps its rule: %r", op.name, error)
+        log("record", "eager %s keeps its rule: %r", request.op.name, error)
         return None
     step = program.steps[0] if len(program.steps) == 1 else None
     if not isinstance(step, NativeStep):
         return None
     bump("eager_kernels")
+    avals = request.avals
     first = len(avals)
     order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
     positions = [i for i, aval in enumerate(avals) if aval is None]
@@ -50,15 +40,9 @@ def make_kernel(
     )
 
 
-def _segment(
-    op: Op,
-    avals: tuple[Aval | None, ...],
-    numbers: list[bool],
-    params: tuple[Any, ...],
-    outs: tuple[Aval, ...],
-    targets: tuple[int, ...],
-) -> Segment:
+def _segment(request: KernelRequest) -> Segment:
     """Operands have their positions as value ids, results the numbers that follow."""
+    op, avals, numbers, params, outs, targets = request
     slots = iter(range(len(numbers)))
     inputs = [i if aval is not None else RuntimeScalar(s := next(slots), numbers[s]) for i, aval in enumerate(avals)]
     made = tuple(range(len(avals), len(avals) + len(outs)))

@@ -142,4 +142,8 @@ def np_erfcx(x: Any) -> Any:
 
 def np_sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)); overflow of exp gives the right limit, 0."""
-    return np.reciprocal(1 + np.exp(-x))
+    out = np.exp(-x)
+    if type(out) is not np.ndarray:
+        return np.reciprocal(1 + out)
+    out += 1
+    return np.reciprocal(out, out=out)

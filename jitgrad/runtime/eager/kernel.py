@@ -30,10 +30,33 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.storage.storage import Storage
 
-__all__ = ["ArrayProgram", "has_kernel", "install_kernels", "kernel_of", "kernel_of_several", "kernel_of_write"]
+__all__ = [
+    "ArrayProgram", "KernelRequest", "has_kernel", "install_kernels", "kernel_of", "kernel_of_several",
+    "kernel_of_write",
+]  # fmt: skip
 
 _LARGE_NBYTES = 64 << 10
 """From here on the system's fresh pages cost more than a storage."""
+
+
+class KernelRequest(NamedTuple):
+    """What an eager kernel is made for.
+
+    Attributes:
+        op: the operation.
+        avals: of the operands, each beginning at its array's first element; None for numbers.
+        numbers: for each number operand, whether it is a float.
+        params: the static parameters.
+        outs: avals of the results.
+        targets: for each result, the operand that it is written into; or empty, and results are new arrays.
+    """
+
+    op: Op
+    avals: tuple[Aval | None, ...]
+    numbers: tuple[bool, ...]
+    params: tuple[Any, ...]
+    outs: tuple[Aval, ...]
+    targets: tuple[int, ...]
 
 
 class ArrayProgram(NamedTuple):
@@ -50,14 +73,11 @@ class ArrayProgram(NamedTuple):
     numbers: tuple[int, ...]
 
 
-_make: list[Callable[..., ArrayProgram | None]] = []
+_make: list[Callable[[KernelRequest], ArrayProgram | None]] = []
 
 
-def install_kernels(make: Callable[..., ArrayProgram | None]) -> None:
-    """Let ``make(op, avals or None for numbers, is_float of numbers, params, out_avals, targets)`` make programs.
-
-    Targets: for each result, the operand that it is written into; or empty, and results are new arrays.
-    """
+def install_kernels(make: Callable[[KernelRequest], ArrayProgram | None]) -> None:
+    """Let ``make(request)`` make programs; None: there is none for the request."""
     _make[:] = [make]
 
 
@@ -84,8 +104,9 @@ def _program(
 ) -> ArrayProgram | None:
     """Avals say where a view begins; an array begins at its first element."""
     avals = tuple([make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval else None for x in operands])
-    numbers = [type(x) is float for x in operands if type(x) is not Aval]
-    return _make[0](op, avals, numbers, params, tuple([make_aval(a.shape, a.dtype, a.stride) for a in outs]), targets)
+    numbers = tuple([type(x) is float for x in operands if type(x) is not Aval])
+    out_avals = tuple([make_aval(a.shape, a.dtype, a.stride) for a in outs])
+    return _make[0](KernelRequest(op, avals, numbers, params, out_avals, targets))
 
 
 def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Aval, rule: Any) -> Any:

@@ -15,7 +15,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.quiet import run_quietly
 
-__all__ = ["is_laid_out", "own", "rule_for", "run_numpy"]
+__all__ = ["is_laid_out", "own", "own_inside", "rule_for", "run_numpy", "run_numpy_inside"]
 
 _ndarray = np.ndarray
 
@@ -28,10 +28,16 @@ _MOVES = frozenset(
 
 def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
     """The NumPy rule's arrays, made exactly what the avals say."""
+    found: list[Any] = run_quietly(run_numpy_inside, op, arrays, params, avals)
+    return found
+
+
+def run_numpy_inside(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
+    """``run_numpy``, for a caller that NumPy is quiet for, Note [Quiet NumPy]: no context is entered twice."""
     assert op.numpy is not None
     if any(map(_is_half, arrays)) and not _takes_halves(op):
         arrays = [*map(_widened, arrays)]
-    raw = run_quietly(op.numpy, *((arrays,) if op.num_inputs < 0 else arrays), *params)
+    raw = op.numpy(*((arrays,) if op.num_inputs < 0 else arrays), *params)
     results = raw if isinstance(raw, tuple | list) else (raw,)
     return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
 
@@ -65,9 +71,9 @@ def _widened(x: Any) -> Any:
 def _exactly(result: Any, aval: Aval) -> Any:
     """An array of the aval's shape and dtype, laid out anyhow; 0-d results of NumPy are scalars, so ``asarray`` first.
 
-    Rounding to a half may overflow.
+    Rounding to a half may overflow: NumPy is to be quiet.
     """
-    array = run_quietly(np.asarray, result, aval.dtype.np)
+    array = np.asarray(result, aval.dtype.np)
     return array if array.shape == aval.shape else np.broadcast_to(array, aval.shape)
 
 
@@ -98,8 +104,24 @@ def own(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
         aval: what it is to be: a layout without gaps.
         inputs: what the rule was given.
     """
-    if type(result) is not _ndarray or result.dtype is not aval.dtype.np or result.shape != aval.shape:
+    if _differs(result, aval):
+        result = run_quietly(_exactly, result, aval)
+    return _apart(result, aval, inputs)
+
+
+def own_inside(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
+    """``own``, for a caller that NumPy is quiet for."""
+    if _differs(result, aval):
         result = _exactly(result, aval)
+    return _apart(result, aval, inputs)
+
+
+def _differs(result: Any, aval: Aval) -> bool:
+    return type(result) is not _ndarray or result.dtype is not aval.dtype.np or result.shape != aval.shape
+
+
+def _apart(result: Any, aval: Aval, inputs: Sequence[Any]) -> Any:
+    """An array laid out as ``aval``, in memory that nobody else knows."""
     if result.base is not None or not is_laid_out(result, aval):
         return _copied(result, aval)
     for array in inputs:

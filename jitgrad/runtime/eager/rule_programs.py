@@ -36,7 +36,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.eager import make_view, split_args
-from jitgrad.runtime.eager.numpy_rule import own, run_numpy
+from jitgrad.runtime.eager.numpy_rule import own_inside, run_numpy_inside
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
 from jitgrad.runtime.engine.graph.current import current
@@ -195,7 +195,7 @@ class _ProgramText:
         self.values, self.steps = recorder.values, recorder.steps
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "own": own,
+            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "own": own_inside,
             "new_result": new_result, "make_view": make_view, "several": _several,
         }  # fmt: skip
         self._tensors: dict[int, str] = {}
@@ -367,8 +367,8 @@ def _several(plan: EagerPlan, arrays: list[Any]) -> list[Any]:
     """The results of an operation with several results or a list of operands, as new arrays."""
     made = plan.run_several(arrays)
     if made is None:
-        results = run_numpy(plan.op, arrays, plan.params, plan.out_avals)
-        made = [own(r, a, arrays) for r, a in zip(results, plan.out_avals, strict=True)]
+        results = run_numpy_inside(plan.op, arrays, plan.params, plan.out_avals)
+        made = [own_inside(r, a, arrays) for r, a in zip(results, plan.out_avals, strict=True)]
     return made
 
 
@@ -411,8 +411,7 @@ class RulePrograms:
 
     def _make(self, node: OpNode, grads: list[Any], programs: list[Any]) -> None:
         """Make a program for the next Node like this one; or know that there is none."""
-        is_packed = any(isinstance(x, SavedVariable) and type(x) is not SavedVariable for x in node.saved or ())
-        if is_packed or all(g is None for g in grads):
+        if all(g is None for g in grads) or not all(map(_is_as_saved, node.saved or ())):
             return
         if len(programs) >= _MAX_PROGRAMS:
             self.is_open = False
@@ -424,6 +423,13 @@ class RulePrograms:
             self.is_open = False
             return
         bump("rule_programs")
+
+
+def _is_as_saved(x: Any) -> bool:
+    """Whether a saved value is a number, or a tensor that no hook has packed and nobody has written."""
+    if not isinstance(x, SavedVariable):
+        return True
+    return type(x) is SavedVariable and x.tensor._vc[VERSION] == x.version
 
 
 def _make_program(node: OpNode, grads: list[Any]) -> Any:

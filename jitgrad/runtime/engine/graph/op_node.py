@@ -16,7 +16,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradien
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
-from jitgrad.runtime.engine.graph.node import Node, sequence
+from jitgrad.runtime.engine.graph.node import CallNode, Node, sequence
 from jitgrad.runtime.engine.graph.overwrites import Place, caught, place_now
 from jitgrad.runtime.engine.graph.saved_names import (
     ALL_NAMES,
@@ -316,18 +316,26 @@ for _name in ALL_NAMES:
 
 
 def edge_of(tensor: Any) -> NextEdge:
-    """``gradient_edge``, short for what is no view: results and leaves."""
+    """``gradient_edge``, short for results, leaves, and views that nobody has written since."""
+    node = tensor._grad_fn
     if tensor._base is None:
-        node = tensor._grad_fn
         if node is not None:
             return (node, tensor._output_nr)
         if tensor._requires_grad and tensor._graph is None:
             return (accumulator_of(tensor), 0)
+    elif node is not None and _knows_its_node(tensor):
+        return (node, tensor._output_nr)
     if tensor._graph is not None and tensor._requires_grad and state.handler is None and is_as_made(tensor):
         if tensor._grad_fn is None:
             tensor._graph.join(tensor)
         return (tensor._grad_fn, tensor._output_nr)
     return gradient_edge(tensor)
+
+
+def _knows_its_node(view: Any) -> bool:
+    """Whether the Node that a view refers to is that of its value now, and one that Python may see."""
+    is_known = view._requires_grad and view._tid >= 0 and type(view._grad_fn) is not CallNode
+    return is_known and is_as_made(view)
 
 
 def is_as_made(tensor: Any) -> bool:

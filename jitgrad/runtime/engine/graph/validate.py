@@ -28,9 +28,10 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
     """Undo a broadcast: sum ``grad`` over the dimensions along which ``shape`` was repeated."""
     have = grad._aval.shape
     lead = len(have) - len(shape)
-    dims = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(shape) if n == 1 and have[lead + i] != 1)
-    if dims:
-        grad = grad.sum(dims, keepdim=True)
+    within = tuple([lead + i for i, n in enumerate(shape) if n == 1 and have[lead + i] != 1])
+    if not within:
+        return grad.sum(tuple(range(lead))) if lead else grad
+    grad = grad.sum((*range(lead), *within), keepdim=True)
     return grad.reshape(shape) if lead else grad
 
 
