@@ -139,6 +139,17 @@ def test_first_calls_are_measured() -> None:
         assert all(0 < ratio < 100_000 for ratio in calls)
 
 
+@pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
+def test_single_operations_are_measured() -> None:
+    single = importlib.import_module("benchmarks.single")
+    assert len(single.OPERATIONS) == 60
+    torch = importlib.import_module("torch")
+    for name in single.OPERATIONS:
+        if name not in ("floor", "sign", "slice"):
+            row = single.measure(torch, name, 12, True, 1, 0.0)
+            assert row.ours_us > 0.0 and row.theirs_us > 0.0 and row.ratio > 0.0
+
+
 def test_recording_is_measured() -> None:
     recording = importlib.import_module("benchmarks.recording")
     body = recording.KINDS["operators on tensors (x * y + y)"]

@@ -79,6 +79,15 @@ def test_large_operations_have_kernels_and_small_ones_do_not() -> None:
     assert kernels_made(lambda: [jg.exp(small), small * 2.5]) == 0
 
 
+def test_rules_of_several_calls_have_kernels_for_fewer_elements() -> None:
+    plans.clear()
+    few = config.eager_kernels // 16
+    x, small = jg.rand(few), jg.rand(few - 1)
+    assert kernels_made(lambda: [jg.erf(x), jg.erf(x), jg.softmax(x, 0), jg.cat([x, x])]) == 3
+    assert kernels_made(lambda: [jg.exp(x), x * 2.5, 2.5 - x, x**2, jg.where(x > x, x, x)]) == 0
+    assert kernels_made(lambda: [jg.erf(small), jg.softmax(small, 0)]) == 0
+
+
 def test_bits_are_those_of_a_compiled_step() -> None:
     x = jg.randn(100, 211)
     for function in (jg.exp, jg.erf, jg.tanh, lambda t: jg.softmax(t, 1), lambda t: t.sum(0), lambda t: t @ t.t()):

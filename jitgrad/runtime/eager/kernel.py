@@ -8,9 +8,10 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # ~~~~~~~~~~~~~~~~~~~~
 # NumPy's rule of an operation walks memory once for each step of a formula, on one core. From ``config.eager_kernels``
 # elements on, an eager operation therefore runs as a program of one operation, made by the code generator of compiled
-# steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. Which of the two
-# runs depends on the operation, its params and its operands' layouts, never on what ran before: so equal calls give
-# equal bits. An operation without a lowering keeps its rule, and so does one whose kernel LLVM refuses.
+# steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. A rule of several
+# calls (softmax, erf, cat) costs more than a kernel from a few hundred elements on: there the bound is a sixteenth.
+# Which of the two runs depends on the operation, its params and its operands' layouts, never on what ran before: so
+# equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel LLVM refuses.
 # A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
 # or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
 # from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
@@ -34,6 +35,12 @@ __all__ = [
     "ArrayProgram", "KernelRequest", "has_kernel", "install_kernels", "kernel_of", "kernel_of_several",
     "kernel_of_write",
 ]  # fmt: skip
+
+_ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
+"""Operations whose rules are as quick as one call of NumPy, besides those that are a ufunc."""
+
+_SEVERAL_CALLS = 16
+"""A rule of several calls is slower than a kernel for so many times fewer elements."""
 
 _LARGE_NBYTES = 64 << 10
 """From here on the system's fresh pages cost more than a storage."""
@@ -86,6 +93,8 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     least = config.eager_kernels
     if least < 0 or op.lower is None or op.is_view or ARRAY_DATA < 0 or not _make:
         return False
+    if not (isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL):
+        least //= _SEVERAL_CALLS
     avals = [x for x in operands if type(x) is Aval]
     if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):
         return False
