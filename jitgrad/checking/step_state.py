@@ -74,6 +74,9 @@ def _children(obj: Any, name: str, names: dict[int, str]) -> Iterator[tuple[str,
     elif isinstance(obj, TensorBase):
         if obj._grad is not None:
             yield f"{name}.grad", obj._grad
+        if obj.is_sparse:
+            yield f"{name}.indices", obj._indices()
+            yield f"{name}.values", obj._values()
     elif isinstance(obj, dict):
         for key, item in list(obj.items()):
             shown = names.get(id(key)) or (f"<{type(key).__name__}>" if isinstance(key, TensorBase) else repr(key))
@@ -169,7 +172,7 @@ class StepState:
 def _undo_of(obj: Any) -> Callable[[], None] | None:
     """What puts an object back as it is now; None: it cannot change, or there is no copy of such an object."""
     if isinstance(obj, TensorBase):
-        return _undo_tensor(obj)
+        return _undo_sparse(obj) if obj.is_sparse else _undo_tensor(obj)
     if isinstance(obj, np.ndarray):
         before = obj.copy()
         return (lambda: np.copyto(obj, before)) if obj.flags.writeable else None
@@ -208,6 +211,16 @@ def _refill(container: Any, items: Any, fill: Callable[[Any], Any]) -> None:
         return
     container.clear()
     fill(items)
+
+
+def _undo_sparse(tensor: Any) -> Callable[[], None]:
+    """Indices and values are tensors, which are put back for themselves."""
+    parts = tensor._entries, tensor._positions, tensor._is_coalesced, tensor._grad
+
+    def undo() -> None:
+        tensor._entries, tensor._positions, tensor._is_coalesced, tensor._grad = parts
+
+    return undo
 
 
 def _undo_tensor(tensor: Any) -> Callable[[], None]:

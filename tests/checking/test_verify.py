@@ -84,6 +84,26 @@ def test_training_goes_on_as_if_nothing_had_been_verified() -> None:
     assert losses[0] == losses[1]
 
 
+def test_a_step_with_sparse_gradients() -> None:
+    table = nn.Embedding(20, 4, sparse=True)
+    optimizer = optim.SGD(table.parameters(), lr=0.1)
+
+    def step(rows: Any) -> Any:
+        optimizer.zero_grad()
+        loss = table(rows).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    rows = jg.tensor([1, 3, 3])
+    compiled = jg.compile(step)
+    compiled(rows)
+    before = table.weight.tolist()
+    report = jg.verify(compiled, rows)
+    assert report, str(report)
+    assert table.weight.tolist() == before
+
+
 @pytest.mark.parametrize("dtype", [jg.float32, jg.float64, jg.bfloat16, jg.float16])
 def test_rounding_is_no_error(dtype: Any) -> None:
     x = jg.randn(33, 65).to(dtype)
