@@ -34,7 +34,7 @@ from jitgrad.tracer.trie import Trie
 # ``config.compile_at_once`` new values. Segments that end later are run operation by operation
 # (``compiled/interpret.py``), and compiled when they are met again, by the next call. Example: of a step of 1,000
 # operations, the first call records and interprets, the second compiles, the third only runs. A graph that was met
-# with other numbers counts as met.
+# with other numbers counts as met, and a segment whose plan is known (Note [Known plans]) never waits.
 # A step whose graph is new at every call never repeats. After a few calls in a row that recorded something new
 # (``_DEFER_AFTER``), short segments wait, too; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
 # ``_LOOK_EVERY`` is recorded, to notice when graphs repeat: one in twice as many after each that was new again, up to

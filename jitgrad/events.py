@@ -38,6 +38,7 @@ COUNTERS: dict[str, str] = {
     "misses": "recorded events that grew the trie",
     "segments": "programs run",
     "plans": "segments planned (simplified, fused, lowered)",
+    "known_plans": "segments that took the plan of an equal one of the same function",
     "compiles": "kernels compiled by LLVM",
     "launches": "kernel launches",
     "implicit_products": "products compiled whose operands are windows of an image, never in memory as matrices",

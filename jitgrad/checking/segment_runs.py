@@ -144,7 +144,7 @@ def run_copy(
     Args:
         program: a ``LoadedProgram``; None: the segment is compiled.
     """
-    loaded = backend.compile_end(segment) if program is None else program
+    loaded = backend.compile_end(segment, {}) if program is None else program
     buffers: dict[int, Any] = {}
     for vid in segment.inputs:
         storage = buffers[vid] = Storage(len(memory[vid]))

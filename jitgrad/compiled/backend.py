@@ -5,8 +5,8 @@ Owns: ``backend``, the one object that does for recorders what their level must 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
@@ -38,9 +38,16 @@ from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment
 
+if TYPE_CHECKING:
+    from jitgrad.compiled.known_plans import KnownPlan, Renumbered
+
 __all__ = ["backend"]
 
 _files: Any = LazyModule("jitgrad.checking.failure_file")
+_equal: Any = LazyModule("jitgrad.compiled.known_plans")  # the first plan brings it
+
+Plans: TypeAlias = "MutableMapping[Any, KnownPlan]"
+"""Of one function: key -> plan, see Note [Known plans]."""
 
 
 def _inplace_elsewhere(op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
@@ -63,23 +70,28 @@ class _Backend:
 
     __slots__ = ()
 
-    def compile_end(self, segment: Segment) -> LoadedProgram:
-        """Plan and compile a segment."""
+    def compile_end(self, segment: Segment, plans: Plans) -> LoadedProgram:
+        """Plan and compile a segment, unless its plan is among the known ``plans``."""
+        numbered = _equal.Renumbered(segment)
+        loaded = _known(numbered, plans)
+        if loaded is not None:
+            return loaded
         if probe.session is not None:
-            return probe.session.call("compile", "compile", self._compile, segment)
-        return self._compile(segment)
+            return probe.session.call("compile", "compile", self._compile, numbered, plans)
+        return self._compile(numbered, plans)
 
     @staticmethod
-    def _compile(segment: Segment) -> LoadedProgram:
+    def _compile(numbered: Renumbered, plans: Plans) -> LoadedProgram:
         """Codegen and the native parts come with the first segment, Note [Lazy codegen]."""
         codegen = open_codegen()
         codegen.install_hits()
         bump("plans")
         try:
-            program = codegen.compile_segment(segment)
+            program = codegen.compile_segment(numbered.segment)
         except CompileError as error:
-            program = _without_kernels(segment, error)
-        return LoadedProgram(program, segment)
+            return LoadedProgram(_without_kernels(numbered.segment, error), numbered.segment)
+        plan = plans[numbered.key] = _equal.KnownPlan(program, numbered)
+        return LoadedProgram(program, numbered.segment, plan)
 
     @staticmethod
     def backward_eagerly(request: Any) -> Any:
@@ -92,9 +104,13 @@ class _Backend:
         return end_plan(recorder, event, alive)
 
     @staticmethod
-    def defer_end(segment: Segment) -> LoadedProgram:
-        """A stand-in that runs the segment operation by operation."""
-        return LoadedProgram(_interpreted(segment, "not compiled yet: every recent graph was new"), segment)
+    def defer_end(segment: Segment, plans: Plans) -> LoadedProgram:
+        """A stand-in that runs the segment operation by operation, unless its plan is among the known ``plans``."""
+        loaded = _known(_equal.Renumbered(segment), plans) if plans else None
+        if loaded is not None:
+            return loaded
+        stand_in = _interpreted(segment, "not compiled yet: every recent graph was new")
+        return LoadedProgram(stand_in, segment, is_stand_in=True)
 
     @staticmethod
     def may_stop() -> bool:
@@ -163,6 +179,15 @@ class _Backend:
     reached_leaves = staticmethod(reached_leaves)
     record_backward = staticmethod(record_backward)
     repeat_backward = staticmethod(repeat_backward)
+
+
+def _known(numbered: Renumbered, plans: Plans) -> LoadedProgram | None:
+    """A segment's program by the plan of an equal one, see Note [Known plans]."""
+    plan = plans.get(numbered.key)
+    if plan is None:
+        return None
+    bump("known_plans")
+    return LoadedProgram(plan.program_of(numbered), numbered.segment, plan)
 
 
 def _without_kernels(segment: Segment, error: CompileError) -> Program:

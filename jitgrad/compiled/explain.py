@@ -190,7 +190,7 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     for event in fn.last_path():
         if isinstance(event, EndEvent) and event.program is not None:
             if event.is_deferred:
-                event.program, event.is_deferred = backend.compile_end(event.segment), False
+                event.program, event.is_deferred = backend.compile_end(event.segment, fn.trie.plans), False
             program = event.program.program
             reports.append(SegmentReport(event.segment, program.kernel_names, program.notes, event.reason, program))
     changes = what_changed(path_before, fn.last)

@@ -36,11 +36,14 @@ class LoadedProgram:
         steps: ``LoadedStep`` for native ones, ``EagerStep`` as they are.
         temporaries: value ids that only carry data between steps.
         only: the step, if there is one and it is native.
+        plan: the ``KnownPlan`` that equal segments take their programs from, Note [Known plans]; or None.
+        is_stand_in: the segment is not compiled yet, Note [New graphs].
     """
 
-    __slots__ = ("launches", "only", "program", "segment", "steps", "temporaries")
+    __slots__ = ("is_stand_in", "launches", "only", "plan", "program", "segment", "steps", "temporaries")
 
-    def __init__(self, program: Program, segment: Segment) -> None:
+    def __init__(self, program: Program, segment: Segment, plan: Any = None, is_stand_in: bool = False) -> None:
+        self.plan, self.is_stand_in = plan, is_stand_in
         self.program = program
         self.segment = segment
         self.steps = [LoadedStep(s) if isinstance(s, NativeStep) else s for s in program.steps]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
+import linecache
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -81,6 +83,26 @@ def attributes(function: Callable[..., Any]) -> str:
     return "nounwind noinline" if function in ONCE_PER_CALL else "nounwind noinline optnone"
 
 
+def _source_of(function: Callable[..., Any]) -> str:
+    """The function's text. ``inspect.getsource`` reads a function token by token to find its end, in each process."""
+    code = function.__code__
+    ends = [end for _, end, _, _ in code.co_positions() if end is not None]
+    if not ends:  # an interpreter that was started with ``-X no_debug_ranges``
+        return inspect.getsource(function)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    return "".join(lines[code.co_firstlineno - 1 : max(ends)])
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that statements of the subset assign to. Expressions assign none, so nothing walks through them."""
+    for stmt in body:
+        for target in getattr(stmt, "targets", None) or (getattr(stmt, "target", None),):
+            if target is not None:
+                yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        yield from _assigned([*getattr(stmt, "body", ()), *getattr(stmt, "orelse", ())])
+
+
+@functools.cache
 def signature_of(function: Callable[..., Any]) -> _Signature:
     """Kinds and classes of a native function's parameters, and the kind of its result."""
     hints, names = function.__annotations__, function.__globals__
@@ -99,7 +121,7 @@ class FunctionText:
         self.function = function
         self.symbol = module.functions[function]
         self.signature = signature_of(function)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        tree = ast.parse(textwrap.dedent(_source_of(function))).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         self.lines: list[str] = []
@@ -249,7 +271,7 @@ class FunctionText:
         return self._assemble()
 
     def _params(self) -> None:
-        assigned = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assigned = set(_assigned(self.tree.body))
         for name, kind, cls in self.signature.params:
             if name not in assigned:
                 self.locals[name] = Local(kind, f"%p.{name}", cls, is_register=True)

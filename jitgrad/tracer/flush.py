@@ -19,14 +19,21 @@ __all__ = ["build_end"]
 
 
 def build_end(
-    history: History, backend: Any, alive: list[Any], slots: dict[int, Any], inputs: dict[int, Any], defers: bool
+    history: History,
+    backend: Any,
+    alive: list[Any],
+    slots: dict[int, Any],
+    inputs: dict[int, Any],
+    plans: Any,
+    defers: bool,
 ) -> EndEvent:
     """Decide what the open segment must leave behind, and compile it.
 
     Args:
         slots: id of a storage -> its slot.
         inputs: value id -> tensor, of the recorder.
-        defers: do not compile it yet, see Note [New graphs].
+        plans: of the trie.
+        defers: do not compile it yet if its plan is not known, see Note [New graphs].
     """
     assign = assignments(alive)
     survivors = {h._vid for h, how in zip(alive, assign, strict=True) if how in (FRESH, PENDING)}
@@ -45,7 +52,7 @@ def build_end(
     fresh = [row for row, how in zip(layouts, assign, strict=True) if how is not VIEW]
     segment.layouts = {vid: aval for vid, aval in fresh if not aval.is_contiguous}
     make = backend.defer_end if defers else backend.compile_end
-    program = make(segment) if outputs or writes else None
+    program = make(segment, plans) if outputs or writes else None
     layouts += [
         (vid, make_aval(history.aval_of(vid).shape, history.aval_of(vid).dtype))
         for vid in (saved - in_place - survivors) & here
@@ -64,7 +71,7 @@ def build_end(
         keeps_graph=bool(roots),
         saves=bool(saved),
         has_pending=PENDING in assign,
-        is_deferred=defers and program is not None,
+        is_deferred=program is not None and program.is_stand_in,
         named=tuple(named),
         windows=tuple((vid, root) for vid, root, _ in windows),
         segment=segment,

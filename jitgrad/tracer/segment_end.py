@@ -41,7 +41,7 @@ class SegmentEnd:
         if node is None:
             node = self._grow(key, alive, is_last)
         elif node.event.is_deferred:
-            node.event.program = recorder.backend.compile_end(node.event.segment)
+            node.event.program = recorder.backend.compile_end(node.event.segment, recorder.trie.plans)
             node.event.is_deferred = False
         recorder.node.last = recorder.node = node
         recorder.handles = []
@@ -94,7 +94,8 @@ class SegmentEnd:
         recorder = self._recorder
         history = self._path.live()
         defers = recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
-        event = build_end(history, recorder.backend, alive, recorder.slots, recorder.inputs, defers)
+        tables = recorder.slots, recorder.inputs, recorder.trie.plans
+        event = build_end(history, recorder.backend, alive, *tables, defers)
         event.reason = self._reason(is_last)
         node = self._path.grow(key, event)
         node.op, node.ids = END, tuple(h._vid for h in alive)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from typing import Any
+from weakref import WeakValueDictionary
 
 from jitgrad.events import bump
 
@@ -168,9 +169,10 @@ class Trie:
         defers: segments that are new are not compiled yet, see Note [New graphs].
         clock: calls so far; stamps the ends of paths for the LRU.
         new_limit: how many new values one call may record, Note [Long calls].
+        plans: key of a segment -> its plan, as long as a program in the trie has it; the backend's, Note [Known plans].
     """
 
-    __slots__ = ("clock", "defers", "limit", "new_limit", "roots", "size")
+    __slots__ = ("clock", "defers", "limit", "new_limit", "plans", "roots", "size")
 
     clock: int
     limit: int
@@ -183,6 +185,7 @@ class Trie:
         self.defers = False
         self.limit = limit
         self.new_limit = new_limit
+        self.plans: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def root(self, start: Any) -> TrieNode:
         """The root for calls that start in the given state."""

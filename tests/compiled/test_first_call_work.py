@@ -14,6 +14,7 @@ from jitgrad.compile import _LOOK_AT_LEAST, _LOOK_EVERY
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.user_line import PACKAGE
+from tests.compiled.long_steps import chain, collected, differentiated, read, written
 
 
 @contextmanager
@@ -43,41 +44,6 @@ def work(function: Callable[..., Any], *args: Any) -> int:
     with lines() as count:
         function(*args)
     return count()
-
-
-def chain(x: Any, length: int) -> Any:
-    y = x
-    for _ in range(length):
-        y = y * 0.5 + x
-    return y
-
-
-def differentiated(x: Any, length: int) -> Any:
-    w = x.clone().requires_grad_()
-    chain(w, length).sum().backward()
-    return w.grad
-
-
-def written(x: Any, length: int) -> Any:
-    y = jg.zeros(length, 4)
-    for i in range(1, length):
-        y[i] = y[i - 1] + x
-    return y
-
-
-def collected(x: Any, length: int) -> Any:
-    parts = []
-    for _ in range(length):
-        x = x * 0.5
-        parts.append(x)
-    return jg.stack(parts)
-
-
-def read(x: Any, length: int) -> Any:
-    for _ in range(length):
-        x = x * 0.5
-        x.sum().item()
-    return x
 
 
 @pytest.fixture(autouse=True)

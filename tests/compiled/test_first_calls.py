@@ -19,6 +19,7 @@ from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
+from tests.compiled.long_steps import chain, collected, differentiated, read, written
 
 
 def counted(call: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
@@ -27,19 +28,12 @@ def counted(call: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
     return result, {name: value - before[name] for name, value in jg.stats().items()}
 
 
-def chain(x: Any, length: int = 200, factor: float = 0.5) -> Any:
-    y = x
-    for _ in range(length):
-        y = y * factor + x
-    return y
-
-
 def test_a_long_graph_is_compiled_when_it_is_met_again() -> None:
-    step = jg.compile(lambda x: chain(x))
+    step = jg.compile(lambda x: chain(x, 200))
     x = jg.tensor([0.5, -1.0, 2.0])
     first, counts = counted(lambda: step(x))
     assert (counts["plans"], counts["launches"], counts["fallbacks"]) == (0, 0, 400)
-    np.testing.assert_array_equal(first.numpy(), chain(x).numpy())  # the same functions in the same order
+    np.testing.assert_array_equal(first.numpy(), chain(x, 200).numpy())  # the same functions in the same order
     second, counts = counted(lambda: step(x))
     assert (counts["plans"], counts["misses"], counts["fallbacks"]) == (1, 0, 0)
     third, counts = counted(lambda: step(x))
@@ -72,7 +66,7 @@ def test_a_graph_that_was_met_with_other_numbers_is_not_new() -> None:
 
 
 def test_explain_shows_the_kernels_of_a_long_graph() -> None:
-    report = jg.explain(jg.compile(lambda x: chain(x)), jg.ones(3))
+    report = jg.explain(jg.compile(lambda x: chain(x, 200)), jg.ones(3))
     assert report.segments[0].kernels
 
 
@@ -158,13 +152,6 @@ def test_an_error_keeps_the_writes_before_it() -> None:
     np.testing.assert_array_equal(storage.array(aval), [4, 4])
 
 
-def written(x: Any, length: int) -> Any:
-    y = jg.zeros(length, 4)
-    for i in range(1, length):
-        y[i] = y[i - 1] + x
-    return y
-
-
 def changed(x: Any, length: int) -> Any:
     y = jg.zeros(16, 4)
     for i in range(length):
@@ -179,27 +166,6 @@ def outside(x: Any, length: int) -> Any:
     for i in range(length):
         KEPT[i] = x
     return KEPT
-
-
-def differentiated(x: Any, length: int) -> Any:
-    w = x.clone().requires_grad_()
-    chain(w, length).sum().backward()
-    return w.grad
-
-
-def collected(x: Any, length: int) -> Any:
-    parts = []
-    for _ in range(length):
-        x = x * 0.5
-        parts.append(x)
-    return jg.stack(parts)
-
-
-def read(x: Any, length: int) -> Any:
-    for _ in range(length):
-        x = x * 0.5
-        x.sum().item()
-    return x
 
 
 def seconds(function: Callable[..., Any], x: Any) -> float:

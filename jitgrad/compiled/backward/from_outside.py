@@ -257,7 +257,8 @@ class CallBackward:
         consts = tuple([(vid, t._storage) for vid, t in inner.consts if vid in segment.inputs])
         seeds = tuple([(vid, nr) for vid, nr in numbers.items() if vid in segment.inputs])
         owned = len(outputs) == sum(r is not None for r in results) and not any(r.views for r in computed)
-        return _Program(backend.compile_end(segment) if outputs else None, own, seeds, consts, owned, tuple(results))
+        loaded = backend.compile_end(segment, {}) if outputs else None
+        return _Program(loaded, own, seeds, consts, owned, tuple(results))
 
     @staticmethod
     def run(
