@@ -52,7 +52,7 @@ class CallSite:
         trie: what its calls have recorded.
         idle: recorders for further calls.
         last: where the path of the call ended that was the last to end, on any thread.
-        streak: how many calls in a row have recorded something new, see Note [New graphs].
+        streak: how many of the last calls have recorded something new, see Note [New graphs].
         skip: how many calls are to run eagerly, see there.
     """
 
@@ -68,6 +68,10 @@ class CallSite:
 
     def settle(self, recorder: Any, tid: int, result: Any, is_over: Any) -> Any:
         """End a call that ``call_compiled`` has begun, and that raised or does not end as usual."""
+        raise NotImplementedError
+
+    def count_known_graph(self) -> None:
+        """A call had nothing new, and some of the last ones had."""
         raise NotImplementedError
 
 
@@ -189,9 +193,8 @@ def call_compiled(row: Any, args: Args, names: Any) -> Any:
 def put_away(site: CallSite, recorder: RecorderState) -> None:
     """A call is over in which nothing was new. Another one may use the recorder from here on."""
     site.last = recorder.node
-    site.streak = 0
-    trie: Trie = site.trie
-    trie.defers = False
+    if int(site.streak) != 0:
+        site.count_known_graph()
     recorder.tid = FINISHED
     site.idle.append(recorder)
 

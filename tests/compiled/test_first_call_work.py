@@ -99,3 +99,14 @@ def test_graphs_that_are_always_new_are_looked_at_less_and_less() -> None:
     for _ in range(2 * _LOOK_AT_LEAST):
         step(3)
     assert step.streak == 0  # it has been noticed that this repeats
+
+
+def test_a_known_graph_now_and_then_does_not_end_that() -> None:
+    """One call in ten repeats, nine are new: recording all of them would cost more than the one gains."""
+    data = jg.arange(4096, dtype=jg.float32)
+    step = jg.compile(lambda i: data[i] * 2)
+    before = jg.stats()
+    for i in range(300):
+        index = i if i % 10 else 3
+        assert float(step(index)) == 2 * index
+    assert jg.stats()["eager_calls"] - before["eager_calls"] > 200
