@@ -23,6 +23,9 @@ _ALL = (
     Row("volatility", "implied volatility per element, 1e5", "scalars", {"problem": "volatility", "n": 100_000}, 2),
     Row("drag", "a law of ten branches per element, 1e6", "scalars", {"problem": "drag", "n": 1_000_000}, 2),
     Row("new_graph", "a new graph every step", "new_graph", {"depth": 15}),
+    Row("tree_lstm", "TreeLSTM, a random tree a step", "tree_lstm", {"leaves": 12, "features": 16, "hidden": 32}),
+    Row("reinforce", "REINFORCE, an episode a step", "reinforce", {"limit": 40, "hidden": 16}, rtol=1e-3),
+    Row("fixed_point", "fixed point, turns by the data", "fixed_point", {"batch": 32, "width": 32}, rtol=1e-3),
 )
 
 ROWS: dict[str, Row] = {row.name: row for row in _ALL}
