@@ -27,6 +27,7 @@ __all__ = [
     "is_noting",
     "log",
     "logger",
+    "noting_outside",
     "outside_names",
     "reset_stats",
     "stats",
@@ -84,6 +85,20 @@ def bump_outside(name: str) -> None:
     bump("fallbacks")
     if is_noting[0]:
         outside_names.append(name)
+
+
+@contextmanager
+def noting_outside() -> Iterator[list[str]]:
+    """The names of the operations of the block that ``bump_outside`` counts; the list is filled at its end."""
+    names: list[str] = []
+    seen = len(outside_names)
+    is_noting[0] += 1
+    try:
+        yield names
+    finally:
+        is_noting[0] -= 1
+        names += outside_names[seen:]
+        del outside_names[seen:]
 
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:

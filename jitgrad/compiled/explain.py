@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.compiled.backend import backend
 from jitgrad.compiled.explain_changes import what_changed
-from jitgrad.events import is_noting, outside_names, stats
+from jitgrad.events import noting_outside, stats
 from jitgrad.lazy import LazyModule
 from jitgrad.report.tables import Table
 from jitgrad.report.units import nbytes_text, share_text, time_text
@@ -176,15 +176,10 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     if not hasattr(fn, "last_path"):
         raise TypeError(f"explain() takes a function decorated with jitgrad.compile, not {fn!r}")
     before, path_before = stats(), fn.last
-    seen = len(outside_names)
-    is_noting[0] += 1
     fn.skip = 0
-    try:
+    with noting_outside() as names:
         result = fn(*args, **kwargs)
-        outside = _counted(outside_names[seen:])
-    finally:
-        is_noting[0] -= 1
-        del outside_names[seen:]
+    outside = _counted(names)
     counters = {name: value - before[name] for name, value in stats().items()}
     reports = []
     for event in fn.last_path():

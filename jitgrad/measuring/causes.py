@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from jitgrad.events import logger, stats
+from jitgrad.events import logger, noting_outside, stats
 from jitgrad.probe import probe
 from jitgrad.user_line import user_line
 
@@ -35,7 +35,8 @@ class WarmCalls:
         count: how many calls.
         counters: how much each counter of ``jitgrad.stats()`` rose, in all.
         ends: line -> how many segments ended there, but for ends of calls.
-        hook_ends: those of them that ended while the engine ran a node: in hooks and custom functions.
+        hook_ends: those that ended in hooks and custom functions, while the engine ran a node.
+        outside: operation -> how often it ran eagerly, because a trace has no place for it.
         misses: line -> how many events there were new; first the line that a call came to first.
         keys: line -> what was new there, as the recorder's keys.
         reasons: why the engine ran backwards node by node -> how often.
@@ -48,6 +49,7 @@ class WarmCalls:
     counters: dict[str, int] = field(default_factory=dict)
     ends: Counter[str] = field(default_factory=Counter)
     hook_ends: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
     misses: Counter[str] = field(default_factory=Counter)
     keys: dict[str, list[Any]] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -70,7 +72,7 @@ class _CallWatch:
     def __init__(self, calls: WarmCalls, caller: str) -> None:
         self._calls, self._caller = calls, caller
         self._inside: list[float] = []
-        self._num_nodes = 0
+        self._node_lines: list[str] = []  # where the backward was called, of each node that is running
 
     def enter(self, name: str) -> int:
         return 0
@@ -81,22 +83,30 @@ class _CallWatch:
     def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
         """Run it; its own time, without that of ranges inside it, is added up."""
         if category == "segment" and (line := user_line()) != self._caller:
-            ends = self._calls.hook_ends if self._num_nodes else self._calls.ends
-            ends[line] += 1
-        self._num_nodes += category == "node"
+            self._segment_ends(line)
+        if category == "node":
+            self._node_lines.append(user_line())
         self._inside.append(0.0)
         start = time.perf_counter()
         try:
             return function(*args)
         finally:
             duration = time.perf_counter() - start
-            self._num_nodes -= category == "node"
+            if category == "node":
+                self._node_lines.pop()
             own = duration - self._inside.pop()
             if self._inside:
                 self._inside[-1] += duration
             where = self._FIELDS.get(category)
             if where is not None:
                 setattr(self._calls, where, getattr(self._calls, where) + own)
+
+    def _segment_ends(self, line: str) -> None:
+        """In a hook the user's line is the hook's; in a node without one it is that of the backward."""
+        if not self._node_lines:
+            self._calls.ends[line] += 1
+        elif line != self._node_lines[-1]:
+            self._calls.hook_ends[line] += 1
 
 
 class _Listener(logging.Filter):
@@ -153,7 +163,9 @@ def watch_calls(calls: WarmCalls, caller: str = "") -> Iterator[None]:
         log.setLevel(logging.DEBUG)
     probe.session = _CallWatch(calls, caller)
     try:
-        yield
+        with noting_outside() as names:
+            yield
+        calls.outside.update(names)
     finally:
         probe.session = None
         for log, level in zip(logs, levels, strict=True):
@@ -178,10 +190,11 @@ def causes_of(calls: WarmCalls) -> list[str]:
             "call after call; see docs/compiled_steps.md."
         )
     if calls.ends:
+        outside = ", or because operations run outside of the trace (see NO KERNEL)," if calls.outside else ""
         found.append(
             f"READS: a call is {calls.per_call('segments'):.3g} segments, because values are read on the way "
-            f"(.item(), float(), print, if) at {_lines(calls.ends)}. What is before the line and what is after it "
-            "cannot be fused: read after the step, or seldom."
+            f"(.item(), float(), print, if){outside} at {_lines(calls.ends)}. What is before the line and what is "
+            "after it cannot be fused: read after the step, or seldom."
         )
     if calls.hook_ends:
         found.append(
@@ -195,10 +208,11 @@ def causes_of(calls: WarmCalls) -> list[str]:
             f"node ({why})."
         )
     if calls.counters.get("fallbacks") and not calls.misses:
-        found.append(
-            f"NO KERNEL: {calls.per_call('fallbacks'):.3g} operations per call ran by NumPy's rules; "
-            "jitgrad.explain(step, ...) names them."
+        names = ", ".join(name for name, _ in calls.outside.most_common(_MAX_LINES))
+        which = f"the most frequent outside of the trace (complex, sparse, on other devices): {names}" if names else (
+            "jitgrad.explain(step, ...) names them"
         )
+        found.append(f"NO KERNEL: {calls.per_call('fallbacks'):.3g} operations per call ran by NumPy's rules; {which}.")
     return found
 
 

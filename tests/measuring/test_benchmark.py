@@ -64,6 +64,21 @@ def test_a_hook_that_reads_is_found() -> None:
     assert "hooked" in causes[1]
 
 
+def test_operations_outside_of_a_trace_are_named() -> None:
+    weight = jitgrad.ones(8, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        loss = jitgrad.fft.rfft(x * weight).abs().sum()
+        loss.backward()
+        weight.grad = None
+        return loss
+
+    causes = {cause.partition(":")[0]: cause for cause in _causes(_benchmark(step, jitgrad.randn(8)))}
+    assert "fft" in causes["NO KERNEL"]
+    assert "see NO KERNEL" in causes["READS"]
+    assert "A HOOK READS" not in causes, "backward() itself is no hook"
+
+
 def test_everything_is_as_it_was_afterwards() -> None:
     jitgrad.manual_seed(1)
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3))
