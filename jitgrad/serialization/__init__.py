@@ -26,6 +26,7 @@ from jitgrad.serialization.allowed import (
     safe_globals,
 )
 from jitgrad.serialization.archive import Archive, write_archive
+from jitgrad.serialization.legacy import LEGACY_MAGIC, LegacyFile
 from jitgrad.serialization.old_format import OldReader
 from jitgrad.serialization.places import Places
 from jitgrad.serialization.reading import read_pickle
@@ -38,9 +39,6 @@ _DAMAGE = (
     AttributeError, OverflowError, MemoryError, pickle.UnpicklingError,
 )  # fmt: skip
 """What reading a file that is not what it should be may raise."""
-
-_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""How files of PyTorch before 1.6 begin: the pickle of a number."""
 
 
 def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) -> None:
@@ -107,6 +105,10 @@ def load(
     with _readable(f) as file:
         name = getattr(file, "name", "the file")
         try:
+            if _begins(file, LEGACY_MAGIC):
+                if mmap:
+                    raise RuntimeError(f"{name} is in the format of PyTorch before 1.6, which cannot be mapped")
+                return read_pickle(LegacyFile(file), Places(map_location))
             with zipfile.ZipFile(file) as opened:
                 archive = Archive(opened, file, bool(mmap))
                 places = Places(map_location)
@@ -117,14 +119,22 @@ def load(
             raise RuntimeError(_about(file, name) or f"{name} is not a whole file of jitgrad.save: {error}") from error
 
 
+def _begins(file: Any, head: bytes) -> bool:
+    """Whether these are the file's first bytes; it is at its beginning before and after."""
+    start = file.tell()
+    found: bytes = file.read(len(head))
+    file.seek(start)
+    return found == head
+
+
 def _about(file: Any, name: str) -> str:
     """What a file is that is none of ours, if its first bytes say so."""
     file.seek(0)
     head = file.read(512)
-    if head.startswith(_LEGACY) or head[257:262] == b"ustar":
+    if head[257:262] == b"ustar":
         return (
-            f"{name} is in the format of PyTorch before 1.6, which cannot be read without running code. Load it with "
-            "PyTorch and save it again: torch.save(torch.load(path), path)"
+            f"{name} is in the format of PyTorch before 0.1.10, which cannot be read without running code. Load it "
+            "with PyTorch and save it again: torch.save(torch.load(path), path)"
         )
     if head[8:10] == b'{"':
         return f"{name} is a safetensors file: read it with jitgrad.safetensors.load_file"

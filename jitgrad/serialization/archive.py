@@ -88,7 +88,7 @@ class Archive:
                 return Storage.from_array(np.frombuffer(self._map, np.uint8, info.file_size, at))
         storage = self._read(info)
         if turns:
-            octets = _octets(storage, info.file_size)[: info.file_size - info.file_size % itemsize]
+            octets = octets_of(storage, info.file_size)[: info.file_size - info.file_size % itemsize]
             octets.reshape(-1, itemsize)[...] = octets.reshape(-1, itemsize)[:, ::-1].copy()
         return storage
 
@@ -98,7 +98,7 @@ class Archive:
             raise ValueError("its records are longer than the file")
         storage = Storage(info.file_size or 1)
         with self._opened.open(info) as member:
-            fill(memoryview(_octets(storage, info.file_size)), member)
+            fill(memoryview(octets_of(storage, info.file_size)), member)
         return storage
 
     def _order(self) -> str:
@@ -128,7 +128,8 @@ def fill(memory: memoryview, member: Any) -> None:
         memory = memory[count:]
 
 
-def _octets(storage: Storage, nbytes: int) -> Any:
+def octets_of(storage: Storage, nbytes: int) -> Any:
+    """The first bytes of a storage, as an array over its memory."""
     octets: Any = storage.array(make_aval((nbytes,), bool_)).view(np.uint8)
     return octets
 

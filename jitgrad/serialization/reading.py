@@ -35,13 +35,12 @@ from jitgrad.serialization.allowed import (
     is_declared,
     is_safe_class,
 )
-from jitgrad.serialization.archive import Archive
 from jitgrad.serialization.places import Places
 from jitgrad.sparse import sparse_coo_tensor
 from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase, new_tensor
 
-__all__ = ["checked_sparse", "counts", "laid_out", "read_pickle"]
+__all__ = ["Unpickler", "checked_sparse", "counts", "item_size", "laid_out", "read_pickle"]
 
 _OPERATIONS = (
     "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT "
@@ -54,13 +53,18 @@ _MAX_NBYTES = 1 << 62
 _PLAIN: Any = pickle._Unpickler
 
 
-def read_pickle(archive: Archive, places: Places) -> Any:
-    """What a file holds.
+def item_size(name: str) -> int:
+    """Bytes of an element of a storage of a dtype; 1 for a storage of bytes."""
+    return DTYPES.get(name, bool_).itemsize
+
+
+def read_pickle(archive: Any, places: Places) -> Any:
+    """What a file holds; ``archive`` is an ``Archive`` or a ``LegacyFile``.
 
     Raises:
         RefusedError: it names what is not allowed.
     """
-    return _Unpickler(archive, places).load()
+    return Unpickler(io.BytesIO(archive.pickled()), archive, places).load()
 
 
 def _count(value: Any) -> int:
@@ -186,13 +190,13 @@ _REBUILD: dict[str, Callable[..., Any]] = {
 }
 
 
-class _Unpickler(_PLAIN):  # type: ignore[misc]
+class Unpickler(_PLAIN):  # type: ignore[misc]
     """The machine that reads a pickle, with the operations that make values and no others."""
 
     dispatch: ClassVar[dict[int, Any]] = {code: _PLAIN.dispatch[code] for code in _CODES}
 
-    def __init__(self, archive: Archive, places: Places) -> None:
-        super().__init__(io.BytesIO(archive.pickled()), encoding="utf-8")
+    def __init__(self, stream: Any, archive: Any, places: Any) -> None:
+        super().__init__(stream, encoding="utf-8")
         self._archive, self._places = archive, places
         self._rows: dict[tuple[str, str], UntypedStorage] = {}
         self._records: dict[str, tuple[Any, int]] = {}
@@ -203,7 +207,9 @@ class _Unpickler(_PLAIN):  # type: ignore[misc]
 
     def persistent_load(self, pid: Any) -> UntypedStorage:
         """The storage that a reference in the file means, on its device."""
-        tag, kind, key, location, numel = pid
+        tag, kind, key, location, numel, *view = pid  # the oldest files say of which other storage it is a part
+        if view not in ([], [None]):
+            raise ValueError("a storage that is a part of another one")
         if tag != "storage" or not isinstance(kind, StorageType) or type(key) is not str or type(location) is not str:
             raise ValueError("a reference to something else than a storage")
         dtype = STORAGE_DTYPES[kind.name]
