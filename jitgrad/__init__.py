@@ -337,7 +337,10 @@ _LATE = {
     "set_warn_always": "jitgrad.user_line",
     "version": "jitgrad.version",
     "xpu": "jitgrad.xpu",
-    **{name: f"jitgrad.{name}" for name in ("compiler", "cpu", "distributed", "hub", "jit", "storage")},
+    **{
+        name: f"jitgrad.{name}"
+        for name in "compiler cpu distributed hub jit library multiprocessing return_types storage".split()
+    },
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_default_device get_deterministic_debug_mode "
         "get_autocast_dtype get_float32_matmul_precision get_num_interop_threads is_autocast_enabled "

@@ -1,22 +1,24 @@
 """``torch.testing``: comparisons for tests.
 
-Owns: ``assert_close``.
+Owns: ``assert_close``, ``make_tensor``.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from jitgrad.dtypes import promote_types
-from jitgrad.functions import as_tensor
+from jitgrad.dtypes import DType, bool_, finfo, iinfo, int64, promote_types
+from jitgrad.functions import as_tensor, empty, randint
+from jitgrad.functions.real_parts import view_as_real
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["assert_close"]
+__all__ = ["assert_close", "make_tensor"]
 
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (0.016, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
@@ -185,3 +187,88 @@ def _values(x: Any, actual: Any, expected: Any) -> Any:
     dense = (x.to_dense() if x.is_sparse else x).detach().cpu()
     dense = dense.to(promote_types(actual.dtype, expected.dtype))
     return (dense.float() if dense.dtype.name == "bfloat16" else dense).numpy()
+
+
+# --- make_tensor ---
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: DType,
+    device: Any,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """A tensor of random numbers: PyTorch's from the same seed.
+
+    Args:
+        shape: extents, or one sequence of them.
+        dtype: of the result.
+        device: of the result.
+        low, high: numbers are drawn from [low, high): by default [-9, 9) for floating and complex dtypes (each part),
+            [-9, 10) for integers, 0 and 1 for bools, cut to what the dtype holds.
+        requires_grad: of the result.
+        noncontiguous: every second element of a longer last dimension.
+        exclude_zero: 1, or the least normal number of a floating dtype, in the place of zeros.
+        memory_format: of the result.
+
+    Raises:
+        ValueError: limits or options that do not go together.
+    """
+    extents = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else tuple(shape)
+    if noncontiguous and memory_format is not None:
+        raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")
+    if requires_grad and not dtype.is_inexact:
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
+    is_apart = noncontiguous and math.prod(extents) > 1
+    drawn = _drawn((*extents[:-1], 2 * extents[-1]) if is_apart else extents, dtype, low, high).to(device)
+    if is_apart:
+        drawn = drawn[..., 1::2]
+    elif memory_format is not None:
+        drawn = drawn.clone(memory_format=memory_format)
+    if exclude_zero:
+        drawn[drawn == 0] = finfo(dtype).tiny if dtype.is_inexact else 1
+    return drawn.requires_grad_(requires_grad)
+
+
+def _drawn(shape: tuple[int, ...], dtype: DType, low: float | None, high: float | None) -> Any:
+    if not dtype.is_inexact:
+        first, end = (0, 2) if dtype is bool_ else (iinfo(dtype).min, iinfo(dtype).max + (dtype is not int64))
+        usual = (0, 2) if dtype is bool_ else (-9, 10)
+        low, high = _limits(low, high, dtype, (first, end), usual)
+        return randint(math.ceil(low), math.ceil(high), shape, dtype=dtype)
+    low, high = _limits(low, high, dtype, (finfo(dtype).min, finfo(dtype).max), (-9, 9))
+    result = empty(shape, dtype=dtype)
+    numbers = view_as_real(result) if dtype.is_complex else result
+    if high - low > finfo(dtype).max:  # the width overflows: half of it does not
+        numbers.uniform_(low / 2, high / 2).mul_(2)
+    else:
+        numbers.uniform_(low, high)
+    return result
+
+
+def _limits(
+    low: float | None, high: float | None, dtype: DType, possible: tuple[float, float], usual: tuple[float, float]
+) -> tuple[float, float]:
+    """Where to draw, cut to what the dtype holds. ValueError for limits that leave nothing."""
+    low, high = usual[0] if low is None else low, usual[1] if high is None else high
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    if low == high and dtype.is_inexact:
+        warnings.warn(
+            "Passing `low==high` to `make_tensor` for floating or complex types is deprecated: use `full(...)`.",
+            FutureWarning,
+            stacklevel=4,
+        )
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < possible[0] or low >= possible[1]:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports "
+            f"[{possible[0]}, {possible[1]})"
+        )
+    return min(max(low, possible[0]), possible[1]), min(max(high, possible[0]), possible[1])

@@ -30,7 +30,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     | {"checking"}
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
     | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"}
-    | {"compiler", "cpu", "distributed", "hub", "jit", "storage", "benchmark", "measuring", "pictures"},
+    | {"compiler", "cpu", "distributed", "hub", "jit", "library", "multiprocessing", "return_types", "storage"}
+    | {"benchmark", "measuring", "pictures"},
     frozenset({"scripts", "__main__"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -47,7 +47,7 @@ from jitgrad.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Laye
 from jitgrad.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 if TYPE_CHECKING:
-    from jitgrad.nn import parallel, utils
+    from jitgrad.nn import grad, parallel, utils
     from jitgrad.nn.adaptive import AdaptiveLogSoftmaxWithLoss
     from jitgrad.nn.attention import MultiheadAttention
     from jitgrad.nn.conv_other import Conv1d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -331,6 +331,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "functional",
+    "grad",
     "init",
     "parallel",
     "utils",
@@ -368,5 +369,5 @@ _LATE_BY_PLACE = {
     "UpsamplingNearest2d",
 }
 _LATE = {name: f"jitgrad.nn.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
-_LATE |= {"attention": "jitgrad.nn.attention", "utils": "jitgrad.nn.utils"}
+_LATE |= {name: f"jitgrad.nn.{name}" for name in ("attention", "grad", "utils")}
 __getattr__, __dir__ = late_module(globals(), _LATE)

@@ -74,10 +74,10 @@ GROUPS = (
     ),
     _group(
         "Shared memory between processes",
-        "Loader processes send their batches through memory of their own.",
-        "use Python's multiprocessing; DataLoader has workers of its own",
+        "Tensors reach another process as copies.",
+        "use jitgrad.multiprocessing, and send results back; DataLoader has workers of its own",
         """
-        multiprocessing prepare_multiprocessing_environment
+        prepare_multiprocessing_environment
         """,
     ),
     _group(
