@@ -31,9 +31,12 @@ from jitgrad.state import state
 __all__ = [
     "BOOLEAN",
     "COMPLEX",
+    "COMPLEX_DTYPES",
     "FLOATING",
+    "HALVES",
     "INTEGER",
     "PACKAGE",
+    "WHOLE",
     "Category",
     "DType",
     "bfloat16",
@@ -213,6 +216,10 @@ complex128 = DType("complex128", 16, COMPLEX, "ComplexDouble", "c10::complex<dou
 uint8.compute = int8.compute = int16.compute = int32
 float16.compute = bfloat16.compute = float32
 
+HALVES = (float16, bfloat16)
+COMPLEX_DTYPES = (complex64, complex128)
+WHOLE = (bool_, uint8, int8, int16, int32, int64)
+"""Bool and the integers."""
 _ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128)
 _BY_NAME = {d.name: d for d in _ALL}
 _BY_NUMPY = {d.np: d for d in _ALL if d is not bfloat16}

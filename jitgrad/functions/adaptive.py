@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import WHOLE, int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import read_windows, table_of
-from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.ops.shapes import refuse, torch_dtype_name
 
 __all__ = [
     "adaptive_avg_pool",
@@ -45,6 +45,9 @@ def _parts(extent: int, out: int) -> tuple[Any, Any]:
 def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The new extents; None keeps one."""
     given = tuple(output_size) if isinstance(output_size, list | tuple) else (output_size,) * dims
+    for one in given:
+        if isinstance(one, float | complex):
+            raise TypeError(f"{name}(): argument 'output_size' must be tuple of ints, not {type(one).__name__}")
     if len(given) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims} numbers, but got {list(given)}")
     if x.ndim not in (dims + 1, dims + 2):
@@ -108,6 +111,7 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 
 def _adaptive_max(name: str, x: Any, output_size: Any, dims: int) -> tuple[Any, Any]:
     sizes = _sizes(name, x, output_size, dims)
+    refuse(f"adaptive_max_pool{max(dims, 2)}d", x, WHOLE)
     if 0 in sizes:
         nothing = x.narrow(-1, 0, 0).reshape(*x.shape[:-dims], *sizes)
         return nothing, nothing.detach().to(int64)

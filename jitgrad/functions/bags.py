@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import bfloat16, float16, float32, float64, int32, int64
 from jitgrad.functions.creation import arange
 from jitgrad.functions.layers import embedding
 
@@ -89,6 +89,15 @@ def _check(input: Any, weight: Any, offsets: Any, mode: str, sparse: bool, weigh
         raise ValueError("offsets has to be a 1D Tensor" + (" but got None" if offsets is None else ""))
     if input.ndim not in (1, 2):
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    if weight.dtype not in (float16, bfloat16, float32, float64):
+        raise RuntimeError(f"embedding_bag: Expected weight of a floating dtype, but got {weight.dtype.type_name}")
+    if weights is not None and weights.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"embedding_bag: Expected weight to have the same type as per_sample_weights, but got "
+            f"{weight.dtype.type_name} and {weights.dtype.type_name}"
+        )
+    if offsets is not None and offsets.dtype not in (int32, int64):
+        raise RuntimeError(f"embedding_bag: Expected offsets of dtype Int or Long, but got {offsets.dtype.type_name}")
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and sparse:

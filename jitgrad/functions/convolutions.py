@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import WHOLE, int64
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
 from jitgrad.functions.views import own_result
 from jitgrad.functions.windows import add_at, window_positions
-from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 
@@ -123,12 +124,16 @@ def _transposed_2d(
     return pad(out, widths)
 
 
+_SHORT = tuple(dtype for dtype in WHOLE if dtype is not int64)
+
+
 def _check_transposed(
     x: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
 ) -> None:
     check_convolution(x, weight, bias, stride, padding, dilation, groups, is_transposed=True)
     if min(output_padding) < 0:
         raise RuntimeError("negative output_padding is not supported")
+    refuse(f"slow_conv_transpose{max(len(stride), 2)}d_out_cpu", x, _SHORT)
     if x.dtype is not weight.dtype:
         raise RuntimeError(
             f"conv_transpose: expected a weight of the input's dtype {torch_dtype_name(x.dtype)}, but found "

@@ -266,6 +266,8 @@ def full(
 ) -> Any:
     """A tensor of one value; its dtype is the value's unless given."""
     shape = (size,) if isinstance(size, int) else tuple(size)
+    if dtype is not None:
+        check_fits(fill_value, dtype)
     return _finish(made_on(device, _FULL, fill_value, shape, dtype or dtype_of_scalar(fill_value)), requires_grad)
 
 

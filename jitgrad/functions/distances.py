@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import HALVES, promote_types
 from jitgrad.functions.creation import tensor
 from jitgrad.functions.einstein import einsum
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.precision import float32_in_autocast, outside_autocast
-from jitgrad.ops.shapes import broadcast, wrap_dim
+from jitgrad.ops.shapes import broadcast, check_same_dtype, refuse, wrap_dim
 
 __all__ = ["bilinear", "cdist", "cosine_similarity", "pairwise_distance", "pdist", "raised"]
 
@@ -34,10 +35,11 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
         RuntimeError: for an integer tensor.
     """
     shape = broadcast("cosine_similarity", x1.shape, x2.shape)
-    if not (x1.dtype.is_floating_point and x2.dtype.is_floating_point):
+    if not promote_types(x1.dtype, x2.dtype).is_floating_point:
         raise RuntimeError("expected common dtype to be floating point, yet common dtype is an integer")
     dim = wrap_dim(dim, len(shape))
-    x1, x2 = x1.expand(shape), x2.expand(shape)
+    common = promote_types(x1.dtype, x2.dtype)
+    x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
     unit1, unit2 = (x / raised(x.norm(2, dim, True), eps) for x in (x1, x2))
     return (unit1 * unit2).sum(dim)
 
@@ -77,6 +79,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
             raise RuntimeError(
                 f"bilinear(): {name} size does not match weight size: got {x.shape[-1]} but expected {extent}"
             )
+    check_same_dtype("bilinear", input1, input2, weight, bias)
     out = einsum("...a,kab,...b->...k", input1, weight, input2)
     return out if bias is None else out + bias
 
@@ -116,8 +119,10 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_f
         raise RuntimeError(
             f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
         )
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    refuse("cdist", x1, HALVES)
+    check_same_dtype("cdist", x1, x2)
     by_product = compute_mode == _MODES[1] or (
         compute_mode != _MODES[2] and (x1.shape[-2] > _FEW or x2.shape[-2] > _FEW)
     )

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.dtypes import FLOATING
+from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
 from jitgrad.functions.creation import tensor
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
@@ -84,13 +84,13 @@ def _found(name: str, input: Any, found: Any) -> Any:
 def unique(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     """As ``functions.unique``."""
     name = "_unique2" if dim is None else "unique_dim"
-    if input.is_complex():
-        raise NotImplementedError(f"\"unique\" not implemented for '{input.dtype.type_name}'")
+    refuse("unique", input, COMPLEX_DTYPES)
     return _distinct(name, _in_order, input, return_inverse, return_counts, dim)
 
 
 def unique_consecutive(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     """As ``functions.unique_consecutive``."""
+    refuse("unique", input, COMPLEX_DTYPES)
     return _distinct("unique_consecutive", _runs, input, return_inverse, return_counts, dim)
 
 
@@ -98,8 +98,7 @@ def histogram(input: Any, bins: Any, range: Any, weight: Any, density: bool) -> 
     """As ``functions.histogram``."""
     x = input._ndarray().reshape(-1)
     edges = _edges(x, bins, range)
-    if input.dtype.category is not FLOATING:
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{torch_dtype_name(input.dtype)}'")
+    refuse("histogramdd", input, (*WHOLE, *HALVES, *COMPLEX_DTYPES))
     if weight is not None and weight.shape != input.shape:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "

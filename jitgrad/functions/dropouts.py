@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, float16
 from jitgrad.functions.activation import leaky_relu
 from jitgrad.functions.creation import from_array_copy, zeros_like
 from jitgrad.functions.devices import cpu, placed
@@ -224,7 +224,7 @@ def rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    if not input.dtype.is_floating_point:
+    if not input.dtype.is_floating_point or input.dtype is float16:
         raise NotImplementedError(
             f"\"rrelu_with_noise_out_cpu\" not implemented for '{torch_dtype_name(input.dtype)}'"
         )

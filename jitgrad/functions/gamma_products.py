@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import BOOLEAN
 from jitgrad.functions.creation import arange
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import lgamma
@@ -68,6 +69,8 @@ def mvlgamma(input: Any, p: int) -> Any:
     Raises:
         RuntimeError: ``p`` is below 1.
     """
+    if input.dtype.category is BOOLEAN:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     x = input if input.dtype.is_floating_point else input * 1.0

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import int64
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
 from jitgrad.functions import pointwise
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.resampling import cubic_weights
 from jitgrad.functions.windows import table_of
+from jitgrad.ops.shapes import check_same_dtype, refuse
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -111,6 +112,8 @@ def grid_sample(
             f"dimensions, and size {dims} in its last one, but got input with sizes {list(input.shape)} and grid with "
             f"sizes {list(grid.shape)}"
         )
+    refuse(f"grid_sampler_{dims}d_cpu_kernel_impl", input, (*WHOLE, *COMPLEX_DTYPES))
+    check_same_dtype("grid_sampler", input, grid)
     if mode == "bicubic":
         if dims != 2:
             raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

@@ -258,8 +258,7 @@ def fill_(self: Any, value: Any) -> Any:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions.")
     if isinstance(value, TensorBase) and value._vc is self._vc:
         value = door.apply(_CLONE, value)
-    if self._aval.dtype.is_floating_point:
-        check_fits(value, self._aval.dtype)
+    check_fits(value, self._aval.dtype)
     if isinstance(value, complex) and not self._aval.dtype.is_complex:
         value = as_real(value, self._aval.dtype.c_name)
     _write(_COPY, _once(self), value)

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, FLOATING, float32, int64
+from jitgrad.dtypes import BOOLEAN, COMPLEX_DTYPES, FLOATING, float32, int64
 from jitgrad.functions.creation import ones
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.dropouts import dropout
@@ -20,7 +20,7 @@ from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.normalization import check_norm_dtypes
-from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import refuse, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
 
@@ -116,6 +116,7 @@ def batch_norm(
         _check_channels(name, given, channels)
     _check_channels("weight", weight, channels)
     _check_channels("bias", bias, channels)
+    refuse("batch_norm", input, COMPLEX_DTYPES)
     given = (running_mean, running_var, weight, bias)
     check_norm_dtypes("batch_norm", input._aval)
     check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
@@ -262,10 +263,15 @@ def scaled_dot_product_attention(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
+    if not query.dtype is key.dtype is value.dtype:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{query.dtype.c_name} key.dtype: {key.dtype.c_name} and value.dtype: {value.dtype.c_name} instead."
+        )
     if enable_gqa:
         key, value = _shared_heads(query, key), _shared_heads(query, value)
     own = query.dtype
-    if not (own.is_half and own is key.dtype is value.dtype):
+    if not own.is_half:
         return _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     # only the result is rounded
     query, key, value = (x.to(float32) for x in (query, key, value))

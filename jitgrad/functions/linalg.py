@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN
+from jitgrad.dtypes import BOOLEAN, HALVES
 from jitgrad.functions._bind import binary
 from jitgrad.functions.devices import in_float32, lowered
 from jitgrad.functions.views import conjugated, reshape, reshape_result
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.shapes import broadcast, numel
+from jitgrad.ops.shapes import broadcast, check_fits, check_same_dtype, numel, refuse
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 from jitgrad.user_line import warn_once
@@ -197,14 +197,21 @@ ger = outer
 def _factor(value: float, input: Any) -> float:
     """A factor in the category of what it multiplies, as PyTorch's kernels convert it."""
     if input.dtype.is_inexact:
+        check_fits(value, input.dtype)
         return value
-    return bool(value) if input.dtype.category is BOOLEAN else int(value)
+    return bool(value) if input.dtype.category is BOOLEAN else _whole(value, input.dtype)
+
+
+def _whole(value: float, dtype: Any) -> int:
+    """A number in an integer dtype, which negative ones wrap into. RuntimeError for one that it does not hold."""
+    check_fits(value, dtype)
+    return int(value) if dtype.is_signed else int(value) % (1 << 8 * dtype.itemsize)
 
 
 def _added(name: str, input: Any, product: Any, beta: float, alpha: float) -> Any:
     """``beta * input + alpha * product``; the input is not looked at for beta 0, and must not widen the product."""
     shape = product.shape
-    beta, alpha = _factor(beta, input), _factor(alpha, input)
+    beta, alpha = (_factor(one, product) for one in (beta, alpha))
     if broadcast(name, input.shape, shape) != shape:
         raise RuntimeError(
             f"The expanded size of the tensor {list(shape)} must match the existing size {list(input.shape)} ({name})"
@@ -216,6 +223,7 @@ def _added(name: str, input: Any, product: Any, beta: float, alpha: float) -> An
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * input + alpha * (mat @ vec)``."""
+    check_same_dtype("addmv", mat, input, vec)
     return _added("addmv", input, mat.mv(vec), beta, alpha)
 
 
@@ -228,6 +236,7 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: floa
     """``beta * input + alpha * (batch1 @ batch2).sum(0)``."""
     if autocasts:
         input, batch1, batch2 = lowered(input, batch1, batch2)
+    check_same_dtype("addbmm", batch1, input, batch2)
     return _added("addbmm", input, batch1.bmm(batch2).sum(0, dtype=batch1.dtype), beta, alpha)
 
 
@@ -235,6 +244,7 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: flo
     """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
     if autocasts:
         input, batch1, batch2 = lowered(input, batch1, batch2)
+    check_same_dtype("baddbmm", batch1, input, batch2)
     return _added("baddbmm", input, batch1.bmm(batch2), beta, alpha)
 
 
@@ -258,6 +268,8 @@ def slogdet(input: Any) -> Any:
 
 def logdet(input: Any) -> Any:
     """The logarithms of determinants; NaN where they are negative."""
+    if input.dtype in HALVES:
+        raise RuntimeError(f"logdet: Low precision dtypes not supported. Got {input.dtype.type_name}")
     sign, logabsdet = _LINALG.slogdet(input)
     return sign.log() + logabsdet
 
@@ -337,11 +349,13 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 def qr(input: Any, some: bool = True) -> Any:
     """(Q, R) as ``linalg.qr``; ``some``: the mode "reduced", otherwise "complete"."""
+    refuse("geqrf_cpu", input, HALVES)
     return _LINALG.qr(input, "reduced" if some else "complete")
 
 
 def cholesky(input: Any, upper: bool = False) -> Any:
     """The factors of positive definite matrices, as ``linalg.cholesky``."""
+    refuse("cholesky_cpu", input, HALVES)
     return _LINALG.cholesky(input, upper=upper)
 
 
@@ -349,6 +363,7 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     """The X with ``A X = input``, of A whose factor is L: lower triangular, or ``upper``."""
     if autocasts:
         input, L = in_float32(input, L)
+    refuse("cholesky_solve_cpu", input, HALVES)
     lower = L.mH if upper else L
     inner = _LINALG.solve_triangular(lower, input, upper=False)
     return _LINALG.solve_triangular(lower.mH, inner, upper=True)
@@ -368,6 +383,7 @@ def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False
     """(solution, a copy of A) with ``A X = b``, of a triangular A; with ``transpose``, ``A^T X = b``."""
     if autocasts:
         b, A = in_float32(b, A)
+    refuse("triangular_solve_cpu", A, HALVES)
     matrix = A.transpose(-2, -1) if transpose else A
     found = _LINALG.solve_triangular(matrix, b, upper=upper is not transpose, unitriangular=unitriangular)
     return TriangularSolution(found, A.clone())
@@ -375,6 +391,7 @@ def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False
 
 def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
     """The X with ``A X = b``, from ``linalg.lu_factor(A)``."""
+    refuse("linalg.lu_solve_cpu", LU_data, HALVES)
     return _LINALG.lu_solve(LU_data, LU_pivots, b)
 
 

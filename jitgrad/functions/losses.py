@@ -13,12 +13,12 @@ from typing import Any
 
 from jitgrad.dispatch import compiled_losses
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING, int64, uint8
+from jitgrad.dtypes import FLOATING, WHOLE, int64, uint8
 from jitgrad.functions import pointwise
 from jitgrad.functions.devices import in_float32, to
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_reduction, old_reduction
-from jitgrad.ops.shapes import broadcast, numel, torch_dtype_name
+from jitgrad.ops.shapes import broadcast, numel, refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
 from jitgrad.user_line import warn_user
@@ -150,7 +150,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     if autocasts:
         input, target = in_float32(input, target)
     expanded, target = _same_sizes(input, to(target, input.dtype))
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
         loss = door.apply(_HUBER, expanded, target, "none", float(delta))
@@ -208,14 +208,34 @@ def binary_cross_entropy_with_logits(
         reduction = old_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(input.shape)})")
-    if weight is None and pos_weight is None:
+    is_mixed = target.dtype is not input.dtype or input.dtype.category is not FLOATING
+    if is_mixed:
+        _check_logits(input, target)
+    elif weight is None and pos_weight is None:
         return door.apply(_BCE_LOGITS, input, target, reduction)
     if pos_weight is None:
         loss = door.apply(_BCE_LOGITS, input, target, "none")
     else:
         log_sigmoid = door.apply(OPS["log_sigmoid"], input)
         loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * log_sigmoid
+    if is_mixed:
+        loss = loss.to(target.dtype)
     return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _check_logits(input: Any, target: Any) -> None:
+    """PyTorch subtracts and multiplies in the target's memory, which is to be floating.
+
+    Raises:
+        NotImplementedError: integer logits.
+        RuntimeError: bool or integer targets.
+    """
+    refuse("log_sigmoid_cpu", input, WHOLE)
+    if target.dtype in WHOLE:
+        raise RuntimeError(
+            f"binary_cross_entropy_with_logits: result type {torch_dtype_name(input.dtype)} can't be cast to the "
+            f"desired output type {torch_dtype_name(target.dtype)}: convert the target by target.to(input.dtype)"
+        )
 
 
 @_on_results

@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.dtypes import BOOLEAN, HALVES, WHOLE
 from jitgrad.functions import pointwise
 from jitgrad.functions.activation import logsigmoid, softplus
 from jitgrad.functions.creation import arange
 from jitgrad.functions.devices import in_float32
 from jitgrad.functions.distances import pairwise_distance, raised
 from jitgrad.ops.losses import check_reduction, old_reduction
+from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
 
 __all__ = [
@@ -69,7 +71,8 @@ def hinge_embedding_loss(
         input, target = in_float32(input, target)
     reduction = old_reduction(size_average, reduce, reduction)
     apart = pointwise.where(target != 1, (margin - input).clamp_min(0.0), 0.0)
-    return _reduced(apart + pointwise.where(target != -1, input, 0.0), reduction)
+    loss = apart + pointwise.where(target != -1, input, 0.0)
+    return _reduced(loss if loss.dtype is input.dtype else loss.to(input.dtype), reduction)
 
 
 def margin_ranking_loss(
@@ -122,6 +125,8 @@ def poisson_nll_loss(
         input, target = in_float32(input, target)
     reduction = old_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
+    if full and target.dtype.category is BOOLEAN:
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported.")
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         # the logarithm of a target that is not above 1 is not used: its derivative must not be NaN
@@ -157,6 +162,8 @@ def gaussian_nll_loss(
         var = _one_variance(input, var)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
+    if not var.dtype.is_floating_point:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {var.dtype.c_name}")
     var = raised(var, eps)
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
@@ -247,6 +254,7 @@ def multi_margin_loss(
             f"size). Expected target size [{count}], but got {list(target.shape)}. "
             f"Input has shape {list(input.shape)}."
         )
+    refuse("multi_margin_loss_cpu_kernel", input, (*WHOLE, *HALVES))
     columns = target.reshape(count, 1)
     loss = (margin - rows.gather(1, columns) + rows).clamp_min(0.0)
     if p == 2:
@@ -279,6 +287,7 @@ def multilabel_margin_loss(
     rows, _, classes = _class_rows("multilabel_margin_loss", input, target)
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    refuse("multilabel_margin_loss_forward_out_frame", input, (*WHOLE, *HALVES))
     targets = target.reshape(rows.shape)
     is_label = (targets < 0).to(targets.dtype).cumsum(1) == 0
     labels = targets.masked_fill(is_label.logical_not(), 0)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import COMPLEX_DTYPES
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import batch_norm
 from jitgrad.ops.normalization import check_norm_dtypes
-from jitgrad.ops.shapes import numel
+from jitgrad.ops.shapes import numel, refuse
 from jitgrad.ops.table import OPS
 
 __all__ = ["group_norm", "instance_norm", "local_response_norm"]
@@ -92,9 +93,12 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance Normalization: The Missing Ingredient for Fast Stylization", 2016.
     """
+    refuse("batch_norm", input, COMPLEX_DTYPES)
     check_norm_dtypes("batch_norm", input._aval)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    given = (weight, bias, running_mean, running_var)
+    check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
     shape = tuple(input.shape)
     count = numel(shape[2:])
     if count == 1 and len(shape) > 2:
@@ -110,7 +114,8 @@ def instance_norm(
         running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
     # PyTorch repeats the weight for each example: a later write to it does not reach what is saved
     own_weight = weight if weight is None else weight.clone()
-    return _affine(centred * (variance + eps).rsqrt(), own_weight, bias)
+    out = _affine(centred * (variance + eps).rsqrt(), own_weight, bias)
+    return out if out.dtype is input.dtype else out.to(input.dtype)
 
 
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import bool_
 from jitgrad.functions.devices import in_float32
 from jitgrad.functions.windows import read
+from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
 
 __all__ = ["pad_by_content"]
@@ -50,6 +52,8 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
             "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
+    if mode != "circular":
+        refuse(f"{'reflection' if mode == 'reflect' else 'replication'}_pad{len(pad) // 2}d", input, (bool_,))
     if autocasts and mode != "circular" and (mode, len(pad)) != ("reflect", 6):
         (input,) = in_float32(input)
     if not any(pad):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE, int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import max_pool2d
@@ -21,6 +22,7 @@ from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import reshape_result
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
+from jitgrad.ops.shapes import refuse
 
 __all__ = [
     "avg_pool1d",
@@ -57,6 +59,8 @@ class _Windows:
             raise RuntimeError(f"{name}() dilation must be greater than zero, but got {list(self.dilation)}")
         if 0 in self.stride:
             raise RuntimeError("stride should not be zero")
+        if min(self.stride) < 0:
+            raise RuntimeError(f"stride should be greater than zero, but got {list(self.stride)}")
         rows = zip(self.extents, self.kernel, self.stride, self.padding, self.dilation, strict=True)
         self.counts = tuple(_count(*row, ceil_mode) for row in rows)
         for k, p, d in zip(self.kernel, self.padding, self.dilation, strict=True):
@@ -192,6 +196,8 @@ def max_pool3d(
 
 # --- average ---
 
+_NOT_LONG = tuple(dtype for dtype in WHOLE if dtype is not int64)
+
 
 def avg_pool_over(
     name: str,
@@ -207,6 +213,7 @@ def avg_pool_over(
     """The mean of each window of the last dimensions."""
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
+    refuse("avg_pool3d_out_frame" if dims == 3 else "avg_pool2d", x, (*_NOT_LONG, *(HALVES if dims == 3 else ())))
     windows = _Windows(name, x, dims, kernel_size, stride, padding, 1, ceil_mode)
     rows = list(zip(windows.extents, windows.counts, windows.kernel, windows.stride, windows.padding, strict=True))
     widths: list[int] = []
@@ -304,6 +311,7 @@ def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None
 
 
 def _unpool(x: Any, indices: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Any:
+    refuse(f"max_unpool{max(dims, 2)}d", x, (*WHOLE, *COMPLEX_DTYPES))
     kernel, around = each("kernel_size", kernel_size, dims), each("padding", padding, dims)
     step = kernel if stride is None or stride == () else each("stride", stride, dims)
     if x.shape != indices.shape:

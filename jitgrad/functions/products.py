@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType, bool_
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul
@@ -23,8 +23,9 @@ from jitgrad.functions.scattering import scatter_reduce
 from jitgrad.functions.views import as_strided
 from jitgrad.ops import shapes
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.normalization import check_norm_dtypes
 from jitgrad.ops.shapes import numel as count_of
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -123,9 +124,9 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     Raises:
         RuntimeError: less than two dimensions, an order that is not positive, or a negative limit.
     """
-    if p <= 0:
+    if not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
-    if maxnorm < 0:
+    if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if input.ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")
@@ -170,10 +171,14 @@ def native_layer_norm(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape "
             f"[*{''.join(f', {n}' for n in normalized_shape)}], but got input of size{list(input.shape)}"
         )
+    check_norm_dtypes("LayerNormKernelImpl", input._aval, *(x if x is None else x._aval for x in (weight, bias)))
     out, mean, rstd = call("native_layer_norm_plain", input, tuple(normalized_shape), eps)
     if weight is not None:
         out = out * weight
-    return (out if bias is None else out + bias), mean.detach(), rstd.detach()
+    if bias is not None:
+        out = out + bias
+    of_statistics = weight.dtype if weight is not None else input.dtype
+    return out.to(input.dtype), mean.detach().to(of_statistics), rstd.detach().to(of_statistics)
 
 
 # --- by position ---
@@ -194,6 +199,7 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *, 
     Raises:
         RuntimeError: shapes, dtypes or positions that do not fit, another reduction.
     """
+    refuse("index_func_", input, (bool_,))
     return scatter_reduce(*_by_rows(input, dim, index, source, reduce), include_self=include_self)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
+from jitgrad.dtypes import bfloat16
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import select
@@ -65,6 +66,8 @@ def _check_tensors(name: str, **operands: Any) -> None:
             raise TypeError(
                 f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}"
             )
+        if x.dtype is bfloat16:
+            raise RuntimeError(f"{name}(): Expected both inputs to be Half, Float or Double tensors but got BFloat16")
 
 
 @takes_out

@@ -285,7 +285,10 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
 
 
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close: reads the values."""
+    """Whether all elements are close: reads the values. RuntimeError for a tolerance that is negative, or NaN."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
     return bool(door.apply(OPS["isclose"], input, other, rtol, atol, equal_nan).all())
 
 
@@ -333,7 +336,9 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Min
 
 
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The sum of the elements that are not NaN."""
+    """The sum of the elements that are not NaN. RuntimeError for complex numbers."""
+    if input.dtype.is_complex:
+        raise RuntimeError("nansum on CPU does not support complex inputs")
     numbers = call("where", call("isnan", input), 0.0, input) if input.is_floating_point() else input
     return sum(numbers, dim, keepdim, dtype=dtype)
 

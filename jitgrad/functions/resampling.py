@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import float32, uint8
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, float32, uint8
 from jitgrad.functions.adaptive import adaptive_avg_pool
 from jitgrad.functions.devices import moved
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import outside_autocast
 from jitgrad.functions.windows import kept, read, table_of
-from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.ops.shapes import refuse, torch_dtype_name
 
 __all__ = ["cubic_weights", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -75,6 +75,10 @@ def interpolate(
         )
     if mode == "area":
         return adaptive_avg_pool(input, sizes)
+    if mode.startswith("nearest"):
+        refuse("compute_indices_weights_nearest", input, (*(d for d in WHOLE if d is not uint8), *COMPLEX_DTYPES))
+    elif input.dtype.is_complex:
+        raise NotImplementedError(f"\"upsample_{mode}\" not implemented for '{torch_dtype_name(input.dtype)}'")
     if input.dtype.is_inexact or mode.startswith("nearest"):
         return _resampled(input, sizes, factors, mode, bool(align_corners), antialias)
     if input.dtype is not uint8 or input.ndim != 4:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
+from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.losses import check_reduction
+from jitgrad.ops.shapes import refuse
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -62,6 +64,7 @@ def ctc_loss(
         ValueError: for another reduction.
     """
     check_reduction(reduction)
+    refuse("ctc_loss_cpu", log_probs, (*WHOLE, *HALVES, *COMPLEX_DTYPES))
     is_batch = log_probs.ndim == 3
     if not is_batch:
         log_probs = log_probs.unsqueeze(1)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from jitgrad.dtypes import WHOLE
 from jitgrad.functions.joining import pad
 from jitgrad.functions.views import own_result, reshaped_copy
 from jitgrad.functions.windows import add_at, each, read_windows, window_positions
+from jitgrad.ops.shapes import refuse
 
 __all__ = ["channel_shuffle", "fold", "pixel_shuffle", "pixel_unshuffle", "unfold"]
 
@@ -52,6 +54,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     Raises:
         RuntimeError: for another rank, or a window that does not fit.
     """
+    refuse("im2col_out_cpu", input, WHOLE[1:])
     if input.ndim == 3:
         return own_result(unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0))
     if input.ndim != 4:
@@ -84,6 +87,7 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     Raises:
         RuntimeError: for shapes that do not fit.
     """
+    refuse("col2im_out_cpu", input, WHOLE[1:])
     if input.ndim == 2:
         return own_result(fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0))
     if input.ndim != 3:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, INTEGER
+from jitgrad.dtypes import BOOLEAN, COMPLEX_DTYPES, FLOATING, HALVES, INTEGER, WHOLE, uint8
 from jitgrad.functions.creation import tensor
 from jitgrad.functions.distinct import Histogram
 from jitgrad.functions.joining import cat
@@ -20,7 +20,7 @@ from jitgrad.functions.linalg import matmul
 from jitgrad.functions.reduction import mean, std, var
 from jitgrad.functions.views import conjugated
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["corrcoef", "cov", "gradient", "histogramdd", "std_mean", "var_mean"]
@@ -158,6 +158,8 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     """
     spacing = 1 if spacing is None else spacing
     dims = _gradient_dims(input, spacing, dim)
+    if input.dtype is uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     for d in dims:
@@ -249,6 +251,7 @@ def histogramdd(input: Any, bins: Any, range: Any = None, weight: Any = None, de
     """
     if input.ndim < 2:
         raise RuntimeError("histogramdd(): expected an input tensor with at least two dimensions")
+    refuse("histogramdd", input, (*WHOLE, *HALVES, *COMPLEX_DTYPES))
     points = input._ndarray().reshape(-1, input.shape[-1])
     edges = _edges(input, points, bins, range)
     weights = None if weight is None else weight._ndarray().reshape(-1)

@@ -69,7 +69,15 @@ def read_windows(x: Any, dim: int, positions: Any) -> Any:
 
 
 def each(name: str, value: Any, count: int) -> tuple[Any, ...]:
-    """One value, or one for each of ``count`` dimensions. RuntimeError for another number of them."""
+    """One number, or one for each of ``count`` dimensions.
+
+    Raises:
+        TypeError: a number is no integer.
+        RuntimeError: another number of them.
+    """
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, float | complex):
+            raise TypeError(f"{name} must be tuple of ints, but found element of type {type(one).__name__}")
     if not isinstance(value, list | tuple):
         return (value,) * count
     if len(value) == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
+from jitgrad.dtypes import int32
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, one_hot
 from jitgrad.functions.precision import float32_in_autocast
@@ -239,6 +240,8 @@ def lu(A: Any, *, pivot: bool = True) -> Any:
 
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """(P, L, U) of what ``lu_factor`` returns; empty where they are not asked for."""
+    if unpack_pivots and LU_pivots.dtype is not int32:
+        raise RuntimeError(f"lu: LU_pivots should be a tensor of dtype Int, but it is {LU_pivots.dtype.type_name}")
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     dtype = LU_data.dtype

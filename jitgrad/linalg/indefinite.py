@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from jitgrad.autograd.function import Function
-from jitgrad.dtypes import int32
+from jitgrad.dtypes import HALVES, int32
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import tensor
 from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.shapes import refuse
 
 __all__ = ["ldl_factor", "ldl_factor_ex", "ldl_solve"]
 
@@ -97,6 +98,7 @@ def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False
         LinAlgError: see ``check_errors``.
     """
     check_square("torch.linalg.ldl_factor_ex", A._aval)
+    refuse("ldl_factor_kernel_cpu", A, HALVES)
     found = LDLFactorEx(*_Factor.apply(A, hermitian and A.dtype.is_complex))
     if check_errors and bool(found.info.any()):
         raise LinAlgError(f"linalg.ldl_factor: block {int(found.info.max())} of D is zero, the matrix is singular.")
@@ -126,10 +128,11 @@ def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
             f"torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with "
             f"shape {list(pivots.shape)} instead"
         )
-    if pivots.dtype.is_floating_point or not pivots.dtype.is_signed:
+    if pivots.dtype.is_inexact or not pivots.dtype.is_signed:
         raise RuntimeError(
             f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {pivots.dtype.type_name}"
         )
+    refuse("ldl_solve_kernel_cpu", LD, HALVES)
     if LD.dtype is not B.dtype:
         raise RuntimeError(
             f"torch.linalg.ldl_solve: LD dtype {LD.dtype.type_name} does not match b dtype {B.dtype.type_name}"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jitgrad.dtypes import BOOLEAN
 from jitgrad.functions import diagonal as diagonal_view
 from jitgrad.functions import matmul, roll
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.ranges import powers
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.shapes import check_same_dtype, wrap_dim
 from jitgrad.state import autocasts
 
 __all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vander", "vecdot"]
@@ -44,6 +45,10 @@ def vander(x: Any, N: int | None = None) -> Any:
         RuntimeError: ``N`` is below 2.
     """
     x = x if x.ndim else x.reshape(1)
+    if x.dtype.category is BOOLEAN or x.dtype.is_half:
+        raise RuntimeError(
+            "linalg.vander supports floating point, complex, and integer tensors, but got " + x.dtype.type_name
+        )
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError(f"N must be greater than 1. Got {count}.")
@@ -128,6 +133,7 @@ def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
         )
+    check_same_dtype("linalg.cross", input, other)
     return roll(input, -1, dim) * roll(other, -2, dim) - roll(input, -2, dim) * roll(other, -1, dim)
 
 
@@ -135,6 +141,11 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """Inner products along ``dim``, of the conjugate of ``x``; the other dimensions broadcast."""
     if autocasts:
         x, y = lowered(x, y)
+    if not x.dtype.is_inexact:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.type_name}"
+        )
+    check_same_dtype("linalg.vecdot", x, y)
     return (x.conj() * y).sum(dim)
 
 

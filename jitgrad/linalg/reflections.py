@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.dtypes import HALVES, WHOLE
 from jitgrad.functions import matmul, randn, tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.decompositions import lu_factor_ex, qr, svd
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.shapes import check_same_dtype, refuse
 
 __all__ = ["geqrf", "householder_product", "lu", "orgqr", "ormqr", "pca_lowrank", "svd_lowrank"]
 
@@ -73,6 +75,7 @@ def householder_product(A: Any, tau: Any) -> Any:
         )
     if tau.dtype is not A.dtype:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
+    refuse("orgqr_cpu", A, (*WHOLE, *HALVES))
     found = call("eye", m, n, A.dtype).expand((*A.shape[:-2], m, n))
     for i in reversed(range(tau.shape[-1])):
         found = _reflect(found, _vector(A, i), tau[..., i])
@@ -109,6 +112,8 @@ def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
     for name, x in (("input", input), ("other", other)):
         if x.ndim < 2:
             raise RuntimeError(f"torch.ormqr: {name} must have at least 2 dimensions.")
+    check_same_dtype("torch.ormqr", input, tau, other)
+    refuse("ormqr_cpu", input, (*WHOLE, *HALVES))
     side = -2 if left else -1
     if other.shape[side] < tau.shape[-1]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
@@ -134,6 +139,7 @@ def geqrf(input: Any) -> Reflections:
     """(a, tau): the QR decomposition of [*, m, n] as LAPACK leaves it; see ``householder_product``. No derivative."""
     if input.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
+    refuse("geqrf_cpu", input, (*WHOLE, *HALVES))
     values = input._ndarray()
     m, n = values.shape[-2:]
     factors = np.zeros_like(values)

@@ -75,10 +75,17 @@ def _digamma(x: Any) -> Any:
     return np.where(is_reflected, np.where(x == np.floor(x), at_pole, reflected), total)
 
 
+_LAST_FACTORIAL = 170
+"""170! is the last one that a double holds."""
+
+
 def _polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
-    return (-1.0) ** (n + 1) * math.factorial(n) * hurwitz_zeta(n + 1, x)
+    sign = 1.0 if n % 2 else -1.0
+    if n > _LAST_FACTORIAL:  # PyTorch's product of an infinity and a sum that may underflow to 0
+        return sign * np.inf * hurwitz_zeta(n + 1, x)
+    return sign * math.factorial(n) * hurwitz_zeta(n + 1, x)
 
 
 def hurwitz_zeta(s: Any, q: Any) -> Any:

@@ -242,7 +242,7 @@ _define_same_dtype("round", np.rint, zero_grad)
 
 
 def _decimals_aval(x: Aval, decimals: int) -> Aval:
-    if x.dtype.category < FLOATING and (decimals or x.dtype.category is BOOLEAN):
+    if x.dtype.category < FLOATING:
         raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
     return same_aval(x)
 

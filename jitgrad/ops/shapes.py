@@ -10,7 +10,7 @@ three have ``shape`` and ``dtype``, and these rules need no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "broadcast",
     "c_type",
     "check_fits",
+    "check_same_dtype",
     "contiguous_dims",
     "dtype_of",
     "exact_operand",
@@ -46,6 +47,7 @@ __all__ = [
     "numel",
     "operand",
     "reduced_shape",
+    "refuse",
     "result_dtype",
     "shape_of",
     "torch_dtype_name",
@@ -56,6 +58,21 @@ __all__ = [
 def torch_dtype_name(dtype: DType) -> str:
     """The name that PyTorch's messages use: ``Float``, ``Long`` ..."""
     return dtype.type_name
+
+
+def refuse(kernel: str, x: Any, refused: Collection[DType]) -> None:
+    """NotImplementedError if the dtype of ``x``, a tensor or an aval, is one that PyTorch's kernel does not take."""
+    if x.dtype in refused:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{x.dtype.type_name}'")
+
+
+def check_same_dtype(name: str, *tensors: Any) -> None:
+    """RuntimeError unless all tensors have the first one's dtype; None stands for one that was not given."""
+    for x in tensors[1:]:
+        if x is not None and x.dtype is not tensors[0].dtype:
+            raise RuntimeError(
+                f"{name}: expected scalar type {tensors[0].dtype.type_name} but found {x.dtype.type_name}"
+            )
 
 
 def is_number(x: Any) -> bool:
@@ -161,7 +178,7 @@ def as_real(number: complex, c_name: str) -> float:
 def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     """RuntimeError for a number that a dtype does not hold.
 
-    Negative ones may wrap in uint8, unless ``is_strict``.
+    Negative integers may wrap in uint8, unless ``is_strict``.
     """
     if hasattr(value, "shape"):
         return
@@ -175,7 +192,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     if dtype.is_signed:
         low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     else:
-        low, high = 0 if is_strict else 1 - (1 << bits), (1 << bits) - 1
+        low, high = 0 if is_strict or isinstance(value, float) else 1 - (1 << bits), (1 << bits) - 1
     if not low - 1 < value < high + 1:  # a float may be a little outside: its fraction is cut off
         raise RuntimeError(f"value cannot be converted to type {c_type(dtype)} without overflow")
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from jitgrad.dtypes import HALVES, DType, bool_, int8, int16, int32, uint8
 from jitgrad.layouts import iteration_order
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, Strides, in_order, kept, make_aval, pointwise_strides, suggested_order
@@ -274,6 +275,60 @@ def _laid_out(name: str, rule: Callable[..., Any], num_inputs: int) -> Callable[
     return aval
 
 
+_NO_BOOL = (bool_,)
+_ONLY_LONG = (bool_, uint8, int8, int16, int32)
+_REFUSED: dict[str, tuple[str, tuple[DType, ...]]] = {
+    **dict.fromkeys(("mm", "addmm", "linear", "linear_nobias"), ("addmm_impl_cpu_", _NO_BOOL)),
+    "bmm": ("bmm", _NO_BOOL),
+    "mv": ("addmv_impl_cpu", _NO_BOOL),
+    "dot": ("dot", _NO_BOOL),
+    "div_trunc": ("div_trunc_cpu", _NO_BOOL),
+    "clamp_tensor": ("clamp_cpu", _NO_BOOL),
+    "conv2d": ("slow_conv2d_cpu", _NO_BOOL),
+    "avg_pool2d": ("avg_pool2d", _ONLY_LONG),
+}
+"""Operation -> PyTorch's kernel, and the dtypes of a result that it cannot have."""
+
+_WITHOUT_HALVES = {
+    "linalg_inv_ex": "linalg_inv",
+    "linalg_cholesky_ex": "cholesky",
+    "linalg_cholesky_info": "cholesky",
+    "linalg_solve_ex": "lu",
+    "linalg_lu_factor_ex": "lu",
+    "_linalg_slogdet": "lu",
+    "_linalg_det": "lu",
+    "linalg_qr": "geqrf",
+    "_linalg_eigh": "linalg_eigh",
+    "linalg_eig": "linalg_eig_out",
+    "_linalg_svd": "linalg_svd",
+    "linalg_pinv": "linalg_pinv",
+    "linalg_solve_triangular": "triangular_solve",
+}
+"""Operation on matrices -> PyTorch's kernel, which takes neither float16 nor bfloat16."""
+
+_HALF_SPECIALS = ("special_i0e", "special_i1", "special_i1e", "special_entr", "special_xlog1py")
+"""Special functions that take halves; those with a series of their own do not."""
+
+
+def _checked(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation's shape rule, which refuses the dtypes that PyTorch's kernel does not take."""
+    kernel, refused = _REFUSED.get(name, ("", ()))
+    if name in _WITHOUT_HALVES or (name.startswith("special_") and name not in _HALF_SPECIALS):
+        kernel, refused = f"{_WITHOUT_HALVES.get(name, name.removeprefix('special_'))}_cpu", HALVES
+    if not refused:
+        return rule
+
+    @wraps(rule)
+    def aval(*args: Any) -> Any:
+        found = rule(*args)
+        first = args[0] if name in _WITHOUT_HALVES else found
+        if first.dtype in refused:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{first.dtype.type_name}'")
+        return found
+
+    return aval
+
+
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.strip("_").split("_"))
 
@@ -303,7 +358,7 @@ def define(
     node_name = node_name or f"{_camel(name)}Backward0"
     op = Op(
         name,
-        _laid_out(name, aval, num_inputs),
+        _laid_out(name, _checked(name, aval), num_inputs),
         numpy,
         lower,
         tuple(vjps),
