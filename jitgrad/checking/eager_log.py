@@ -74,6 +74,12 @@ def array_of(x: Any) -> Any:
     return x._storage.array(x._aval)
 
 
+def _real_parts(array: Any) -> tuple[Any, ...]:
+    """The parts of an array that rounding moves: itself, or real and imaginary parts; none of whole numbers."""
+    kind = "" if array is None else array.dtype.kind
+    return (array.real, array.imag) if kind == "c" else (array,) if kind == "f" else ()
+
+
 @contextmanager
 def log_operations(seed: int | None = None) -> Iterator[list[EagerCall]]:
     """The operations of the block, in order.
@@ -88,8 +94,8 @@ def log_operations(seed: int | None = None) -> Iterator[list[EagerCall]]:
         arrays = [array_of(x) for x in results]
         if random is not None and not op.is_view:
             for array in arrays:
-                if array is not None and array.dtype.kind == "f":
-                    array[...] = shaken(array, random)
+                for part in _real_parts(array):
+                    part[...] = shaken(part, random)
         node = current_node()
         numbers = tuple(x for x in operands if type(x) in (int, float))
         copies = tuple(None if a is None else a.copy() for a in arrays)

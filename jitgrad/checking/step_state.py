@@ -128,11 +128,13 @@ def _roots(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def named_tensors(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
-    """Name -> array, of every tensor that the step reaches or has returned."""
+    """Name -> array, of every tensor that the step reaches or has returned; of a complex one, both parts in a row."""
     found: dict[str, Any] = {}
     for name, obj in _reached([("result", result), *_roots(fn, args, kwargs)]):
         if isinstance(obj, TensorBase) and _has_memory(obj):
-            found.setdefault(_shown(name), obj._storage.array(obj._aval).copy())
+            array = obj._storage.array(obj._aval)
+            is_complex = array.dtype.kind == "c"
+            found.setdefault(_shown(name), np.stack([array.real, array.imag]) if is_complex else array.copy())
         elif isinstance(obj, np.ndarray) and obj.dtype.kind in "fiub":
             found.setdefault(_shown(name), obj.copy())
     return found

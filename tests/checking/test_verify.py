@@ -104,6 +104,21 @@ def test_a_step_with_sparse_gradients() -> None:
     assert table.weight.tolist() == before
 
 
+def test_a_step_with_complex_numbers() -> None:
+    w = jg.randn(64, requires_grad=True)
+    spectrum = jg.fft.fft(jg.randn(64))
+
+    def step(x: Any) -> Any:
+        w.grad = None
+        filtered = jg.fft.ifft(jg.fft.fft(x * w) * spectrum)
+        loss = filtered.real.square().sum()
+        loss.backward()
+        return filtered.detach()
+
+    report = jg.verify(step, jg.randn(64))
+    assert report, str(report)
+
+
 @pytest.mark.parametrize("dtype", [jg.float32, jg.float64, jg.bfloat16, jg.float16])
 def test_rounding_is_no_error(dtype: Any) -> None:
     x = jg.randn(33, 65).to(dtype)
