@@ -96,7 +96,8 @@ class Detours:
         bump("fallbacks")
         for target in targets:
             for handle in recorder.aliases.lookers(target):
-                if handle._requires_grad and not looks_refused(handle) and not handle.is_leaf:
+                is_held = not recorder.graph.upkeep.is_lost(recorder.path.live, handle._vid)
+                if is_held and handle._requires_grad and not looks_refused(handle) and not handle.is_leaf:
                     handle.grad_fn  # noqa: B018 - its Node as it was before the write: saved values have that version
         seen = tuple(dict.fromkeys(v for t in targets for v in recorder.aliases.seen_values(t)))
         for target in targets:  # before: what Nodes save of it afterwards must not look like the old value

@@ -467,7 +467,7 @@ def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, 
         window: tuple = pair
         buffers[window[0]] = buffers[window[1]]
     if not is_last:
-        recorder.graph.note_versions(alive)
+        recorder.graph.settle(alive)
         for slot in recorder.viewed:
             slot.settle()
         recorder.viewed.clear()

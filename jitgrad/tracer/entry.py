@@ -181,6 +181,7 @@ class Entry:
         recorder = self._recorder
         if tensor._tid != recorder.tid:
             self.enter(tensor)
+        recorder.graph.upkeep.before_a_node(recorder.graph)
         graph_node.sequence_nr = recorder.graph.order.number_now(recorder.node.next_vid)
         self.join_graph(tensor, graph_node, output_nr)
 

@@ -26,6 +26,7 @@ __all__ = [
     "EndEvent",
     "History",
     "InputEvent",
+    "KeepEvent",
     "LeafEvent",
     "LookEvent",
     "OpEvent",
@@ -231,6 +232,22 @@ class ReleaseEvent:
 
     def replay(self, history: History) -> None:
         history.released |= self.released
+
+
+@struct
+class KeepEvent:
+    """The call let go of Nodes and storages, see Note [Nodes that die].
+
+    Attributes:
+        nodes: the values whose Nodes somebody can still reach.
+        saved: the values that a backward may still read.
+    """
+
+    nodes: frozenset[int]
+    saved: frozenset[int]
+
+    def replay(self, history: History) -> None:
+        """No value has changed."""
 
 
 @struct

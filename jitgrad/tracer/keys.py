@@ -24,6 +24,7 @@ Must not know: how keys are compared (``hits.py``), what events do (``history.py
 # | (DTYPE, dtype) | default dtype from here on | |
 # | (LEAF_MARK, vid, flag), (DETACHED_MARK, vid), (STUB, vid), (HOOKS, vid), (NODE, vid), (SAVERS, vids), (RELEASED, ..)
 #   | what Python did to a value's graph | |
+# | (KEEP, vids) | Nodes that nothing can reach any more were let go | which values with a graph somebody holds |
 # | (OUTSIDE, name, vids), (DATA, vid) | memory was written, or replaced, outside the trace | |
 #
 # A trace starts at a root of its own for each grad mode and default dtype.
@@ -48,6 +49,7 @@ __all__ = [
     "HOOKS",
     "IN",
     "JOIN",
+    "KEEP",
     "LEAF",
     "LEAF_MARK",
     "MARK",
@@ -71,7 +73,8 @@ IN, ALIAS, JOIN, WRITE, UPDATE = "<in>", "<alias>", "<join>", "<write>", "<updat
 WINDOW, AFRESH, THROUGH = "<window>", "<afresh>", "<through>"
 BACKWARD, GRADS, END = "<backward>", "<grads>", "<end>"
 LEAF_MARK, DETACHED_MARK, STUB, HOOKS, NODE = "<leaf>", "<detached>", "<stub>", "<hooks>", "<node>"
-DTYPE, RELEASED, SAVERS, OUTSIDE, DATA = "<dtype>", "<released>", "<savers>", "<outside>", "<data>"
+DTYPE, RELEASED, SAVERS, KEEP = "<dtype>", "<released>", "<savers>", "<keep>"
+OUTSIDE, DATA = "<outside>", "<data>"
 MARK = "<mark>"
 """``TrieNode.op`` of an event that its key alone describes."""
 

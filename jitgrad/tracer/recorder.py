@@ -283,6 +283,9 @@ class Recorder(RecorderState):
         try:
             if not HOT.hit_end(self, is_last):
                 self.ends.end(is_last)
+            self.has_dropped = False
+            if not is_last:
+                self.graph.upkeep.after_a_segment(self.graph)
         finally:
             self.busy = before
 

@@ -56,6 +56,7 @@ class RecorderState(Handler):
         graphs: some that may serve other calls, once nothing holds on to them.
         thread: the dictionary of ``state`` on the thread that records the call.
         trie, root, start: of the function; where this call began, and with which grad mode and default dtype.
+        has_dropped: handles of the open segment have left ``handles``, see Note [Nodes that die].
         must_record: the call may not stop recording, and has_stopped: it did, see Note [Long calls].
         segments, launches: counters of this call.
         entered: of ``Entry``: (tensor, storage, value id), flat, of what hits have entered; ``catch_up`` moves it on to
@@ -85,6 +86,7 @@ class RecorderState(Handler):
         "graph",
         "graphs",
         "handles",
+        "has_dropped",
         "has_stopped",
         "input_table",
         "keepers",
@@ -117,6 +119,7 @@ class RecorderState(Handler):
     graph: Any
     graphs: list[Any]
     handles: list[Any]
+    has_dropped: bool
     has_stopped: bool
     input_table: dict[int, Any]
     keepers: list[Any]
@@ -151,7 +154,7 @@ class RecorderState(Handler):
         self.buffer_table = {}
         self.scalars = []
         self.segments = self.launches = 0
-        self.must_record = self.has_stopped = self.links = self.busy = False
+        self.must_record = self.has_stopped = self.has_dropped = self.links = self.busy = False
         self.slot_table = {}
         self.dirty = set()
         self.viewed = []
@@ -226,6 +229,6 @@ class RecorderState(Handler):
         self.counters.former.clear()
         self.path.history = None
         self.stubs.clear()
-        self.must_record = self.busy = False
+        self.must_record = self.has_dropped = self.busy = False
         self.segments = self.launches = 0
         return True

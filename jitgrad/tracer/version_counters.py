@@ -64,11 +64,13 @@ class VersionCounters:
         made = path.mark((SAVERS, key), make=lambda: SaversEvent(recorder.backend.savers(path.live(), key)))
         vids: tuple[int, ...] = made.event.vids
         for vid in vids:
-            self.make_node(vid)
+            if not recorder.graph.upkeep.is_lost(path.live, vid):
+                self.make_node(vid)
         return bool(vids)
 
     def make_node(self, vid: int) -> None:
         """Have the Node of a value of this trace. Python may hook it: the path is another one from here."""
         graph = self._recorder.graph
         if vid not in graph.nodes:
+            graph.upkeep.before_a_node(graph)
             graph.build(vid, self._path.mark((NODE, vid), make=lambda: LookEvent(vid, graph.recipe(vid))).event.recipe)

@@ -113,7 +113,7 @@ class WindowWrites:
         A window that has memory since an earlier segment is known by an id of its own.
         """
         recorder = self._recorder
-        if slot.is_shared and recorder.handles:
+        if slot.is_shared and (recorder.handles or recorder.has_dropped):
             recorder.flush()  # reads of such windows come first
         found = False
         for x in inputs:

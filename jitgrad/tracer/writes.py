@@ -133,7 +133,7 @@ class Writes:
                 continue
             if slot.is_family:
                 return None
-            if slot.is_shared and recorder.handles:
+            if slot.is_shared and (recorder.handles or recorder.has_dropped):
                 recorder.flush()  # reads of other windows come first; codegen does not know that they share memory
             joins = joins_graph(inputs)
             same = same or []

@@ -36,6 +36,7 @@ from jitgrad.version_counter import VERSION, version_of
 
 if TYPE_CHECKING:
     from jitgrad.compiled.backward.from_outside import CallBackward
+    from jitgrad.compiled.nodes.upkeep import Upkeep
 
 __all__ = ["TraceGraph"]
 
@@ -43,6 +44,7 @@ __all__ = ["TraceGraph"]
 _from_outside: Any = LazyModule("jitgrad.compiled.backward.from_outside")
 _sweep: Any = LazyModule("jitgrad.compiled.nodes.sweep")
 _outside_calls: Any = LazyModule("jitgrad.compiled.outside")
+_upkeep: Any = LazyModule("jitgrad.compiled.nodes.upkeep")  # by the first Node, or the first read in a step
 
 
 class TraceGraph(CallGraph):
@@ -63,6 +65,7 @@ class TraceGraph(CallGraph):
         "_outer",
         "_scalars",
         "_twins",
+        "_upkeep",
         "_used",
         "_versions",
         "nodes",
@@ -79,6 +82,7 @@ class TraceGraph(CallGraph):
         self._outer: dict[int, Any] = {}
         self._scalars: list[int | float] = []
         self.nodes: dict[int, Any] = {}
+        self._upkeep: Upkeep | None = None
         self.order = CreationOrder()
         self.marks = self.order.marks
         self.is_touched = False
@@ -116,6 +120,18 @@ class TraceGraph(CallGraph):
             self._versions[vid] = counter[VERSION]
             self.recorder.aliases.note_window(whole)
 
+    @property
+    def upkeep(self) -> Upkeep:
+        """When the running call lets go of its Nodes, see Note [Nodes that die]."""
+        if self._upkeep is None:
+            self._upkeep = _upkeep.Upkeep()
+        return self._upkeep
+
+    def settle(self, alive: list[Any]) -> None:
+        """A segment has ended which is not the last one: Nodes that are made later must see writes to its survivors."""
+        self.note_versions(alive)
+        self.upkeep.survive(alive)
+
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
         self.is_touched = True
@@ -128,6 +144,7 @@ class TraceGraph(CallGraph):
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
         recorder, self.recorder = self.recorder, None
+        self._upkeep = None
         self._take_notes()
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)
@@ -279,6 +296,7 @@ class TraceGraph(CallGraph):
         history = recorder.path.live()
         vids = (vid for vid, _ in history.end.avals) if history.end is not None else ()
         roots = [v for v in vids if v in history.defs and history.defs[v][0].requires_grad and v not in self.nodes]
+        roots = [v for v in roots if not self.upkeep.is_lost(recorder.path.live, v)]
         if roots:
             self.build(roots[0], make_recipe(history, roots, self.nodes))
 
