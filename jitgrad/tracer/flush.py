@@ -75,6 +75,7 @@ def build_end(
         named=tuple(named),
         windows=tuple((vid, root) for vid, root, _ in windows),
         segment=segment,
+        nbytes=sum([history.aval_of(vid).nbytes for vid in outputs]),
     )
 
 

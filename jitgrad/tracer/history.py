@@ -346,6 +346,7 @@ class EndEvent:
         is_deferred: the program is only a stand-in: compile the segment when it is met again.
         named: (owner id, value id): storages that got memory, under another value than they were first known by.
         windows: (value id, value id): saved views, and on whose memory they are windows.
+        nbytes: of the outputs.
         segment: what the program computes, for ``explain`` and for replaying an error.
         plan: what a hit does, an ``EndPlan``; None if hits take the general way; ``has_plan``: that was asked.
         reason: what ended the segment, with the line; for ``explain``.
@@ -363,6 +364,7 @@ class EndEvent:
     named: tuple[tuple[int, int], ...]
     windows: tuple[tuple[int, int], ...]
     segment: Any
+    nbytes: int = 0
     plan: Any = None
     has_plan: bool = False
     reason: str = ""

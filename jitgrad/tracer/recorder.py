@@ -285,7 +285,7 @@ class Recorder(RecorderState):
                 self.ends.end(is_last)
             self.has_dropped = False
             if not is_last:
-                self.graph.upkeep.after_a_segment(self.graph)
+                self.graph.upkeep.after_a_segment(self.graph, self.node.event.nbytes)
         finally:
             self.busy = before
 

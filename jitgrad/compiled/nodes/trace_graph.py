@@ -14,6 +14,7 @@ Owns: ``TraceGraph``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -45,6 +46,13 @@ _from_outside: Any = LazyModule("jitgrad.compiled.backward.from_outside")
 _sweep: Any = LazyModule("jitgrad.compiled.nodes.sweep")
 _outside_calls: Any = LazyModule("jitgrad.compiled.outside")
 _upkeep: Any = LazyModule("jitgrad.compiled.nodes.upkeep")  # by the first Node, or the first read in a step
+
+
+@functools.cache
+def _upkeep_class() -> type[Upkeep]:
+    """Looked up once: steps that read need it at every call."""
+    found: type[Upkeep] = _upkeep.Upkeep
+    return found
 
 
 class TraceGraph(CallGraph):
@@ -124,7 +132,7 @@ class TraceGraph(CallGraph):
     def upkeep(self) -> Upkeep:
         """When the running call lets go of its Nodes, see Note [Nodes that die]."""
         if self._upkeep is None:
-            self._upkeep = _upkeep.Upkeep()
+            self._upkeep = _upkeep_class()()
         return self._upkeep
 
     def settle(self, alive: list[Any]) -> None:
@@ -144,7 +152,8 @@ class TraceGraph(CallGraph):
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
         recorder, self.recorder = self.recorder, None
-        self._upkeep = None
+        if self._upkeep is not None:
+            self._upkeep.reset()
         self._take_notes()
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)

@@ -20,9 +20,9 @@ Must not know: how Nodes are made, how a segment is run.
 # alone, so it is an event, ``KeepEvent``, whose key has the roots.
 #
 # When: so often that asking costs no more than what was done since the last time. In a call that has made Nodes, after
-# the ends of segments but the last, and, where references are counted, between them; in others after some ends, for
-# the storages' sake. Counts that decide it must be the path's: which storages are free to go is not, because small ones
-# may wait to serve again (``EndPlan.spares``). Example: in
+# the ends of segments but the last, and, where references are counted, between them; in others when segments have
+# stored much, for the storages' sake. Counts that decide it must be the path's: which storages are free to go is not,
+# because small ones may wait to serve again (``EndPlan.spares``). Example: in
 #
 #     for x in batches:
 #         loss = Custom.apply(x @ w).sum()
@@ -50,8 +50,8 @@ __all__ = ["Upkeep"]
 _FEW_NODES = 8
 """How many Nodes a call makes in a segment before it asks for the first time."""
 
-_FEW_ENDS = 8
-"""How many segments of a call without Nodes end before it asks."""
+_MUCH = 16 << 20
+"""How many bytes the segments of a call without Nodes store before it asks."""
 
 _NODES_PER_STEP, _STORAGES_PER_STEP = 8, 32
 """How many Nodes or saved values, and how many storages, are looked at for each Node made or segment ended since."""
@@ -66,15 +66,21 @@ class Upkeep:
         lost: values that a Node of Python's belonged to which the call let go of.
     """
 
-    __slots__ = ("_ends", "_ends_looked", "_has_made", "_left", "_made", "_survivors", "lost")
+    __slots__ = ("_ends", "_ends_looked", "_has_made", "_left", "_made", "_nbytes", "_survivors", "lost")
 
     lost: set[int]
 
     def __init__(self) -> None:
         self._survivors: list[ref[Any]] = []
         self.lost = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """For another call."""
+        self._survivors.clear()
+        self.lost.clear()
         self._has_made = False
-        self._made = self._ends = self._left = 0  # since the last time; what was left then
+        self._made = self._ends = self._nbytes = self._left = 0  # since the last time; what was left then
         self._ends_looked = 0  # since storages were looked at
 
     def survive(self, alive: Iterable[Any]) -> None:
@@ -88,13 +94,14 @@ class Upkeep:
         if self._made > max(_FEW_NODES, self._left) and counts_references:
             self._let_go(graph)
 
-    def after_a_segment(self, graph: Any) -> None:
-        """A segment has ended which is not the last one."""
+    def after_a_segment(self, graph: Any, nbytes: int) -> None:
+        """A segment has ended which is not the last one. nbytes: what it has stored."""
         self._ends += 1
+        self._nbytes += nbytes
         if self._has_made:
             if (self._made + self._ends) * _NODES_PER_STEP >= self._left:
                 self._let_go(graph)
-        elif self._ends >= _FEW_ENDS and self._ends * _STORAGES_PER_STEP >= self._left:
+        elif self._nbytes >= _MUCH and self._ends * _STORAGES_PER_STEP >= self._left:
             self._let_go(graph)
 
     def is_lost(self, live: Callable[[], History], vid: int) -> bool:
@@ -124,7 +131,7 @@ class Upkeep:
                 self._ends_looked = 0
         finally:
             recorder.busy = before
-        self._made = self._ends = 0
+        self._made = self._ends = self._nbytes = 0
         self._left = len(nodes) + len(outer) + len(event.saved)
 
     @staticmethod
