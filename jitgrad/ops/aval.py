@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any
 
 from jitgrad.devices import CPU, Device
@@ -82,6 +83,11 @@ class Aval:
 _INTERNED: dict[tuple[object, ...], Aval] = {}
 
 
+def _integers(numbers: tuple[Any, ...]) -> tuple[int, ...]:
+    """bools and NumPy's integers as Python's; TypeError for other numbers."""
+    return tuple(int(index(n)) for n in numbers)
+
+
 def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | None = None, offset: int = 0) -> Aval:
     """The interned aval, on the CPU; ``stride`` None means row-major."""
     key = (shape, dtype, stride, offset)
@@ -90,6 +96,8 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         return found
     if type(shape) is not tuple:
         return make_aval(tuple(shape), dtype, stride, offset)
+    if any(type(n) is not int for n in (*shape, *(stride or ()), offset)):  # True equals 1, and would be kept for it
+        return make_aval(_integers(shape), dtype, stride and _integers(stride), int(index(offset)))
     row_major = contiguous_strides(shape)
     if stride is None:
         aval = make_aval(shape, dtype, row_major, offset)

@@ -12,6 +12,7 @@ import pytest
 
 import jitgrad
 from jitgrad.door import door
+from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from tests.modes import Mode
 
@@ -133,3 +134,15 @@ def test_a_size_without_extents_is_a_size() -> None:
         assert make(empty).shape == make(empty, dtype=jitgrad.float64).shape == ()
     for call in (number.view, number.reshape, number.sum().expand, number[0].repeat):
         assert call(empty).shape == ()
+
+
+@pytest.mark.parametrize("size", [True, np.int64(1)])
+def test_a_size_that_equals_an_integer_becomes_one(size: Any) -> None:
+    """Layouts are kept: the next tensor of this shape must not get an extent of True, which NumPy refuses."""
+    wide = 40_000 + int(size) + isinstance(size, bool)  # shapes that no other test has
+    layout = make_aval((wide, size), jitgrad.float32, (size, size), np.int64(0))
+    assert [type(n) for n in (*layout.shape, *layout.stride, layout.offset)] == [int] * 5
+    assert make_aval((wide, 1), jitgrad.float32) is make_aval((wide, size), jitgrad.float32)
+    assert jitgrad.zeros(wide, 1).t().t().contiguous().numpy().shape == (wide, 1)
+    with pytest.raises(TypeError):
+        make_aval((wide, 1.5), jitgrad.float32)  # type: ignore[arg-type]
