@@ -22,7 +22,7 @@ import numpy as np
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 
-__all__ = ["add_at", "each", "kept", "read", "read_windows", "table_of", "window_positions"]
+__all__ = ["add_at", "each", "each_number", "kept", "read", "read_windows", "table_of", "window_positions"]
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,6 +78,11 @@ def each(name: str, value: Any, count: int) -> tuple[Any, ...]:
     for one in value if isinstance(value, list | tuple) else (value,):
         if isinstance(one, float | complex):
             raise TypeError(f"{name} must be tuple of ints, but found element of type {type(one).__name__}")
+    return each_number(name, value, count)
+
+
+def each_number(name: str, value: Any, count: int) -> tuple[Any, ...]:
+    """``each`` of numbers of any kind."""
     if not isinstance(value, list | tuple):
         return (value,) * count
     if len(value) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.functions.windows import each
+from jitgrad.functions.windows import each, each_number
 from jitgrad.nn import functional as F
 from jitgrad.nn.conv import AvgPoolNd, MaxPoolNd, Size, times
 from jitgrad.nn.module import Module
@@ -258,7 +258,7 @@ class _FractionalMaxPoolNd(Module):
         name, dims = type(self).__name__, self.dims
         self.kernel_size, self.return_indices = each("kernel_size", kernel_size, dims), return_indices
         self.output_size = None if output_size is None else each("output_size", output_size, dims)
-        self.output_ratio = None if output_ratio is None else each("output_ratio", output_ratio, dims)
+        self.output_ratio = None if output_ratio is None else each_number("output_ratio", output_ratio, dims)
         self.register_buffer("_random_samples", _random_samples)
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")

@@ -36,9 +36,9 @@ from jitgrad.version_counter import VERSION
 
 __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "split_args"]
 
-
 _COPY = OPS["copy"]
 _AS_STRIDED = OPS["as_strided"]
+_TOO_MANY = 1 << 48  # elements: NumPy makes no array of bytes past an address, though an expanded tensor may be so large
 
 
 def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -110,7 +110,7 @@ def _share_array(source: Any, views: tuple[Any, ...]) -> None:
         return
     for view in views:
         aval = view._aval
-        if aval.dtype is whole.dtype and aval.numel:
+        if aval.dtype is whole.dtype and 0 < aval.numel < _TOO_MANY:
             size = aval.dtype.itemsize
             strides = None if aval.is_contiguous else tuple([s * size for s in aval.stride])
             view._array = np.ndarray(aval.shape, aval.dtype.np, array, (aval.offset - whole.offset) * size, strides)
