@@ -18,7 +18,7 @@ from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, moved
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.sampling import rand
-from jitgrad.functions.windows import each
+from jitgrad.functions.windows import each, each_number
 
 __all__ = [
     "fractional_max_pool2d",
@@ -61,7 +61,7 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
     extents = tuple(input.shape[-dims:])
     kernel = each("kernel_size", kernel_size, dims)
     if size is None:
-        counts = tuple(int(n * r) for n, r in zip(extents, each("output_ratio", ratio, dims), strict=True))
+        counts = tuple(int(n * r) for n, r in zip(extents, each_number("output_ratio", ratio, dims), strict=True))
     else:
         counts = each("output_size", size, dims)
     batch, channels = (1 if input.ndim == dims + 1 else input.shape[0]), input.shape[-dims - 1]

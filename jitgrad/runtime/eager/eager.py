@@ -38,7 +38,7 @@ __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "s
 
 _COPY = OPS["copy"]
 _AS_STRIDED = OPS["as_strided"]
-_TOO_MANY = 1 << 48  # elements: NumPy makes no array of bytes past an address, though an expanded tensor may be so large
+_TOO_MANY = 1 << 48  # elements: NumPy makes no such array, though an expanded tensor may be so large
 
 
 def split_args(op: Op, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
