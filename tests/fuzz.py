@@ -81,7 +81,7 @@ class _Interpreter:
         pass
 
     def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
-        return backend.defer_end(*args) if category == "compile" else function(*args)
+        return backend.defer_end(args[0].segment, {}) if category == "compile" else function(*args)
 
 
 @contextmanager

@@ -34,7 +34,8 @@ else:
 __all__ = ["Twin", "compiled_rounds", "forget_others", "load", "quiet", "run"]
 
 # what the processes may count differently: they share the disk cache, whoever comes first compiles
-_UNEQUAL_COUNTERS = ("compiles", "cache_reads", "cache_writes", "evictions")  # they depend on earlier programs
+# they depend on earlier programs
+_UNEQUAL_COUNTERS = ("compiles", "cache_reads", "cache_writes", "evictions", "known_plans", "rule_programs")
 
 
 def _seen(value: Any) -> Any:

@@ -38,6 +38,7 @@ OTHER_METHODS = {
 """Methods of PyTorch's classes that ours do not have."""
 
 OTHER_PARAMETERS = {
+    "`verify` is jitgrad's own": "compile",
     "methods and functions share one function, whose first parameter nobody names": """
         Tensor.norm Tensor.split Tensor.unflatten Tensor.unique Tensor.unique_consecutive split
         """,

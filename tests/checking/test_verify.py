@@ -178,19 +178,22 @@ def test_an_error_of_fusion_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report.kind, report.operation) in {("fusion", "sub"), ("kernel", "sub")}
 
 
-@pytest.fixture
-def _forgets_rules() -> Iterator[None]:
-    """What is remembered of an operation's rules is forgotten behind a test that changes them."""
-    yield
+def _forget_rules() -> None:
     op_node._PLANS.clear()
     graph_nodes._NEEDS.clear()
     plans.clear()
 
 
+@pytest.fixture
+def _forgets_rules() -> Iterator[None]:
+    """What is remembered of an operation's rules is forgotten before and behind a test that changes them."""
+    _forget_rules()
+    yield
+    _forget_rules()
+
+
 @pytest.mark.usefixtures("_forgets_rules")
 def test_a_wrong_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.clear()
-    op_node._PLANS.clear()
     monkeypatch.setattr(OPS["tanh"], "vjps", (Vjp(lambda c, g, out: g * (1 + out * out), ("out",)),))
     x = jg.randn(5).requires_grad_()
 

@@ -129,9 +129,13 @@ class _RuleRecorder(Handler):
         return x._vid
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
+        if isinstance(b, complex):
+            self.refuse("a complex number")
         return self.apply(op, (a, b)) if isinstance(b, TensorBase | int | float) else NotImplemented
 
-    def reflected(self, op: Op, number: int | float, x: Any) -> Any:
+    def reflected(self, op: Op, number: int | float | complex, x: Any) -> Any:
+        if isinstance(number, complex):
+            self.refuse("a complex number")
         return self.apply(op, (number, x))
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
