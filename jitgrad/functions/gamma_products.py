@@ -71,6 +71,8 @@ def mvlgamma(input: Any, p: int) -> Any:
     """
     if input.dtype.category is BOOLEAN:
         raise RuntimeError("The input tensor may not be a boolean tensor.")
+    if not isinstance(p, int):
+        raise TypeError(f"mvlgamma(): argument 'p' (position 2) must be int, not {type(p).__name__}")
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     x = input if input.dtype.is_floating_point else input * 1.0

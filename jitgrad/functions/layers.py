@@ -88,7 +88,7 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
     out = x * ((x * x).mean(dims, True) + eps).rsqrt()
     if weight is not None:
         out = out * weight
-    return out.to(input.dtype) if x is not input else out
+    return out.to(input.dtype) if out.dtype is not input.dtype else out
 
 
 def batch_norm(
@@ -110,6 +110,8 @@ def batch_norm(
     channels = input.shape[1] if input.ndim > 1 else 0
     if input.ndim < 2 and not input.numel():
         return input.clone()
+    if training and eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     for name, given in (("running_mean", running_mean), ("running_var", running_var)):
         if given is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")

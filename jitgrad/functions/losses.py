@@ -17,7 +17,7 @@ from jitgrad.dtypes import FLOATING, WHOLE, int64, uint8
 from jitgrad.functions import pointwise
 from jitgrad.functions.devices import in_float32, to
 from jitgrad.functions.views import reshape, reshape_result
-from jitgrad.ops.losses import check_reduction, old_reduction
+from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
@@ -149,6 +149,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """Half the squared error up to ``delta``, linear above, times ``weight``."""
     if autocasts:
         input, target = in_float32(input, target)
+    check_no_complex_target(input, target)
     expanded, target = _same_sizes(input, to(target, input.dtype))
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")

@@ -18,7 +18,7 @@ from jitgrad.functions.activation import logsigmoid, softplus
 from jitgrad.functions.creation import arange
 from jitgrad.functions.devices import in_float32
 from jitgrad.functions.distances import pairwise_distance, raised
-from jitgrad.ops.losses import check_reduction, old_reduction
+from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
 
@@ -53,6 +53,7 @@ def soft_margin_loss(
     """log(1 + exp(-target * input)); ``target`` is 1 or -1."""
     if autocasts:
         input, target = in_float32(input, target)
+    check_no_complex_target(input, target)
     target = target.to(input.dtype)  # of bools and uint8 there is no -target
     # beyond 88 the exponential of a float32 overflows, and its logarithm is the exponent again
     return _reduced(softplus(-target * input, 1.0, 80.0), old_reduction(size_average, reduce, reduction))
@@ -96,7 +97,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
         )
-    loss = (-target * (input1 - input2) + margin).clamp_min(0)
+    loss = (-target * (input1 - input2) + float(margin)).clamp_min(0)
     return _reduced(loss, old_reduction(size_average, reduce, reduction))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import COMPLEX_DTYPES
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import batch_norm
 from jitgrad.ops.normalization import check_norm_dtypes
@@ -135,6 +135,7 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     if not input.numel():
         return input
+    refuse("avg_pool2d", input, (*(d for d in WHOLE if d is not int64), *COMPLEX_DTYPES))
     around = [0, 0] * (input.ndim - 2) + [size // 2, (size - 1) // 2]
     squares = pad(input * input, around)
     channels = input.shape[1]

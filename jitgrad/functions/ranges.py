@@ -113,7 +113,10 @@ def scalar_tensor(
 
 
 def _check_triangle(name: str, row: int, col: int) -> None:
-    for kind, value in (("row", row), ("col", col)):
+    for position, (kind, value) in enumerate((("row", row), ("col", col)), 1):
+        if not isinstance(value, int):
+            kind_of = type(value).__name__
+            raise TypeError(f"{name}(): argument '{kind}' (position {position}) must be int, not {kind_of}")
         if value < 0:
             raise RuntimeError(f"{kind} must be non-negative, got{value}")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import bfloat16
+from jitgrad.dtypes import HALVES, bfloat16
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import select
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.shapes import refuse
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -75,6 +76,7 @@ def _check_tensors(name: str, **operands: Any) -> None:
 def polar(abs: Any, angle: Any) -> Any:
     """``abs * exp(i * angle)`` of two real tensors of one floating dtype; see ``complex``."""
     _check_tensors("polar", abs=abs, angle=angle)
+    refuse("polar_cpu", abs, HALVES)
     return call("polar", abs, angle)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import FLOATING, bool_
 from jitgrad.functions.devices import in_float32, to
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
@@ -108,7 +108,7 @@ def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: An
     """The product of all elements, or along one dimension. RuntimeError for a gradient through integers."""
     if autocasts:
         input, = in_float32(input)
-    if dtype is not None and not dtype.is_floating_point and state.grad_enabled and input.requires_grad:
+    if dtype is not None and dtype.category < FLOATING and state.grad_enabled and input.requires_grad:
         raise RuntimeError("Autograd not support dtype: " + torch_dtype_name(dtype))
     return door.apply(_PROD if dim is None else _PROD_DIM, input, dim, keepdim, dtype)
 

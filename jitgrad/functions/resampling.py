@@ -158,6 +158,9 @@ def _extents(
     else:
         values = (given,) * dims
     if size is not None:
+        for n in values:
+            if isinstance(n, float):
+                raise TypeError(f"interpolate(): expected size to be int or a tuple of ints, but got {size}")
         return tuple(int(n) for n in values), None
     factors = tuple(float(f) for f in values)
     rounded = tuple(math.floor(n * f) for n, f in zip(x.shape[2:], factors, strict=True))

@@ -236,6 +236,8 @@ def normal(
         RuntimeError: a negative deviation, or shapes that do not fit.
     """
     source = generator_or_default("normal", generator)
+    if isinstance(std, TensorBase) and std.dtype.is_complex:
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if size is not None:
         check_std(std)
         if dtype is not None and dtype.is_complex:

@@ -165,8 +165,17 @@ def _in_pieces(
     is_single = input.dim() == 1
     rows, classes = (input.unsqueeze(0), target.unsqueeze(0)) if is_single else (input, target)
     dtype = options.acc_dtype or (float32 if input.dtype.itemsize == 2 else input.dtype)
+    # pieces run again in the backward: what is small is copied, so that a write to it until then does no harm
+    classes = classes.clone()
+    linear_bias, weight = (None if x is None else x.clone() for x in (linear_bias, weight))
+    version = linear_weight._version
 
     def piece(x: Tensor, y: Tensor) -> Tensor:
+        if linear_weight._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                "linear_weight of linear_cross_entropy, whose pieces are computed again in the backward"
+            )
         logits = F.linear(x, linear_weight, linear_bias).to(dtype)
         scale = None if weight is None else weight.to(dtype)
         return F.cross_entropy(

@@ -18,9 +18,16 @@ from jitgrad.ops.shapes import broadcast, np_operand, numel, operand, result_dty
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.user_line import warn_user
 
-__all__ = ["REDUCTIONS", "check_reduction", "old_reduction"]
+__all__ = ["REDUCTIONS", "check_no_complex_target", "check_reduction", "old_reduction"]
 
 REDUCTIONS = ("none", "mean", "sum")
+
+
+def check_no_complex_target(input: Any, target: Any) -> None:
+    """RuntimeError for a complex target of real predictions: its imaginary part would be lost."""
+    if target.dtype.is_complex and not input.dtype.is_complex:
+        found, wanted = torch_dtype_name(target.dtype), torch_dtype_name(input.dtype)
+        raise RuntimeError(f"result type {found} can't be cast to the desired output type {wanted}")
 
 
 def old_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:

@@ -50,8 +50,40 @@ class Row(NamedTuple):
 
 _DIFFER = r"\d+ of \d+ elements differ.*"
 _KINDER = r"((operand|result) \d+: 'right', not '(raises|wrong)'(; )?)+"
+_SHAPE_ALONE = (
+    "__getitem__ complex div fft.fft fft.ifft fft.ihfft fft.ihfft2 fft.ihfftn fft.rfft fft.rfft2 fft.rfftn gather "
+    "index_add index_copy index_put masked_select nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d "
+    "nn.functional.adaptive_avg_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d "
+    "nn.functional.interpolate nn.functional.pad put stft take take_along_dim combinations"
+)
+_POSITIONS = (
+    "nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d "
+    "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.max_pool1d "
+    "nn.functional.max_pool2d nn.functional.max_pool3d nn.functional.embedding_bag"
+)
+_FROM_RESULT = (
+    "angle cholesky cholesky_solve linalg.cholesky linalg.cholesky_ex linalg.det linalg.householder_product "
+    "linalg.lstsq linalg.lu linalg.lu_solve linalg.matrix_power linalg.pinv linalg.slogdet linalg.solve_triangular "
+    "lu_solve ormqr sgn svd svd_lowrank triangular_solve"
+)
+_FROM_COPY = (
+    "nanmean nansum native_layer_norm nn.functional.batch_norm nn.functional.instance_norm nn.functional.layer_norm "
+    "nn.functional.binary_cross_entropy_with_logits nn.functional.ctc_loss nn.functional.multi_margin_loss "
+    "nn.functional.multilabel_margin_loss nn.functional.nll_loss nn.functional.soft_margin_loss nn.functional.rrelu"
+)
+_COMPOSITE = (
+    "cdist cross dist linalg.cross linalg.vecdot mvlgamma nn.functional.bilinear nn.functional.conv1d "
+    "nn.functional.conv3d nn.functional.conv_transpose3d nn.functional.grid_sample nn.functional.linear_cross_entropy "
+    "nn.functional.pdist nn.functional.scaled_dot_product_attention tensordot vdot"
+)
 ROWS: tuple[Row, ...] = (
-    Row("*", "saved", _KINDER, "the backward needs less than PyTorch's saves, and is right"),
+    Row(_SHAPE_ALONE, "saved", _KINDER, "linear in the operand, of which PyTorch saves all and reads the shape"),
+    Row(_POSITIONS, "saved", _KINDER, "the positions suffice: PyTorch saves the operand too, and reads its shape"),
+    Row(_FROM_RESULT, "saved", _KINDER, "the backward works with the result, or with factors that the forward made"),
+    Row(_FROM_COPY, "saved", _KINDER, "what it needs is a value that the forward computed from the operand"),
+    Row(_COMPOSITE, "saved", _KINDER, "several operations where PyTorch has one, or the reverse"),
+    Row("nn.functional.linear_cross_entropy", "saved", r"(operand [01]: 'raises', not 'right'(; )?)+",
+        "pieces run again in the backward; PyTorch's prototype has its gradients from the forward"),
     Row("kron", "saved", "(operand . ?: 'raises', not 'wrong'(; )?)+", "PyTorch's gradient is wrong after the write"),
     Row(
         "nn.functional.scaled_dot_product_attention nn.functional.instance_norm", "saved",
