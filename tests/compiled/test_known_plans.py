@@ -68,9 +68,10 @@ def test_a_loop_that_reads_is_planned_once() -> None:
     assert counts["launches"] == counts["segments"] == TURNS
 
 
-@pytest.mark.parametrize(("step", "most"), [(trained, 2), (solved, 3)])
+@pytest.mark.parametrize(("step", "most"), [(trained, 3), (solved, 4)])
 def test_turns_with_more_in_them_are_planned_once(step: Callable[..., Any], most: int) -> None:
-    """The first turn makes what the others find; ``inv`` looks at values, and so ends a segment of its own."""
+    """The first turns make what the others find: a handle of the first may live a turn longer than those of the others.
+    ``inv`` looks at values, and so ends a segment of its own."""
     counts = counted(step, jg.tensor([0.5, -1.0, 2.0]))
     assert counts["plans"] <= most
     assert counts["plans"] + counts["known_plans"] == counts["segments"] >= TURNS
