@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.row import Training, Wrap
+from benchmarks.rows.descent import descend
 
 __all__ = ["RATE", "TOLERANCE", "TURNS", "batches", "make", "weights"]
 
@@ -53,10 +54,7 @@ def make(xp: Any, seed: int, wrap: Wrap, batch: int, width: int) -> Training:
                 break
         loss = (linear(state, out) - 1).square().mean()
         loss.backward()
-        with xp.no_grad():
-            for parameter in parameters:
-                parameter.sub_(parameter.grad, alpha=RATE)
-                parameter.grad = None
+        descend(xp, parameters, RATE)
         return loss.detach()
 
     return Training(lambda: train(xp.from_numpy(next(source))), lambda: parameters)

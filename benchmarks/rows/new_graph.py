@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.row import Training, Wrap
+from benchmarks.rows.descent import descend
 
 __all__ = ["RATE", "evaluate", "leaves", "make", "programs"]
 
@@ -62,11 +63,7 @@ def make(xp: Any, seed: int, wrap: Wrap, depth: int) -> Training:
     def train(program: Program) -> Any:
         loss = loss_fn(program)
         loss.backward()
-        with xp.no_grad():
-            for leaf in parameters:
-                if leaf.grad is not None:
-                    leaf.sub_(leaf.grad, alpha=RATE)
-                    leaf.grad = None
+        descend(xp, parameters, RATE)
         return loss.detach()
 
     return Training(lambda: train(next(source)), lambda: parameters)

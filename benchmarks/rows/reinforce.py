@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.row import Training, Wrap
 from benchmarks.rows import data
+from benchmarks.rows.descent import descend
 
 __all__ = ["RATE", "episodes", "make", "moved", "returns", "weights"]
 
@@ -74,10 +75,7 @@ def make(xp: Any, seed: int, wrap: Wrap, limit: int, hidden: int) -> Training:
             state = moved(state, action)
         loss = -(xp.stack(taken) * xp.tensor(returns(len(taken)))).sum()
         loss.backward()
-        with xp.no_grad():
-            for parameter in parameters:
-                parameter.sub_(parameter.grad, alpha=RATE)
-                parameter.grad = None
+        descend(xp, parameters, RATE)
         return loss.detach()
 
     return Training(lambda: train(*next(source)), lambda: parameters)

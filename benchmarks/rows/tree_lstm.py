@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.row import Training, Wrap
 from benchmarks.rows import data
+from benchmarks.rows.descent import descend
 
 __all__ = ["CLASSES", "RATE", "Tree", "make", "trees", "weights"]
 
@@ -79,10 +80,7 @@ def make(xp: Any, seed: int, wrap: Wrap, leaves: int, features: int, hidden: int
     def train(tree: Tree) -> Any:
         loss = loss_fn(tree)
         loss.backward()
-        with xp.no_grad():
-            for parameter in parameters:
-                parameter.sub_(parameter.grad, alpha=RATE)
-                parameter.grad = None
+        descend(xp, parameters, RATE)
         return loss.detach()
 
     return Training(lambda: train(next(source)), lambda: parameters)

@@ -24,11 +24,10 @@ def _by_input(name: str, convolution: Callable[..., Any], dims: int) -> Callable
         input_size: Any, weight: Any, grad_output: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
         groups: int = 1,
     ) -> Any:  # fmt: skip
-        is_recorded = state.grad_enabled and (weight.requires_grad or grad_output.requires_grad)
-        with enable_grad():
-            x = zeros(*input_size, dtype=weight.dtype, device=weight.device).requires_grad_()
-            out = convolution(x, weight, None, stride, padding, dilation, groups)
-            return grad(out, x, grad_output, create_graph=is_recorded)[0]
+        def of(x: Any) -> Any:
+            return convolution(x, weight, None, stride, padding, dilation, groups)
+
+        return _gradient(of, input_size, weight, grad_output)
 
     return _named(gradient, name, f"the input of a convolution over {dims} dimension(s), of ``input_size``")
 
@@ -38,13 +37,20 @@ def _by_weight(name: str, convolution: Callable[..., Any], dims: int) -> Callabl
         input: Any, weight_size: Any, grad_output: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
         groups: int = 1,
     ) -> Any:  # fmt: skip
-        is_recorded = state.grad_enabled and (input.requires_grad or grad_output.requires_grad)
-        with enable_grad():
-            weight = zeros(*weight_size, dtype=input.dtype, device=input.device).requires_grad_()
-            out = convolution(input, weight, None, stride, padding, dilation, groups)
-            return grad(out, weight, grad_output, create_graph=is_recorded)[0]
+        def of(weight: Any) -> Any:
+            return convolution(input, weight, None, stride, padding, dilation, groups)
+
+        return _gradient(of, weight_size, input, grad_output)
 
     return _named(gradient, name, f"the weight of a convolution over {dims} dimension(s)")
+
+
+def _gradient(function: Callable[[Any], Any], size: Any, other: Any, grad_output: Any) -> Any:
+    """Of ``function`` at zeros of ``size``: a convolution is linear in each operand; ``other`` is the one it has."""
+    is_recorded = state.grad_enabled and (other.requires_grad or grad_output.requires_grad)
+    with enable_grad():
+        x = zeros(*size, dtype=other.dtype, device=other.device).requires_grad_()
+        return grad(function(x), x, grad_output, create_graph=is_recorded)[0]
 
 
 def _named(function: Callable[..., Any], name: str, what: str) -> Callable[..., Any]:

@@ -161,7 +161,7 @@ class Upkeep:
 
 
 def _is_root(handle: Any, tid: int) -> bool:
-    """Whether the trace alone knows the graph of a handle; a view that is to be looked at afresh counts."""
+    """Whether the trace alone knows the graph of a handle, or of a view whose next use gives it a new value id."""
     in_graph = handle._requires_grad and handle._graph is not None and handle._grad_fn is None
     return in_graph and abs(handle._tid) == tid
 
