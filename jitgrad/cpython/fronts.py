@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import TYPE, TYPE_FLAGS, function_runner, vectorcall_offset
 
 __all__ = ["FRONT_ROWS", "ROWS_ADDRESS", "put_fronts", "runs_as_python"]
@@ -40,9 +41,9 @@ _MAY_BE_BASE, _HAS_VECTORCALL, _IS_METHOD = 1 << 10, 1 << 11, 1 << 17
 _rows = (ctypes.c_size_t * (2 * FRONT_ROWS))()
 """Pairs: a function's address, its row's; a function is at its own place, or at the next free one."""
 
-ROWS_ADDRESS = ctypes.addressof(_rows)
+keep_for_ever(_rows)
 
-_keep: list[Any] = []
+ROWS_ADDRESS = ctypes.addressof(_rows)
 
 
 def put_fronts(address: int, fronts: Iterable[tuple[Callable[..., Any], Any]]) -> None:
@@ -59,7 +60,7 @@ def put_fronts(address: int, fronts: Iterable[tuple[Callable[..., Any], Any]]) -
             _set_vectorcall()(function, address)
         else:
             ctypes.c_size_t.from_address(id(function) + vectorcall_offset()).value = address
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(_front_class()))  # an object holds its class
+            keep_for_ever(_front_class())  # an object holds its class
             ctypes.c_size_t.from_address(id(function) + TYPE).value = id(_front_class())
 
 
@@ -69,7 +70,7 @@ def runs_as_python(function: Callable[..., Any]) -> bool:
 
 
 def _note_row(function: Any, row: Any) -> None:
-    _keep.extend((function, row))
+    keep_for_ever(function, row)
     at = (id(function) >> 4) & (FRONT_ROWS - 1)
     while _rows[2 * at]:
         at = (at + 1) & (FRONT_ROWS - 1)

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import NUMBER_SLOTS, compare_slot, number_slots
 
 __all__ = ["callables", "fill_words", "put_in_compare_slot", "put_in_slots"]
@@ -28,10 +29,6 @@ class _MethodDef(ctypes.Structure):
     ]
 
 
-_keep: list[Any] = []
-"""What native code points at: method tables, and the objects of its words."""
-
-
 def fill_words(address: int, objects: Sequence[tuple[str, Any]], symbols: dict[str, int]) -> None:
     """Write the table of words.
 
@@ -43,7 +40,7 @@ def fill_words(address: int, objects: Sequence[tuple[str, Any]], symbols: dict[s
     words = (ctypes.c_int64 * len(objects)).from_address(address)
     for nr, (kind, value) in enumerate(objects):
         if kind == "object":
-            _keep.append(value)
+            keep_for_ever(value)
             words[nr] = id(value)
         elif value in symbols:
             words[nr] = symbols[value]
@@ -100,5 +97,5 @@ def put_in_compare_slot(cls: type, address: int, names: tuple[str, ...]) -> None
 
 def _definition(name: str, address: int, flags: int) -> int:
     definition = _MethodDef(name.encode(), address, flags, None)
-    _keep.append(definition)
+    keep_for_ever(definition)  # the interpreter reads it when it drops the callable
     return ctypes.addressof(definition)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from jitgrad.cpython import expressions
 from jitgrad.cpython.fronts import FRONT_ROWS
 from jitgrad.cpython.install import fill_words
+from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.runtime_text import runtime_text
@@ -157,13 +158,9 @@ def load_module(kernel: Any, module: NativeModule, addresses: dict[str, int]) ->
         addresses: of functions that are not in the C API.
     """
     find = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)
-    _keep.extend((kernel, find))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))  # slots and fronts lead to it until the process ends
+    keep_for_ever(kernel, find)  # slots and fronts lead to it
     fill_words(find(-1), module.objects, addresses)
     return {symbol: find(nr) for nr, symbol in enumerate(module.symbols)}
-
-
-_keep: list[Any] = []
 
 
 def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
