@@ -168,6 +168,7 @@ def _word(address: int) -> int:
 def _misplaced() -> str:
     items = (object(), object(), object())
     listed = [*items, object()]
+    five, table = [None] * 5, {"a": 1, "b": 2, "c": 3}  # held: what dies at once may not be there when it is read
     probe = _Probe(items[0], items[1])
     expected = {
         "a type": (_word(id(probe) + TYPE), id(_Probe)),
@@ -175,8 +176,8 @@ def _misplaced() -> str:
         "a tuple's item": (_word(id(items) + ITEMS + 8), id(items[1])),
         "a list's length": (_word(id(listed) + SIZE), 4),
         "a list's item": (_word(_word(id(listed) + LIST_ITEMS) + 16), id(items[2])),
-        "a list's room": (_word(id([None] * 5) + LIST_ALLOCATED), 5),
-        "how many keys": (_word(id({"a": 1, "b": 2, "c": 3}) + DICT_USED), 3),
+        "a list's room": (_word(id(five) + LIST_ALLOCATED), 5),
+        "how many keys": (_word(id(table) + DICT_USED), 3),
         "a slot": (_word(id(probe) + slot_offset(_Probe, "second")), id(items[1])),
         "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
         "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),
@@ -193,5 +194,7 @@ def _misplaced() -> str:
 
 def _filled_slots(name: str) -> list[int]:
     """Which number slots a class has that defines one special method."""
-    words = number_slots(type("Number", (), {name: lambda *operands: None}))
-    return [nr for nr, word in enumerate(words) if word]
+    number = type("Number", (), {name: lambda *operands: None})
+    filled = [nr for nr, word in enumerate(number_slots(number)) if word]
+    del number  # not earlier: the words lie in it
+    return filled
