@@ -38,14 +38,14 @@ from jitgrad.tracer.trie import Trie
 # A step whose graph is new at every call never repeats. After a few calls in a row that recorded something new
 # (``_DEFER_AFTER``), short segments wait, too; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
 # ``_LOOK_EVERY`` is recorded, to notice when graphs repeat: one in twice as many after each that was new again, up to
-# ``_LOOK_AT_LEAST``, since to look costs some eager calls. After a call without a miss the next one is recorded, and
+# ``_LOOK_AT_LEAST``, since to look costs six eager calls. After a call without a miss the next one is recorded, and
 # ``_TAKEN_BACK`` of the new ones are forgotten. So a step that repeats is soon recorded always, and one whose graph is
 # known now and then (the small ones among random trees) keeps running eagerly. ``stats()["eager_calls"]`` counts.
 # A segment that runs operation by operation may round differently from its kernels, which contract ``x * y + z`` and
 # add up sums in blocks: a call's last bits may depend on whether its graph was new. With ``config.same_bits`` every
 # segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
 # bits.
-_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 64
+_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 256
 _MOST_LOOKS, _TAKEN_BACK = 7, 2
 
 _checking: Any = LazyModule("jitgrad.checking.verify")

@@ -46,7 +46,7 @@ def apply(op: Op, *args: Any) -> Any:
         if recorder is not None:
             return recorder.apply(op, args)
         num_inputs = op.num_inputs
-        if num_inputs == 1 and not op.is_view:
+        if num_inputs == 1:
             return door.run_one(op, args[0], args[1:])
         if num_inputs == 2:
             return door.run_two(op, args[0], args[1], args[2:])

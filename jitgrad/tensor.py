@@ -479,9 +479,12 @@ class Tensor(TensorBase):
 
     def _ndarray(self) -> Any:
         """A NumPy view of the value (internal: no grad check)."""
+        array = self._array
+        if state.handler is None and array is not None:
+            return array
         if state.handler is not None or self._storage is None:
             self._sync()
-        array = self._array
+            array = self._array
         if array is None:
             array = self._storage.array(self._aval)
             if self._aval.device is CPU:  # others must wait at every look

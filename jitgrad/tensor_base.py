@@ -32,6 +32,7 @@ __all__ = [
     "install_tensor_class",
     "new_result",
     "new_tensor",
+    "new_view",
     "tensor_class",
 ]
 
@@ -181,6 +182,18 @@ def new_result(aval: Aval, array: Any) -> Any:
     out._array = array
     out._vc = new_version() if modes_in_use else [0]
     # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
+    out._requires_grad = False
+    out._base = out._grad_fn = None
+    out._output_nr = out._tid = 0
+    return out
+
+
+def new_view(aval: Aval, array: Any) -> Any:
+    """A tensor over a view of an array that owns its memory; the caller gives it a version counter."""
+    cls = _class[0]
+    out = cls.__new__(cls)
+    out._aval = aval
+    out._array = array
     out._requires_grad = False
     out._base = out._grad_fn = None
     out._output_nr = out._tid = 0

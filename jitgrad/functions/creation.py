@@ -198,6 +198,10 @@ def _as_array(data: Any) -> Any:
     return array
 
 
+_FEW = 64
+"""Numbers that are not worth memory of their own, aligned for vectors."""
+
+
 def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A new leaf with a copy of ``data``: numbers, nested sequences, NumPy arrays or tensors.
 
@@ -225,6 +229,9 @@ def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_g
         source = _as_array(data)
         wanted = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
         _check_numbers(source, wanted)
+        if source.size <= _FEW and state.handler is None:  # the array is nobody else's: no copy in aligned memory
+            array = _converted(source, wanted)
+            return _finish(placed(new_result(make_aval(array.shape, wanted), array), device), requires_grad)
     return _finish(placed(from_array_copy(_converted(source, wanted)), device), requires_grad)
 
 

@@ -42,7 +42,7 @@ def _take(self: Any, make: Callable[[Any], Any], name: str) -> None:
     version[0] += 1
     if caught.left:
         note_write(version, name)
-    self._aval, self._array = view._aval, None
+    self._aval, self._storage, self._array = view._aval, self._storage, None
     if view._requires_grad and view._grad_fn is not None:
         node = view._grad_fn
         if isinstance(node, OpNode):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import promote_types
+from jitgrad.dtypes import DType, promote_types
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import as_dtype, check_fits, np_cast, numel, wrap_dim
@@ -24,6 +24,17 @@ __all__: list[str] = []
 def _joint_dtype(xs: Any) -> Any:
     """The dtype that all are promoted to; lists are long, and nearly always of one dtype."""
     return functools.reduce(promote_types, map(as_dtype, dict.fromkeys([x.dtype for x in xs])))
+
+
+def _are_alike(arrays: Any) -> bool:
+    """Whether all arrays are of one dtype."""
+    first = arrays[0].dtype
+    return all([x.dtype is first for x in arrays])
+
+
+def _cast_all(arrays: Any, out: DType) -> list[Any]:
+    """The arrays as arrays of one dtype."""
+    return [x if x.dtype == out.np else np_cast(x, out) for x in arrays]
 
 
 # --- cat ---
@@ -60,8 +71,8 @@ def _cat_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_cat(xs: Any, dim: int) -> Any:
-    out = _joint_dtype(xs)
-    return np.concatenate([x if x.dtype == out.np else np_cast(x, out) for x in _cat_parts(xs)], axis=dim)
+    parts = _cat_parts(xs)
+    return np.concatenate(parts if _are_alike(xs) else _cast_all(parts, _joint_dtype(xs)), axis=dim)
 
 
 def _lower_cat(b: Any, xs: Any, dim: int) -> Any:
@@ -104,8 +115,10 @@ def _stack_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_stack(xs: Any, dim: int) -> Any:
-    out = _joint_dtype(xs)
-    return np.stack([x if x.dtype == out.np else np_cast(x, out) for x in xs], axis=dim)
+    arrays = xs if _are_alike(xs) else _cast_all(xs, _joint_dtype(xs))
+    at = wrap_dim(dim, arrays[0].ndim + 1)
+    place = (slice(None),) * at + (None,)  # as ``np.stack`` does it, without its checks of the shapes
+    return np.concatenate([x[place] for x in arrays], axis=at)
 
 
 def _lower_stack(b: Any, xs: Any, dim: int) -> Any:

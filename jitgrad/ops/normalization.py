@@ -62,12 +62,18 @@ def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
     return make_aval(x.shape, x.dtype), stats, stats
 
 
+def _np_mean(x: Any, dims: tuple[int, ...]) -> Any:
+    """Over dimensions that stay, with extent 1."""
+    total = np.add.reduce(x, axis=dims, keepdims=True)
+    return total / x.dtype.type(contiguous_dims(x.shape, dims))
+
+
 def _np_norm(x: Any, *rest: Any) -> tuple[Any, Any, Any]:
     *affine, shape, eps = rest
     dims = _dims(x.ndim, len(shape))
-    mean = np.mean(x, axis=dims, keepdims=True, dtype=x.dtype)
+    mean = _np_mean(x, dims)
     centred = x - mean
-    rstd = 1 / np.sqrt(np.mean(centred * centred, axis=dims, keepdims=True, dtype=x.dtype) + x.dtype.type(eps))
+    rstd = 1 / np.sqrt(_np_mean(centred * centred, dims) + x.dtype.type(eps))
     out = centred * rstd
     if affine:
         out = out * affine[0] + affine[1]

@@ -248,8 +248,8 @@ def _freedom(shape: tuple[int, ...], dim: Dim, correction: float) -> float:
 def _np_var(x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:
     dims = wrap_dims(dim, x.ndim)
     count = x.dtype.type(contiguous_dims(x.shape, dims))
-    centred = x - np.sum(x, axis=dims, keepdims=True) / count  # of nothing: NaN, and np.mean would warn
-    return np.sum(centred * centred, axis=dims, keepdims=keepdim) / x.dtype.type(_freedom(x.shape, dim, correction))
+    centred = x - _add_up(x, axis=dims, keepdims=True) / count  # of nothing: NaN, and np.mean would warn
+    return _add_up(centred * centred, axis=dims, keepdims=keepdim) / x.dtype.type(_freedom(x.shape, dim, correction))
 
 
 def _lower_var(b: Any, x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:

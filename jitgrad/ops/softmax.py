@@ -19,6 +19,10 @@ from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
 
+# what ``np.sum`` and ``np.max`` call, without their Python wrappers
+_add_up: Any = np.add.reduce
+_largest: Any = np.maximum.reduce
+
 
 def _softmax_aval(name: str) -> Any:
     def rule(x: Aval, dim: int) -> Aval:
@@ -38,16 +42,16 @@ def _axes(x: Any, dim: int) -> tuple[int, ...]:
 
 def _np_softmax(x: Any, dim: int) -> Any:
     axes = _axes(x, dim)
-    e = np.exp(x - np.max(x, axis=axes, keepdims=True)) if x.size else x.copy()
-    return e / np.sum(e, axis=axes, keepdims=True)
+    e = np.exp(x - _largest(x, axis=axes, keepdims=True)) if x.size else x.copy()
+    return e / _add_up(e, axis=axes, keepdims=True)
 
 
 def _np_log_softmax(x: Any, dim: int) -> Any:
     axes = _axes(x, dim)
     if not x.size:
         return x.copy()
-    shifted = x - np.max(x, axis=axes, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axes, keepdims=True))
+    shifted = x - _largest(x, axis=axes, keepdims=True)
+    return shifted - np.log(_add_up(np.exp(shifted), axis=axes, keepdims=True))
 
 
 def _lower_softmax(b: Any, x: Any, dim: int) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from threads import run_threads
 
+import jitgrad as jg
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
 from jitgrad.runtime.storage import memory
-from jitgrad.runtime.storage.storage import Storage
+from jitgrad.runtime.storage.storage import Storage, _storages
 
 
 @pytest.fixture(autouse=True)
@@ -155,3 +157,67 @@ def test_threads() -> None:
 
     run_threads(work, 4)
     assert not failures
+
+
+# --- views of results, Note [Storage on demand] ---
+
+
+def _views(base: Any) -> list[Any]:
+    """Views of a vector of 6 elements: direct ones, and views of them."""
+    return [base.view(2, 3), base[1:5], base[::2], base.view(2, 3).t(), base.view(2, 3)[1], base.view(2, 3).t()[1:]]
+
+
+@pytest.mark.parametrize("first", range(7))
+def test_a_result_and_its_views_have_one_storage_whoever_is_asked_first(first: int) -> None:
+    base = jg.arange(6, dtype=jg.float32) * 1
+    tensors = [base, *_views(base)]
+    address = tensors[first].untyped_storage().data_ptr()
+    assert {t.untyped_storage().data_ptr() for t in tensors} == {address}
+    assert len({id(t._storage) for t in tensors}) == 1
+    for view in tensors:
+        assert view.data_ptr() == address + 4 * view.storage_offset()
+
+
+def test_nothing_asks_for_storages_where_eager_operations_go_through_views() -> None:
+    w = jg.ones(3, 2, requires_grad=True)
+    known = len(_storages)
+    x = (w * 2).view(6)[1:4].unsqueeze(0)
+    out = jg.cat((x, x.t().reshape(1, 3))).select(0, 1).sum()
+    out.backward()
+    assert len(_storages) == known
+
+
+def test_views_are_written_and_read_through_each_other() -> None:
+    base = jg.zeros(6) + 0
+    for nr, view in enumerate(_views(base), 1):
+        view.fill_(nr)
+        expected = [v.tolist() for v in _views(base)]
+        assert [v.tolist() for v in _views(jg.tensor(base.tolist()))] == expected
+
+
+def test_a_storage_that_grows_takes_its_views_along() -> None:
+    base = jg.arange(6, dtype=jg.float32) * 1
+    views = _views(base)
+    base.untyped_storage().resize_(4 * 100)
+    base.fill_(7)
+    assert all((view == 7).all() for view in views)
+    assert len({view._storage for view in views}) == 1
+
+
+def test_memory_that_a_view_looks_at_does_not_grow() -> None:
+    base = jg.zeros(6) + 0
+    view = base[2:]
+    with pytest.raises(RuntimeError, match="other tensors look at"):
+        base.resize_(1000)
+    base.fill_(3)
+    assert view.tolist() == [3] * 4
+
+
+def test_a_view_of_a_users_window_stays_inside_it() -> None:
+    array = np.arange(10, dtype=np.float32)
+    window = jg.from_numpy(array[4:])
+    view = window.view(2, 3)[1]
+    assert view.tolist() == [7, 8, 9]
+    assert view.data_ptr() == array.ctypes.data + 4 * 7
+    view.zero_()
+    assert array[7:].tolist() == [0, 0, 0]

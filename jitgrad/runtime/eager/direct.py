@@ -6,7 +6,7 @@ In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
 The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here, and a loop over
 two operands, a tuple, a call each cost a tenth of what NumPy takes to add two numbers. What is not plain - several
-results, views, other devices, a combination of operands that is new - is left to ``apply_eager``.
+results, other devices, a combination of operands that is new - is left to ``apply_eager``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.eager.eager import apply_eager
+from jitgrad.runtime.eager.eager import apply_eager, make_view
 from jitgrad.runtime.eager.numpy_rule import own
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
@@ -35,16 +35,21 @@ def apply_one(op: Op, x: Any, params: tuple[Any, ...]) -> Any:
         plan = plans.get((op, params, x._aval)) if isinstance(x, TensorBase) else None
     except TypeError:  # a parameter that cannot be hashed
         plan = None
-    if plan is None or not plan.is_plain:
+    if plan is None:
         return apply_eager(op, (x,), params)
-    a = x._array
-    if a is None:
-        a = x._ndarray()
-    try:
-        result = quiet.run(plan.function, a, *params) if params else quiet.run(plan.function, a)
-    except RuntimeError as error:
-        result = run_anyway(error, plan.function, a, *params)
-    out = new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, (a,)))
+    if plan.is_plain:
+        a = x._array
+        if a is None:
+            a = x._ndarray()
+        try:
+            result = quiet.run(plan.function, a, *params) if params else quiet.run(plan.function, a)
+        except RuntimeError as error:
+            result = run_anyway(error, plan.function, a, *params)
+        out = new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, (a,)))
+    elif plan.is_one_view:
+        out = make_view(x, plan.aval, op.has_base, False)
+    else:
+        return apply_eager(op, (x,), params)
     if op.vjps and state.grad_enabled and (x._requires_grad or (x._base is not None and view_requires_grad(x))):
         graph = plan.graph((True,))
         if graph is not None:

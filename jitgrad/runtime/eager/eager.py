@@ -31,7 +31,7 @@ from jitgrad.runtime.engine.graph.op_node import backward_plan, build_node, make
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
-from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor, new_view
 from jitgrad.version_counter import VERSION
 
 __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "split_args"]
@@ -63,8 +63,6 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
         if op is _AS_STRIDED:
             check_inside(plan.out_avals[0], inputs[0]._storage.nbytes)
         outs = tuple([make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals])
-        if op is not _AS_STRIDED and state.handler is None:
-            _share_array(inputs[0], outs)
     elif plan.is_elsewhere:
         outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
     else:
@@ -92,28 +90,41 @@ def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
 
 
 def make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
-    out = new_tensor(aval, source._storage)
+    """A tensor laid out as ``aval`` over the memory of ``source``; with ``has_base``, writes to it reach the graph."""
+    array = _array_of_view(source, aval) if state.handler is None else None
+    out = new_tensor(aval, source._storage) if array is None else new_view(aval, array)
     out._vc = source._vc
     if has_base:
         # a view of a detached tensor looks no further than that: the graph behind it is another one
-        out._base = source if source._base is None or source._view_version is None else source._base
+        base = source._base
+        out._base = source if base is None or source._view_version is None else base
         out._view_version = source._vc[VERSION]
-        if is_several or source._base is not None or not state.grad_enabled:
+        if is_several or base is not None or not state.grad_enabled:
             out._creation_meta = creation_meta_of(source, is_several)
     return out
 
 
-def _share_array(source: Any, views: tuple[Any, ...]) -> None:
-    """Give views their arrays over that of their source, if there is one: cheaper than over the storage, later."""
+def _array_of_view(source: Any, aval: Aval) -> Any:
+    """A view's array over that of its source, so that it needs no storage yet, see Note [Storage on demand].
+
+    None where the array does not show all memory of the source's storage.
+    """
     array, whole = source._array, source._aval
-    if array is None or not whole.is_contiguous:
-        return
-    for view in views:
-        aval = view._aval
-        if aval.dtype is whole.dtype and 0 < aval.numel < _TOO_MANY:
-            size = aval.dtype.itemsize
-            strides = None if aval.is_contiguous else tuple([s * size for s in aval.stride])
-            view._array = np.ndarray(aval.shape, aval.dtype.np, array, (aval.offset - whole.offset) * size, strides)
+    if array is None or aval.dtype is not whole.dtype or not 0 < aval.numel < _TOO_MANY:
+        return None
+    if array.base is not None:
+        # a view's, over the array of the base; any other array may be a window of the user's
+        base = source._base
+        if base is None or array.base is not base._array:
+            return None
+        array, whole = base._array, base._aval
+        if array.base is not None:
+            return None
+    if whole.offset or not whole.is_contiguous:
+        return None
+    size = aval.dtype.itemsize
+    strides = None if aval.is_contiguous else tuple([s * size for s in aval.stride])
+    return np.ndarray(aval.shape, aval.dtype.np, array, aval.offset * size, strides)
 
 
 def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:

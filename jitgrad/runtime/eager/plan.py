@@ -46,6 +46,7 @@ class EagerPlan:
         params: the static parameters.
         differentiable: which inputs have a derivative rule.
         is_plain: one result, in memory of its own, on the CPU.
+        is_one_view: one result, over the memory of the operand, on the CPU.
         aval: of the first output.
         function: ``direct``, or the operation's NumPy rule.
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
@@ -69,6 +70,7 @@ class EagerPlan:
         "has_kernel",
         "is_elsewhere",
         "is_exact",
+        "is_one_view",
         "is_plain",
         "is_several",
         "op",
@@ -93,6 +95,7 @@ class EagerPlan:
         self.aval = self.out_avals[0]
         self.direct = self._direct()
         self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
+        self.is_one_view = op.is_view and op.name != "as_strided" and not (self.is_several or self.is_elsewhere)
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()

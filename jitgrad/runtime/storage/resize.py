@@ -39,11 +39,22 @@ def _part(storage: Storage) -> Storage:
 
 
 def _forget_views(storage: Storage) -> None:
-    """Let no tensor remember a NumPy view of the memory: the collector lists what refers to a storage, or its array."""
+    """Let no tensor remember a NumPy view of the memory: the collector lists what refers to a storage, or its array.
+
+    A view of an eager result may refer to neither: its array does, and the collector does not know arrays.
+    """
     holders: list[Any] = gc.get_referrers(storage)
-    if storage.owner is not None and not isinstance(storage.owner, Storage):
-        holders += gc.get_referrers(storage.owner)
+    owner = storage.owner
+    if owner is not None and not isinstance(owner, Storage):
+        holders += gc.get_referrers(owner)
+        holders += [x for x in gc.get_objects() if isinstance(x, TensorBase) and _array_base(x) is owner]
     for holder in holders:
         if isinstance(holder, TensorBase) and holder._storage is storage:
             holder._array = None
     forget_array(storage)
+
+
+def _array_base(tensor: TensorBase) -> Any:
+    """What the tensor's array is a NumPy view of, or None."""
+    array = tensor._array
+    return None if array is None else array.base

@@ -15,7 +15,8 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
 # asked for theirs, and making one costs as much as an operation. Two tensors may share such an array (a result and its
 # saved alias). Each of them, on any thread, may be the first to need the storage, and the other must get the same one:
-# so a table finds the storage by the array. A kernel's large result is the exception: its array lies in a storage from
+# so a table finds the storage by the array. A view of a result is another such tensor: its array has the result's as
+# its ``base``. A kernel's large result is the exception: its array lies in a storage from
 # the start, and refers to it.
 """
 
@@ -167,7 +168,9 @@ def _span(array: np.ndarray[Any, Any]) -> int:
 
 
 def _of_result(array: np.ndarray[Any, Any]) -> Storage:
-    """The storage of an eager result: the one that its array lies in, or one over the array."""
+    """The storage of an eager result, or of a view of one: that which its array lies in, or one over the array."""
+    if type(array.base) is np.ndarray:
+        array = array.base
     storage = getattr(array.base, "storage", None)
     return Storage.from_array(array) if storage is None else storage
 
