@@ -1,4 +1,4 @@
-"""``StorageBase``: what a storage holds.
+"""``StorageBase``: what a storage holds. ``FreeLists``: where its memory goes.
 
 Owns: the slots that the tracer and native code look at.
 Must not know: where memory comes from (``runtime/storage/``).
@@ -6,9 +6,10 @@ Must not know: where memory comes from (``runtime/storage/``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-__all__ = ["StorageBase"]
+__all__ = ["FreeLists", "StorageBase"]
 
 
 class StorageBase:
@@ -39,3 +40,35 @@ class StorageBase:
         if name in self.NATIVE_DEFAULTS:
             return self.NATIVE_DEFAULTS[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class FreeLists:
+    """Freed blocks of memory, ready to be taken again, and where new ones come from.
+
+    Attributes:
+        blocks: per size that was asked for, the addresses.
+        nbytes: of all of them. A lost update between two threads only shifts the bound; ``memory._trim`` counts afresh.
+        limit: a freed block goes back to the system where it would make ``nbytes`` more than this.
+        starts: of a block that begins later than the system's, the address of the system's.
+        allocate: makes a block of so many bytes: its address, or 0.
+        release: takes back the system's address of a block.
+    """
+
+    __slots__ = ("allocate", "blocks", "limit", "nbytes", "release", "starts")
+
+    allocate: Callable[[int], int]
+    blocks: dict[int, list[int]]
+    limit: int
+    nbytes: int
+    release: Callable[[int], object]
+    starts: dict[int, int]
+
+    def __init__(
+        self,
+        limit: int,
+        starts: dict[int, int],
+        allocate: Callable[[int], int],
+        release: Callable[[int], object],
+    ) -> None:
+        self.blocks, self.nbytes = {}, 0
+        self.limit, self.starts, self.allocate, self.release = limit, starts, allocate, release

@@ -13,6 +13,7 @@ from jitgrad.cpython.primitives import FRONTED
 from jitgrad.functions import _generated
 from jitgrad.grad_mode import GradMode, no_grad
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.storage.memory import free_lists
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor import Tensor
 from jitgrad.tracer.front_hits import CallForm, FrontRow
@@ -34,7 +35,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
     yield "drop_grad", [(_setter("grad"), None)]
-    yield "drop_storage", [(Storage.__del__, None)]
+    yield "drop_storage", [(Storage.__del__, free_lists)]
     yield "new_no_grad", [(no_grad.__dict__["__new__"].__func__, None)]
     yield "enter_no_grad", [(GradMode.__enter__, None)]
     yield "exit_no_grad", [(GradMode.__exit__, None)]

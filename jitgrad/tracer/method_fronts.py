@@ -12,7 +12,7 @@ from typing import Any
 
 from jitgrad.cpython.primitives import active, blank, call_rest, native, optimized
 from jitgrad.grad_mode import GradMode, no_grad
-from jitgrad.storage_base import StorageBase
+from jitgrad.storage_base import FreeLists, StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_hits import call_compiled
 from jitgrad.tracer.end_hits import hit_backward
@@ -97,10 +97,27 @@ def drop_grad(row: Any, args: Args) -> Any:
 
 
 @native
-def drop_storage(row: Any, args: Args) -> Any:
-    """``Storage.__del__`` where there is no memory of its own to give back, also outside a step."""
+def drop_storage(row: FreeLists, args: Args) -> Any:
+    """``Storage.__del__``: ``memory.give``, also outside a step.
+
+    It must never be left to Python: between two bytecodes of a finalizer, Ctrl-C would be raised, printed and lost.
+    """
     storage: StorageBase = args[0]
-    return None if storage.owner is not None or int(storage.addr) == 0 else MISSED
+    if storage.owner is not None or int(storage.addr) == 0:
+        return None
+    nbytes = int(storage.nbytes)
+    held = int(row.nbytes) + nbytes
+    if held > int(row.limit):
+        row.release(row.starts.pop(storage.addr, storage.addr))
+        return None
+    blocks: dict = row.blocks
+    freed: list = blocks.get(storage.nbytes)
+    if freed is None:
+        freed = []
+        blocks[storage.nbytes] = freed
+    freed.append(storage.addr)
+    row.nbytes = held
+    return None
 
 
 @native

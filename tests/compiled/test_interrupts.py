@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.runtime.storage import memory
+from jitgrad.runtime.storage.storage import Storage
+from jitgrad.state import native_cell
 
 _WATCHED = ("jitgrad/tracer/", "jitgrad/compiled/", "jitgrad/compile.py", "jitgrad/dispatch.py")
 
@@ -158,3 +161,32 @@ def test_real_signals_during_training() -> None:
         signal.signal(signal.SIGALRM, before)
     assert set(found) == {18.0}
     np.testing.assert_allclose(w.tolist(), expected[-1][1], rtol=1e-5)
+
+
+def test_no_storage_is_dropped_by_python() -> None:
+    """Ctrl-C between two bytecodes of a finalizer is printed and lost: once there is native code, no bytecode runs."""
+    step, _ = _make_step()
+    jg.compile(step)()
+    if not native_cell.is_installed:
+        pytest.skip("no native hits on this interpreter")
+    ran: list[str] = []
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call":
+            ran.append(frame.f_code.co_qualname)
+
+    memory.release_cached()
+    sizes = [*range(3 << 20, (3 << 20) + 100), 4000, 4000, 300 << 20]  # more than is kept, the same again, a large one
+    compiled = jg.compile(step)
+    sys.setprofile(note)
+    try:
+        dropped = [Storage(size) for size in sizes]
+        del dropped
+        for _ in range(3):
+            compiled()
+    finally:
+        sys.setprofile(None)
+    assert "Storage.__init__" in ran
+    assert not [name for name in ran if name in ("Storage.__del__", "give")]
+    assert 0 < memory.cached_nbytes() == memory.free_lists.nbytes <= memory.CACHE_LIMIT_NBYTES
+    memory.release_cached()

@@ -145,3 +145,25 @@ def test_write_is_torchs(name: str, mode: Mode) -> None:
         assert (mine is None) == (theirs is None)
         if mine is not None:
             np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-10, atol=1e-12)
+
+
+SUMS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "index": lambda t, x, i: x[i],
+    "index-select": lambda t, x, i: x.index_select(0, i),
+    "embedding": lambda t, x, i: t.nn.functional.embedding(i, x),
+    "gather": lambda t, x, i: x[:, 0].gather(0, i),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_an_expanded_index_counts_as_often_as_it_is_there(name: str, mode: Mode) -> None:
+    """The gradient of a sum adds the same number at the same place: nothing in the loop changes from turn to turn."""
+
+    def step(t: Any, index: Any) -> Any:
+        x = t.zeros(5, 3, requires_grad=True)
+        SUMS[name](t, x, index.expand(6)).sum().backward()
+        return x.grad
+
+    want = step(torch, torch.tensor([3]))
+    got = mode.run(lambda index: step(jitgrad, index), lambda: (jitgrad.tensor([3]),))
+    np.testing.assert_array_equal(got.numpy(), want.numpy())

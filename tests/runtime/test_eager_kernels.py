@@ -177,6 +177,34 @@ def test_a_bad_index_raises_what_the_rule_raises_and_writes_nothing(all_by_kerne
     assert table.index_select(0, jg.tensor([4])).shape == (1, 3)
 
 
+TABLES_WITHOUT_ROWS: dict[str, Any] = {
+    "gather": lambda zeros: jg.zeros(4, 0).gather(1, zeros.reshape(4, 1)),
+    "take_along_dim": lambda zeros: jg.take_along_dim(jg.zeros(4, 0), zeros.reshape(4, 1), 1),
+    "embedding": lambda zeros: jg.nn.functional.embedding(zeros, jg.zeros(0, 3)),
+    "embedding_bag": lambda zeros: jg.nn.functional.embedding_bag(zeros.reshape(2, 2), jg.zeros(0, 3)),
+    "nll_loss": lambda zeros: jg.nn.functional.nll_loss(jg.zeros(4, 0), zeros),
+    "cross_entropy": lambda zeros: jg.nn.functional.cross_entropy(jg.zeros(4, 0), zeros),
+    "scatter_add": lambda zeros: jg.zeros(0).scatter_add(0, zeros, jg.ones(4)),
+}
+
+
+@pytest.mark.parametrize("name", TABLES_WITHOUT_ROWS)
+def test_a_kernel_reads_nothing_of_a_table_without_rows(all_by_kernels: None, name: str) -> None:
+    """A bad index reads row 0 instead, and here is none: without memory at the table's address that was a fault."""
+    for _ in range(2):
+        with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+            TABLES_WITHOUT_ROWS[name](jg.zeros(4, dtype=jg.int64))
+
+
+def test_a_write_after_a_kernel_of_the_same_operation(all_by_kernels: None) -> None:
+    """The plan has a kernel that no target fits, and its NumPy rule is no ufunc."""
+    x, target = jg.rand(8) + 1, jg.zeros(8)
+    want = jg.xlogy(2.5, x)
+    for _ in range(2):
+        door.apply_inplace(OPS["xlogy"], (target,), 2.5, x)
+        np.testing.assert_allclose(target.numpy(), want.numpy(), rtol=1e-6)
+
+
 def test_numbers_of_one_plan(all_by_kernels: None) -> None:
     x = jg.tensor([1.0, -2.0, 0.0])
     assert (x * 2).tolist() == [2.0, -4.0, 0.0]

@@ -381,11 +381,13 @@ class Lowerer:
         found = [self._need(i, index_id, kid) for i in indices]
         if None in found:
             return None
-        value, address, strides = self._table_at(x, (self._zeros(rest)) + m[at:])
         checked = tuple(
             self._emit("check", int64, (i, *self._mask(kid)), (n, 1 + max(0, v.instr)))  # type: ignore[arg-type]
             for i, n in zip(found, x.shape, strict=False)
         )
+        if 0 in x.shape[:rest]:  # an index that is out of range reads element 0, and there is none
+            return self._emit("const", v.dtype, (), (0,))
+        value, address, strides = self._table_at(x, (self._zeros(rest)) + m[at:])
         return self._emit("gather", v.dtype, (*checked, *self._mask(kid)), (value, strides[:rest]), address)
 
     def _zeros(self, count: int) -> IndexMap:

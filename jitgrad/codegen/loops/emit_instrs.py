@@ -35,6 +35,8 @@ class InstrPrinter(MemoryPrinter):
             for s in instr.srcs:
                 bits |= self.deps[s]
             bits |= _OWN_BITS.get(instr.op, _no_bits)(instr)
+            if instr.op == "store_add":  # n times the same sum to the same place is not once
+                bits |= (2 << self.vec) - 1
             self.deps.append(bits & ~reduced | kept if instr.op.startswith("reduce_") else bits)
 
     # printing

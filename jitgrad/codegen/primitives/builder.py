@@ -321,6 +321,8 @@ class Builder:
 
     def scatter_add(self, shape: tuple[int, ...], indices: Sequence[Value], src: Value) -> Value:
         """Zeros of ``shape``, then ``out[i0, i1, ...] += src``."""
+        if 0 in shape:  # a bad index writes element 0, and there is none
+            return self.expand(self.const(0, src.dtype), shape)
         at = broadcast_shape(*(i.shape for i in indices))
         srcs = (src, *(self.expand(i, at) for i in indices))
         return self.make("scatter_add", srcs, shape, shape, src.dtype)

@@ -190,7 +190,7 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
             own = of_address[i.address] = _bits(d for d, c in enumerate((i.address or ())[1:]) if c)
         if i.op == "mask":
             own = _bits(r.dim for r in i.extra)
-        elif i.op == "acc":
+        elif i.op in ("acc", "store_add"):
             own = _bits(range(len(extents)))
         for s in i.srcs:
             own |= deps[s]

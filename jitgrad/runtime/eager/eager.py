@@ -212,7 +212,7 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
             arrays.append(array if array is not None else x._ndarray())
     if plan.has_kernel and inputs[0] is target and plan.write(arrays, (0,)):
         pass
-    elif plan.is_exact:
+    elif plan.is_exact and isinstance(plan.direct, np.ufunc):  # a kernel is exact, too, and its rule may be no ufunc
         run_into(plan.direct, target._ndarray(), *arrays)
     else:
         np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))

@@ -4,7 +4,8 @@ Owns: ``take`` and ``give``, the free lists and their bound.
 Must not know: tensors, storages, NumPy.
 
 A training step asks for the same sizes over and over, so blocks are cached under the exact size that was asked for:
-one dict look-up and one list pop.
+one dict look-up and one list pop. Only ``take`` makes room among old sizes: a block is given back in the middle of
+anything, by native code where there is any (``tracer/method_fronts.py``), so ``give`` is a few steps without a search.
 
 # Note [Staggered blocks]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -20,9 +21,10 @@ import itertools
 import os
 import sys
 import threading
-from typing import Any
 
-__all__ = ["ALIGNMENT", "CACHE_LIMIT_NBYTES", "cached_nbytes", "give", "release_cached", "take"]
+from jitgrad.storage_base import FreeLists
+
+__all__ = ["ALIGNMENT", "CACHE_LIMIT_NBYTES", "cached_nbytes", "free_lists", "give", "release_cached", "take"]
 
 ALIGNMENT = 64
 CACHE_LIMIT_NBYTES = 256 << 20
@@ -79,14 +81,9 @@ def _large_block(nbytes: int) -> int:
     return addr
 
 
-def _return_block(addr: int, _starts: dict[int, int] = _starts, _free: Any = _free_block) -> None:
-    """Free what ``_system_block`` returned."""
-    _free(_starts.pop(addr, addr))
+free_lists = FreeLists(CACHE_LIMIT_NBYTES, _starts, _system_block, _free_block)
+"""The process's. Tests give it another source of blocks (``tests/guard``)."""
 
-
-_cached: dict[int, list[int]] = {}
-# One counter for all sizes. A lost update between two threads would only shift the bound; ``_trim`` counts afresh.
-_held = [0]
 _trim_lock = threading.Lock()
 
 
@@ -97,20 +94,22 @@ def take(nbytes: int) -> int:
         RuntimeError: the system has no such block (PyTorch's words).
     """
     try:
-        addr = _cached[nbytes].pop()
+        addr = free_lists.blocks[nbytes].pop()
     except (KeyError, IndexError):
         return _fresh(nbytes)
-    _held[0] -= nbytes
+    free_lists.nbytes -= nbytes
     return addr
 
 
 def _fresh(nbytes: int) -> int:
     addr = 0
+    if free_lists.nbytes + nbytes > free_lists.limit:
+        _trim(nbytes)
     if nbytes < sys.maxsize // 2:
-        addr = _system_block(nbytes)
+        addr = free_lists.allocate(nbytes)
         if not addr:
             release_cached()
-            addr = _system_block(nbytes)
+            addr = free_lists.allocate(nbytes)
     if not addr:
         raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} bytes.")
     return addr
@@ -119,60 +118,54 @@ def _fresh(nbytes: int) -> int:
 def give(
     addr: int,
     nbytes: int,
-    # Bound here, because a destructor may run after the interpreter has cleared this module's globals.
-    _cached: dict[int, list[int]] = _cached,
-    _held: list[int] = _held,
-    _limit: int = CACHE_LIMIT_NBYTES,
-    _return: Any = _return_block,
+    lists: FreeLists = free_lists,  # a destructor may run after the interpreter has cleared this module's globals
 ) -> None:
     """Take back a block that ``take(nbytes)`` returned."""
-    if _held[0] + nbytes > _limit and not _trim(nbytes):
-        _return(addr)
+    held = lists.nbytes + nbytes
+    if held > lists.limit:
+        lists.release(lists.starts.pop(addr, addr))
+        return
+    lists.blocks.setdefault(nbytes, []).append(addr)
+    lists.nbytes = held
+
+
+def _trim(nbytes: int) -> None:
+    """Make room for a block of ``nbytes``, once it is freed, by freeing other sizes, oldest first."""
+    lists = free_lists
+    if nbytes > lists.limit // 2 or not _trim_lock.acquire(blocking=False):
         return
     try:
-        _cached[nbytes].append(addr)
-    except KeyError:
-        _cached.setdefault(nbytes, []).append(addr)
-    _held[0] += nbytes
-
-
-def _trim(nbytes: int) -> bool:
-    """Make room for ``nbytes`` by freeing other sizes, oldest first; False if it cannot be made."""
-    if nbytes > CACHE_LIMIT_NBYTES // 2 or not _trim_lock.acquire(blocking=False):
-        return False
-    try:
-        _held[0] = sum(size * len(blocks) for size, blocks in list(_cached.items()))
-        for size in list(_cached):
-            if _held[0] <= CACHE_LIMIT_NBYTES // 2:
+        lists.nbytes = cached_nbytes()
+        for size in list(lists.blocks):
+            if lists.nbytes <= lists.limit // 2:
                 break
             if size != nbytes:
                 _drop(size)
-        return _held[0] + nbytes <= CACHE_LIMIT_NBYTES
     finally:
         _trim_lock.release()
 
 
 def _drop(size: int) -> None:
     """Free every cached block of one size. Another thread may take some meanwhile: pop, never iterate."""
-    blocks = _cached.pop(size, [])
+    blocks = free_lists.blocks.pop(size, [])
     while blocks:
         try:
             addr = blocks.pop()
         except IndexError:
             return
-        _held[0] -= size
-        _return_block(addr)
+        free_lists.nbytes -= size
+        free_lists.release(_starts.pop(addr, addr))
 
 
 def release_cached() -> None:
     """Return every cached block to the system."""
-    for size in list(_cached):
+    for size in list(free_lists.blocks):
         _drop(size)
 
 
 def cached_nbytes() -> int:
     """Bytes in the cache now."""
-    return sum(size * len(blocks) for size, blocks in list(_cached.items()))
+    return sum(size * len(blocks) for size, blocks in list(free_lists.blocks.items()))
 
 
 def _after_fork() -> None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval
-from jitgrad.runtime.storage.memory import _cached, _held, give, take
+from jitgrad.runtime.storage.memory import free_lists, give, take
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
 
@@ -56,8 +56,8 @@ class Storage(StorageBase):
     def __init__(self, nbytes: int) -> None:
         # memory.take, spelled out: this is the hot path of every output of every program
         try:
-            self.addr = _cached[nbytes].pop()
-            _held[0] -= nbytes
+            self.addr = free_lists.blocks[nbytes].pop()
+            free_lists.nbytes -= nbytes
         except (KeyError, IndexError):
             self.addr = take(nbytes)
         self.nbytes = nbytes
