@@ -132,7 +132,8 @@ def _assemble(
     masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
     key = NestKey(form, len(units), len(seqs), width, chunked, key_instrs, count, buffer, masked)
     words += own
-    number = math.prod(extents[d] for d in units) * body.chunks * blocks
+    is_empty = any(not extents[d] for d in range(len(extents)) if d not in reduced)
+    number = 0 if is_empty else math.prod(extents[d] for d in units) * body.chunks * blocks
     return LoopKernel(key, words, number, _cost(instrs, visits(extents, reduced, instrs, vec), width, number), "")
 
 

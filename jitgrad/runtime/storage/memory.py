@@ -158,9 +158,10 @@ def _drop(size: int) -> None:
 
 
 def release_cached() -> None:
-    """Return every cached block to the system."""
+    """Return every cached block to the system, and count afresh."""
     for size in list(free_lists.blocks):
         _drop(size)
+    free_lists.nbytes = cached_nbytes()
 
 
 def cached_nbytes() -> int:
