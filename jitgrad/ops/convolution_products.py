@@ -142,7 +142,6 @@ def input_product(
         hi.append(max(0, max(reads, default=0) + count - extent))
     padded = _padded(b, g, tuple(lo), tuple(hi))
     steps, plane = _steps(padded), math.prod(padded.shape[2:])
-    window, taps = contiguous_strides(tuple(kernel)), math.prod(kernel)
 
     def part(chosen: list[_Phase]) -> Any:
         if not all(p.taps for p in chosen):
@@ -151,12 +150,7 @@ def input_product(
         outs = w.shape[0] // groups
         return _channels_product(
             b,
-            (
-                w,
-                sum(p.tap * s for p, s in zip(chosen, window, strict=True)),
-                [(w.shape[1], taps)],
-                [(outs, w.shape[1] * taps), *_digits(seen, window, tuple(p.tap_step for p in chosen))],
-            ),
+            _weight_of(b, w, chosen, groups),
             (
                 padded,
                 sum((p.at + before) * s for p, before, s in zip(chosen, lo, steps, strict=True)),
@@ -168,6 +162,24 @@ def input_product(
         )
 
     return _side_by_side(b, phases, part, shape, counts)
+
+
+def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int) -> tuple[Any, int, Any, Any]:
+    """The factor that a phase multiplies: a value, where it begins, the digits of the channel and of (output, tap).
+
+    A phase that sees some of the taps copies them: in place, each step along k would be in another line of the cache.
+    """
+    (every, channels), kernel = w.shape[:2], w.shape[2:]
+    outs, seen, steps = every // groups, tuple(p.taps for p in chosen), tuple(p.tap_step for p in chosen)
+    if seen == tuple(kernel):
+        window, taps = contiguous_strides(tuple(kernel)), math.prod(kernel)
+        first = sum(p.tap * s for p, s in zip(chosen, window, strict=True))
+        return w, first, [(channels, taps)], [(outs, channels * taps), *_digits(seen, window, steps)]
+    stops = [p.tap + (p.taps - 1) * p.tap_step + 1 for p in chosen]
+    part = b.slice(w, (0, 0, *(p.tap for p in chosen)), (every, channels, *stops), (1, 1, *steps))
+    depth = outs * math.prod(seen)
+    rows = b.permute(b.reshape(part, (groups, outs, channels, math.prod(seen))), (0, 2, 1, 3))
+    return b.reshape(rows, (groups, channels, depth)), 0, [(channels, depth)], [(depth, 1)]
 
 
 def _side_by_side(b: Any, phases: list[list[_Phase]], part: Any, shape: Ints, counts: Ints) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import jitgrad
+from jitgrad.codegen import link
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.nn import functional as F
 
@@ -113,6 +114,20 @@ def test_a_window_of_one_copies_nothing() -> None:
     before = jitgrad.stats()["launches"]
     conv()
     assert jitgrad.stats()["launches"] - before == 1
+
+
+@windows_only
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 2), (3, 3)])
+def test_factors_of_a_stride_s_phases_run_along_k(kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that sees some of the taps reads a copy of them: its rows are contiguous."""
+    products, launch = [], link.windows_launch
+    monkeypatch.setattr(link, "windows_launch", lambda s, p, *rest: products.append(p) or launch(s, p, *rest))
+    x, w = jitgrad.randn(2, 3, 25, 25, requires_grad=True), jitgrad.randn(5, 3, kernel, kernel)
+    step = jitgrad.compile(lambda: jitgrad.autograd.grad(F.conv2d(x, w, stride=stride).sum(), x))
+    step()
+    phases = [p for p in products if p.m == 3]
+    assert len(phases) == stride**2
+    assert all(p.a_k in ((), ((p.k, 1),)) and p.a_m == ((3, p.k),) for p in phases)
 
 
 def test_bits_do_not_depend_on_threads() -> None:

@@ -41,13 +41,16 @@ Digits = tuple[tuple[int, int], ...]
 
 _HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
 _MOST_SEGMENTS = 6  # more loads than this are no better than a gather
-_PANEL_NBYTES = 80_000  # of a panel's copy: a shorter one is in the first cache, a longer one saves sums less often
+# Of a panel's copy, by how A is read. At offsets from a table, each step of k may be in a line of its own: a panel that
+# leaves room for these lines in the first cache wins. Rows that run along memory are prefetched, and fewer passes win.
+_PANEL_NBYTES = {"table": 40_000, "any": PACK_NBYTES}
 _UNIT_FLOP = 4e6
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
 _TASK_NS = 2500
 _PASS_CYCLES = 40.0  # to begin and end a tile's pass,
-_CELL_CYCLES = 8.0  # and to save and resume one of its vectors
+_CELL_CYCLES = 4.0  # and to save and resume one of its vectors
+_RUN_CYCLES = 250.0  # to begin a run of a column that is transposed: it comes from the last cache
 _LOADS = 1.3  # per cycle, beside multiply-adds: a little over what one port does
 _LINE_LOADS = 1.5  # what a vector of the panel costs, from the second cache
 
@@ -122,9 +125,10 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
     unit, segments = _columns_of(product, width, dtype.itemsize)
     vectors = product.images * -(-product.n // width)
-    rows, wide = _tile(product.m, vectors, product.k, target)
+    a_unit = "any" if simple else "table"
+    rows, wide = _tile(product.m, vectors, product.k, a_unit, unit == "krun", target)
     return GemmSpec(
-        dtype.name, "any" if simple else "table", unit, epilogue_key, rows, wide, True, width, target.has_fma,
+        dtype.name, a_unit, unit, epilogue_key, rows, wide, True, width, target.has_fma,
         target.has_masks, segments,
     )  # fmt: skip
 
@@ -141,17 +145,26 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _tile(m: int, vectors: int, k: int, target: Target) -> tuple[int, int]:
+def _tile(m: int, vectors: int, k: int, a_unit: str, transposed: bool, target: Target) -> tuple[int, int]:
     core = core_of(target)
-    return min(tiles_for(target), key=lambda tile: _cycles(core, tile, m, vectors, k))
+    run_cycles = _RUN_CYCLES * target.width if transposed else 0.0
+
+    def cycles(tile: tuple[int, int]) -> float:
+        passes = -(-k * 64 * tile[1] // _PANEL_NBYTES[a_unit])
+        return _cycles(core, tile, m, vectors, k, passes, run_cycles)
+
+    return min(tiles_for(target), key=cycles)
 
 
-def _cycles(core: Core, tile: tuple[int, int], m: int, vectors: int, k: int) -> float:
+def _cycles(
+    core: Core, tile: tuple[int, int], m: int, vectors: int, k: int, passes: int, run_cycles: float
+) -> float:  # fmt: skip
+    """Of a product. ``run_cycles``: to begin the copy of a vector of columns, in each pass."""
     rows, wide = tile
     step = max(rows * wide / core.multiplies, (_LINE_LOADS * wide + rows) / _LOADS, core.latency)
-    passes = -(-k * 64 * wide // _PANEL_NBYTES)
     tile_cycles = k * step + passes * (_PASS_CYCLES + _CELL_CYCLES * rows * wide)
-    return -(-vectors // wide) * (-(-m // rows) * tile_cycles + 4.0 * k * wide)
+    copy_cycles = wide * (4.0 * k + passes * run_cycles)
+    return -(-vectors // wide) * (-(-m // rows) * tile_cycles + copy_cycles)
 
 
 def offsets(digits: Digits) -> np.ndarray:
@@ -254,7 +267,7 @@ def _only(digits: Digits) -> int:
 def _depth(spec: GemmSpec, k: int) -> int:
     """Length of one pass over K: equal parts, whole 128-bit blocks."""
     row = spec.columns * spec.itemsize
-    most = max(64, min(PACK_NBYTES, _PANEL_NBYTES) // row) // 4 * 4
+    most = max(64, _PANEL_NBYTES[spec.a_unit] // row) // 4 * 4
     passes = max(1, -(-k // most))
     return _ceil(_parts(k, passes), 4) if passes > 1 else max(1, k)
 
