@@ -253,17 +253,36 @@ def _nll_aval(x: Aval, target: Aval, *rest: Any) -> tuple[Aval, Aval]:
 
 def _np_nll(x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     reduction, ignore_index = rest[-2:]
-    valid = target != ignore_index
+    if len(rest) == 2 and _all_count(target, x.shape[1], ignore_index):
+        loss, total = -x[np.arange(len(target)), target], x.dtype.type(len(target))
+    else:
+        loss, total = _np_nll_by_weights(x, target, *rest)
+    if reduction == "none":
+        return loss, x.dtype.type(0)
+    return (np.add.reduce(loss) / total if reduction == "mean" else np.add.reduce(loss)), total
+
+
+_FEW = 1 << 16
+"""Targets whose number every floating dtype of the rules holds, also as a sum of ones."""
+
+
+def _all_count(target: Any, classes: int, ignore_index: int) -> bool:
+    """Whether each of the targets is a class, and none is to be ignored."""
+    if 0 <= ignore_index < classes or not 0 < target.size < _FEW:
+        return False
+    return bool(np.minimum.reduce(target) >= 0 and np.maximum.reduce(target) < classes)
+
+
+def _np_nll_by_weights(x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
+    """The losses, and the sum of their weights, which are 0 where a target is to be ignored."""
+    valid = target != rest[-1]
     wrong = valid & ((target < 0) | (target >= x.shape[1]))
     if wrong.any():
         raise IndexError(f"Target {int(target[wrong][0])} is out of bounds.")
     at = np.where(valid, target, 0)
     weight = valid.astype(x.dtype) if len(rest) == 2 else np.where(valid, rest[0][at], x.dtype.type(0))
     loss = np.where(valid, -x[np.arange(len(at)), at] * weight, x.dtype.type(0))
-    total = np.sum(weight)
-    if reduction == "none":
-        return loss, x.dtype.type(0)
-    return (np.sum(loss) / total if reduction == "mean" else np.sum(loss)), total
+    return loss, np.sum(weight)
 
 
 def _lower_nll(b: Any, x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:

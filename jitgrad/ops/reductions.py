@@ -69,6 +69,8 @@ def _float_sum(x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     """The same where nothing has to be cast."""
     if dtype is not None or not x.ndim:
         return _np_sum(x, dim, keepdim, dtype)
+    if not keepdim and (dim is None or dim == ()):
+        return _add_up(x, axis=None, out=np.empty((), x.dtype))  # an array at once: NumPy would return a scalar
     axis: Any = None if dim == () else dim
     return _add_up(x, axis=axis, keepdims=keepdim)
 

@@ -187,6 +187,16 @@ def test_nothing_asks_for_storages_where_eager_operations_go_through_views() -> 
     assert len(_storages) == known
 
 
+def test_an_optimizers_step_asks_for_no_storages() -> None:
+    p = jg.from_numpy(np.ones(5, np.float32)).requires_grad_()
+    optimizer = jg.optim.Adam([p])
+    known = len(_storages)
+    for _ in range(2):
+        (p * p).sum().backward()
+        optimizer.step()
+        assert len(_storages) == known
+
+
 def test_views_are_written_and_read_through_each_other() -> None:
     base = jg.zeros(6) + 0
     for nr, view in enumerate(_views(base), 1):

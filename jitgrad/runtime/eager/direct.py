@@ -47,7 +47,7 @@ def apply_one(op: Op, x: Any, params: tuple[Any, ...]) -> Any:
             result = run_anyway(error, plan.function, a, *params)
         out = new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, (a,)))
     elif plan.is_one_view:
-        out = make_view(x, plan.aval, op.has_base, False)
+        out = make_view(x, plan.aval, plan.has_base, False)
     else:
         return apply_eager(op, (x,), params)
     if op.vjps and state.grad_enabled and (x._requires_grad or (x._base is not None and view_requires_grad(x))):

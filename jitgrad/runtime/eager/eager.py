@@ -26,6 +26,7 @@ from jitgrad.runtime.engine.graph.copy_slices import (
     creation_meta_of,
     is_in_graph,
     rebase_history,
+    view_requires_grad,
 )
 from jitgrad.runtime.engine.graph.op_node import backward_plan, build_node, make_op_node, saved_inputs
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
@@ -62,9 +63,11 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     elif op.is_view:
         if op is _AS_STRIDED:
             check_inside(plan.out_avals[0], inputs[0]._storage.nbytes)
-        outs = tuple([make_view(inputs[0], a, op.has_base, plan.is_several) for a in plan.out_avals])
+        outs = tuple([make_view(inputs[0], a, plan.has_base, plan.is_several) for a in plan.out_avals])
     elif plan.is_elsewhere:
         outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
+    elif plan.list_rule is not None:
+        outs = (_run_list(plan, inputs),)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
         made = plan.run_several(arrays)
@@ -87,6 +90,14 @@ def _run_plain(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
             arrays.append(plan.constant(x))
     result = run_quietly(plan.function, *arrays, *plan.params)
     return new_result(plan.aval, result if plan.is_exact else own(result, plan.aval, arrays))
+
+
+def _run_list(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
+    arrays = []
+    for x in inputs:
+        array = x._array
+        arrays.append(array if array is not None else x._ndarray())
+    return new_result(plan.aval, own(run_quietly(plan.list_rule, arrays, *plan.params), plan.aval, arrays))
 
 
 def make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
@@ -129,8 +140,11 @@ def _array_of_view(source: Any, aval: Aval) -> Any:
 
 def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Give the floating outputs a Node, if the operation has a derivative for any of the inputs that need one."""
-    needs = tuple([is_in_graph(x) for x in inputs])
-    graph = plan.graph(needs) if True in needs else None
+    needs = [
+        isinstance(x, TensorBase) and (x._requires_grad or (x._base is not None and view_requires_grad(x)))
+        for x in inputs
+    ]
+    graph = plan.graph(tuple(needs)) if True in needs else None
     if graph is None:
         return
     node = build_node(plan.op, *graph, inputs, outs)

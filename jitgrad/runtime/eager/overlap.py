@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.aval import Aval, is_dense
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["check_apart", "check_no_overlap"]
 
@@ -42,12 +43,28 @@ def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
-    storage = target._storage
-    if storage is None:
-        return
+    memory = _own_memory(target)
     for x in inputs:
-        if x is not target and getattr(x, "_storage", None) is storage and _overlap_partly(aval, x._aval):
+        if x is target or not isinstance(x, TensorBase):
+            continue
+        other = None if memory is None else _own_memory(x)
+        if other is not None and other is not memory:
+            continue
+        storage = target._storage
+        if storage is not None and x._storage is storage and _overlap_partly(aval, x._aval):
             raise RuntimeError(_SHARED)
+
+
+def _own_memory(tensor: TensorBase) -> Any:
+    """The array or the storage that a tensor lies in and that owns its memory; None where this is not known at once.
+
+    Two of them share nothing. So nobody need ask for storages, which cost more to make than this.
+    """
+    array = tensor._array
+    if array is None or array.base is None:
+        return array
+    storage = getattr(array.base, "storage", None)
+    return storage if storage is not None and storage.owner is None else None
 
 
 def _overlap_partly(a: Aval, b: Aval) -> bool:

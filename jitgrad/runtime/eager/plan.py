@@ -9,6 +9,7 @@ without its dtype promotion where none is needed, and the graph side: one ``Rule
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,8 @@ class EagerPlan:
         is_one_view: one result, over the memory of the operand, on the CPU.
         aval: of the first output.
         function: ``direct``, or the operation's NumPy rule.
+        list_rule: the NumPy rule of an operation with one result that takes a list, if it may run as it is; else None.
+        has_base: ``op.has_base``.
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
         has_kernel: it runs as a kernel, or will at its first run, Note [Eager kernels].
         is_elsewhere: inputs or results are not on the CPU.
@@ -67,12 +70,14 @@ class EagerPlan:
         "differentiable",
         "direct",
         "function",
+        "has_base",
         "has_kernel",
         "is_elsewhere",
         "is_exact",
         "is_one_view",
         "is_plain",
         "is_several",
+        "list_rule",
         "op",
         "out_avals",
         "params",
@@ -100,6 +105,8 @@ class EagerPlan:
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
         self.has_kernel = not self.is_elsewhere and has_kernel(op, avals, self.out_avals, self.params)
+        self.has_base = op.has_base
+        self.list_rule: Any = self._list_rule()
         self._operands = avals
         self._rule = self.function
         self._several: Any = None
@@ -122,6 +129,13 @@ class EagerPlan:
         if any(a.dtype is not values[0].dtype for a in values) or self._number_widens(values[0]):
             return None
         return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
+
+    def _list_rule(self) -> Callable[..., Any] | None:
+        """See ``list_rule``."""
+        if self.op.num_inputs >= 0 or self.is_several or self.is_elsewhere or self.has_kernel or self.op.is_view:
+            return None
+        rule = rule_for(self.op, filter(None, self.context_avals))
+        return rule if rule is self.op.numpy else None
 
     def _number_widens(self, value: Aval) -> bool:
         """Whether a complex number is among the inputs, and makes the result of real ones complex."""
@@ -299,4 +313,10 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
 
 def number_key(op: Op, number: Any) -> Any:
     """Of pointwise operations and updates only a number's type matters; of others its value may decide the shape."""
-    return type(number) if op.is_update or hasattr(op.numpy, "direct") else (type(number), number)
+    return type(number) if _is_keyed_by_type(op) else (type(number), number)
+
+
+@functools.cache
+def _is_keyed_by_type(op: Op) -> bool:
+    """Whether only the types of an operation's numbers matter."""
+    return op.is_update or hasattr(op.numpy, "direct")

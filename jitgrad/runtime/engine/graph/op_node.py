@@ -369,9 +369,13 @@ def build_node(
     op: Op, plan: BackwardPlan, context: RuleContext, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
 ) -> OpNode:
     """``make_op_node`` with what does not depend on the tensors already at hand; eager execution keeps it."""
-    edges = []
+    edges: list[NextEdge] = []
     for x, needed in zip(inputs, context.needs):  # noqa: B905 (equal by construction; this is the eager hot path)
-        edges.append(edge_of(x) if needed else INVALID_EDGE)
+        if needed:
+            below = x._grad_fn
+            edges.append((below, x._output_nr) if below is not None and x._base is None else edge_of(x))
+        else:
+            edges.append(INVALID_EDGE)
     saved = save(plan, inputs, outputs) if plan.saves else ()
     node = assemble(op, plan, context, tuple(edges), saved)
     if saved and caught.left:

@@ -159,7 +159,9 @@ def _ones(aval: Aval) -> Any:
     if state.handler is not None or modes_in_use or aval.device is not CPU:
         return filled(1.0, aval)
     # the same, by hand: nearly every eager backward begins with it
-    return new_result(make_aval(aval.shape, aval.dtype), np.ones(aval.shape, aval.dtype.np))
+    ones = np.empty(aval.shape, aval.dtype.np)
+    ones.fill(1)
+    return new_result(aval if aval.is_canonical and not aval.offset else make_aval(aval.shape, aval.dtype), ones)
 
 
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:
