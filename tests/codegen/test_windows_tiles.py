@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gemm_jit import load
 
 from jitgrad.codegen.gemm import Operand, StoreEpilogue, windows
 from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.windows import Product, windows_launch, windows_spec
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.dtypes import float32
-from tests.codegen.gemm_jit import load
 
 IMAGES, CHANNELS, EXTENT, OUTS = 3, 12, 9, 13
 _OUT = EXTENT - 2

@@ -30,6 +30,7 @@ _TILES_SCALAR: tuple[Tile, ...] = ((4, 1), (1, 1))
 
 _PAGE = 4096  # rows this far apart share one set of the first cache
 _L1_NBYTES = 40_000  # what a panel of B may take of it
+_NEAR_NBYTES = 12_000  # of a panel of B in place: rows of a longer one are in many pages and few sets
 _L2_NBYTES = 400_000  # and of the second
 _TILE_CYCLES = 20.0  # to begin and end a tile,
 _CELL_CYCLES = 2.0  # and to store one of its vectors
@@ -99,12 +100,12 @@ def _direct_line(k: int, vectors: int, row_nbytes: int) -> float:
         return 5.5  # every row evicts another
     if row_nbytes % 1024 == 0 and k > 48:
         return 3.5
-    straddles = 1.15 if row_nbytes % 64 == 0 else 1.75
+    straddles = 1.75 if row_nbytes % 64 or 64 * k * vectors > _NEAR_NBYTES else 1.15
     return max(straddles, 2.6) if 64 * k * vectors > _L1_NBYTES else straddles
 
 
 def _copy_cycles(b: Matrix, width: int) -> float:
     """Cycles to copy one vector of B."""
     if b.unit == "n":
-        return 6.0 if b.row_nbytes % _PAGE == 0 else 3.0
+        return 6.0 if b.row_nbytes % _PAGE == 0 else 4.0
     return 4.0 if b.unit == "k" else 1.5 * width
