@@ -13,6 +13,7 @@ import os
 import pickle
 import struct
 import threading
+import tokenize
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load",
 
 _DAMAGE = (
     zipfile.BadZipFile, struct.error, KeyError, TypeError, ValueError, IndexError, EOFError, RecursionError,
-    AttributeError, OverflowError, MemoryError, pickle.UnpicklingError,
+    AttributeError, OverflowError, MemoryError, pickle.UnpicklingError, SyntaxError, tokenize.TokenError,
 )  # fmt: skip
 """What reading a file that is not what it should be may raise."""
 

@@ -106,6 +106,8 @@ def _flagged(tensor: Any, requires_grad: Any) -> Any:
 def checked_sparse(indices: Any, values: Any, size: Any, is_coalesced: Any) -> Any:
     """A sparse tensor of parts from a file. ValueError if they do not fit each other."""
     shape = counts(size)
+    if any(part._aval.nbytes > part._storage.nbytes for part in (indices, values)):  # few bytes would ask for many
+        raise ValueError("a part of a sparse tensor is longer than its storage")
     limits = np.array(shape[: indices.shape[0]], np.int64).reshape(-1, 1)
     places = indices.numpy(force=True)
     if ((places < 0) | (places >= limits)).any():
