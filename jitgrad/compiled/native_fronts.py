@@ -36,6 +36,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     yield "get_grad", [(_getter("grad"), None)]
     yield "drop_grad", [(_setter("grad"), None)]
     yield "drop_storage", [(Storage.__del__, free_lists)]
+    yield "read_item", [(Tensor.item, None)]
     yield "new_no_grad", [(no_grad.__dict__["__new__"].__func__, None)]
     yield "enter_no_grad", [(GradMode.__enter__, None)]
     yield "exit_no_grad", [(GradMode.__exit__, None)]

@@ -25,6 +25,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.call_rest: ("call_rest", "new", ("obj", "args", "obj")),
     primitives.is_atomic: ("is_atomic", "bool", ()),
     primitives.new_handle: ("new_handle", "new", ()),
+    primitives.number_at: ("number_at", "new", ("int", "int")),
     primitives.poke: ("poke", "none", ("int", "int", "int")),
     primitives.poke_float: ("poke_float", "none", ("int", "int", "obj")),
     primitives.refcount: ("refcount", "int", ("obj",)),

@@ -52,6 +52,7 @@ __all__ = [
     "is_atomic",
     "native",
     "new_handle",
+    "number_at",
     "once_per_call",
     "optimized",
     "poke",
@@ -165,6 +166,14 @@ def poke(address: int, index: int, value: int) -> None:
 def poke_float(address: int, index: int, value: float) -> None:
     """Store a double at ``address + 8 * index``."""
     ctypes.c_double.from_address(address + 8 * index).value = value
+
+
+_NUMBERS = (ctypes.c_float, ctypes.c_double, ctypes.c_int64, ctypes.c_bool)
+
+
+def number_at(address: int, kind: int) -> Any:
+    """The number at an address, as an object. kind: 0 float32, 1 float64, 2 int64, 3 bool."""
+    return _NUMBERS[kind].from_address(address).value
 
 
 _handles: list[Any] = []

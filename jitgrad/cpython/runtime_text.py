@@ -11,6 +11,7 @@ Must not know: the functions that use it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython.attempt_text import attempt_text
@@ -184,6 +185,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
     parts += [_equal(module), _same(module), _pack(load("PyTuple_New"))]
     parts += [_new_handle(stamp["cls"], load("PyType_GenericAlloc")), _is_idle(stamp, wiped), _retire_all(module)]
     parts.append(_active(module))
+    parts.append(_number_at(load))
     parts.append(_take_last(module.object_word(None)))
     parts.append(
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
@@ -217,6 +219,38 @@ done:
   ret ptr %list
 }}"""
 """``[0]``; null is an error."""
+
+
+def _number_at(load: Callable[[str], str]) -> str:
+    """``number_at(address, kind)``; null is an error."""
+    return f"""
+define internal ptr @number_at(i64 %address, i64 %kind) nounwind {{
+  %at = inttoptr i64 %address to ptr
+  switch i64 %kind, label %bool [ i64 0, label %float i64 1, label %double i64 2, label %long ]
+float:
+  %narrow = load float, ptr %at
+  %wide = fpext float %narrow to double
+  br label %box
+double:
+  %own = load double, ptr %at
+  br label %box
+box:
+  %real = phi double [ %wide, %float ], [ %own, %double ]
+  %from.double = {load("PyFloat_FromDouble")}
+  %o.real = call ptr %from.double(double %real)
+  ret ptr %o.real
+long:
+  %word = load i64, ptr %at
+  %from.long = {load("PyLong_FromLongLong")}
+  %o.long = call ptr %from.long(i64 %word)
+  ret ptr %o.long
+bool:
+  %byte = load i8, ptr %at
+  %truth = zext i8 %byte to i64
+  %from.bool = {load("PyBool_FromLong")}
+  %o.bool = call ptr %from.bool(i64 %truth)
+  ret ptr %o.bool
+}}"""
 
 
 def _take_last(none: str) -> str:

@@ -18,7 +18,13 @@ class CallGraph:
         recorder: the recorder while the call runs, then None.
         tid: the call.
         tip: the end of the path when a segment last left differentiable survivors.
-        is_touched: something was noted about values or Nodes of this call.
+        is_touched: Nodes of this call were made, or changed.
+        is_settled: a segment has ended in the middle of the call, and left what the next three say.
+        counters, versions: value id -> version counter; its version when a segment ended.
+        survivors: weak references to the differentiable handles that survived the end of a segment.
+        ends, nbytes: of such segments since the call last let go of something, Note [Nodes that die]: how many, and
+            what they have stored.
+        has_made: the call has made Nodes.
         marks: of ``CreationOrder``; empty while no Node was numbered.
         saves: what escaped can still be differentiated.
         leaves: (value id, tensor), flat: the leaves of a graph that escaped and was used up; None otherwise.
@@ -29,18 +35,25 @@ class CallGraph:
     """
 
     __slots__ = (
+        "counters",
+        "ends",
         "entered",
+        "has_made",
+        "is_settled",
         "is_touched",
         "leaves",
         "marks",
+        "nbytes",
         "noted",
         "numbers",
         "outer",
         "recorder",
         "saves",
+        "survivors",
         "table",
         "tid",
         "tip",
+        "versions",
     )
 
     entered: Any
@@ -48,11 +61,18 @@ class CallGraph:
     outer: Any
     table: Any
 
+    counters: dict[int, list[Any]]
+    ends: int
+    has_made: bool
+    is_settled: bool
     is_touched: bool
     leaves: list[Any] | None
     marks: list[Any]
+    nbytes: int
     numbers: list[Any]
     recorder: Any
     saves: bool
+    survivors: list[Any]
     tid: int
     tip: Any
+    versions: dict[int, int]

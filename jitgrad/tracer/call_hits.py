@@ -219,7 +219,10 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
 def hit_finish(recorder: RecorderState) -> bool:
     """The usual end of a call: nothing was new, no graph escaped. Counts it, and empties the recorder."""
     graph: CallGraph = recorder.graph
-    if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks:
+    if graph.tip is not None and refcount(graph) == 2:  # ``recorder.graph`` and ``recorder.graphs``: no handle has it
+        graph.tip = None
+        graph.saves = False
+    if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks or graph.has_made:
         return False
     node: TrieNode = recorder.node
     if graph.tip is not None and recorder.has_stopped:
@@ -244,6 +247,8 @@ def hit_finish(recorder: RecorderState) -> bool:
         escape_whole(recorder, graph)
     elif graph.tip is not None:
         escape(recorder, graph)
+    elif graph.is_settled:
+        unsettle(graph)
     recorder.entered.clear()
     if int(recorder.caught) != 0:
         recorder.caught = 0
@@ -312,6 +317,8 @@ def idle_graph(recorder: RecorderState) -> Any:
             graph.leaves = None
             graph.numbers = []
             graph.marks.clear()
+            if graph.is_settled:
+                unsettle(graph)
             return item
     made = recorder.backend.new_graph(recorder)
     if len(graphs) < _MAX_GRAPHS:
@@ -319,6 +326,17 @@ def idle_graph(recorder: RecorderState) -> Any:
     else:
         graphs[0] = made
     return made
+
+
+@native
+def unsettle(graph: CallGraph) -> None:
+    """Let go of what ``settle`` has left: another call may use the graph."""
+    graph.is_settled = False
+    graph.counters.clear()
+    graph.versions.clear()
+    graph.survivors.clear()
+    graph.ends = 0
+    graph.nbytes = 0
 
 
 @once_per_call

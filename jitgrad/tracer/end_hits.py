@@ -15,6 +15,7 @@ Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its p
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.liveness import counts_references
@@ -46,9 +47,11 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
 
-__all__ = ["EndPlan", "hit_backward", "hit_end", "update_through_door"]
+__all__ = ["EndPlan", "hit_backward", "hit_end", "may_let_go", "settle", "update_through_door"]
 
 _SPARE_NBYTES = 1 << 16
+_MUCH = 16 << 20
+"""How many bytes the segments of a call without Nodes store before it looks what it can let go of."""
 
 
 class EndPlan:
@@ -410,10 +413,10 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
             note_versions(recorder, graph, alive)
             graph.tip = node
             graph.saves = True
-        elif event.saves:
-            recorder.graph.keep(node, alive, event.saves, event.windows)
-        else:
+        elif not event.saves:
             graph.tip = node
+        elif not keep_lightly(recorder, graph, node, event, alive):
+            recorder.graph.keep(node, alive, event.saves, event.windows)
     if len(recorder.dirty) != 0:
         recorder.dirty.clear()
     if keeps:
@@ -424,7 +427,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
 @native
 def escapes_lightly(recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent) -> bool:
     """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
-    if graph.tip is not None or graph.is_touched or graph.marks or int(recorder.caught) != 0:
+    if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks or int(recorder.caught) != 0:
         return False
     return len(plan.written) == 0 and len(event.windows) == 0
 
@@ -467,7 +470,59 @@ def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, 
         window: tuple = pair
         buffers[window[0]] = buffers[window[1]]
     if not is_last:
-        recorder.graph.settle(alive)
+        settle(recorder, event, alive)
         for slot in recorder.viewed:
             slot.settle()
         recorder.viewed.clear()
+
+
+@once_per_call
+def settle(recorder: RecorderState, event: EndEvent, alive: list) -> None:
+    """A segment has ended which is not the last one: Nodes that are made later must see writes to its survivors."""
+    graph: CallGraph = recorder.graph
+    graph.is_settled = True
+    for handle in alive:
+        x: TensorBase = handle
+        settle_version(recorder, graph, x)
+        if x._requires_grad:
+            graph.survivors.append(ref(handle))
+    ends: int = graph.ends
+    graph.ends = ends + 1
+    nbytes: int = graph.nbytes
+    graph.nbytes = nbytes + int(event.nbytes)
+
+
+@once_per_call
+def settle_version(recorder: RecorderState, graph: CallGraph, x: TensorBase) -> None:
+    """Note which version a value has, the first time it is seen."""
+    counters: dict = graph.counters
+    vid = x._vid
+    if x._tid is recorder.tid and vid not in counters:
+        counter: list = x._vc
+        counters[vid] = counter
+        versions: dict = graph.versions
+        versions[vid] = counter[0]
+
+
+@once_per_call
+def keep_lightly(recorder: RecorderState, graph: CallGraph, node: TrieNode, event: EndEvent, alive: list) -> bool:
+    """``graph.keep`` of a segment that saves no windows, of a call all of whose inputs came from outside."""
+    if len(event.windows) != 0 or len(recorder.input_table) * 3 != len(recorder.entered):
+        return False
+    graph.tip = node
+    graph.saves = True
+    graph.is_settled = True
+    entered: list = recorder.entered
+    i = 0
+    while i < len(entered):
+        settle_version(recorder, graph, entered[i])
+        i += 3
+    for handle in alive:
+        settle_version(recorder, graph, handle)
+    return True
+
+
+@native
+def may_let_go(graph: CallGraph) -> bool:
+    """Whether a call in whose middle a segment has ended may hold what nobody needs, Note [Nodes that die]."""
+    return graph.has_made or int(graph.nbytes) >= _MUCH

@@ -35,10 +35,12 @@ class Hot:
         "hit_update",
         "link_views",
         "living",
+        "may_let_go",
         "move",
         "note_source",
         "put_away",
         "runs_now",
+        "settle",
         "sharing",
     )
 
@@ -61,10 +63,12 @@ class Hot:
     hit_mark: Callable[..., bool]
     link_views: Callable[..., None]
     living: Callable[..., list[Any]]
+    may_let_go: Callable[..., bool]
     move: Callable[..., None]
     note_source: Callable[..., None]
     put_away: Callable[..., None]
     runs_now: Callable[..., bool]
+    settle: Callable[..., None]
     sharing: Callable[..., tuple[int, ...]]
 
     def use(self, functions: dict[str, Any]) -> None:

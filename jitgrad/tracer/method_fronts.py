@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, blank, call_rest, native, optimized
+from jitgrad.cpython.primitives import active, blank, call_rest, native, number_at, once_per_call, optimized
+from jitgrad.dtypes import bool_, float32, float64, int64
 from jitgrad.grad_mode import GradMode, no_grad
+from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import FreeLists, StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_hits import call_compiled
-from jitgrad.tracer.end_hits import hit_backward
+from jitgrad.tracer.end_hits import hit_backward, hit_end, may_let_go
 from jitgrad.tracer.hits import MISSED, Args, hit_mark
 from jitgrad.tracer.recorder_state import RecorderState
 
@@ -57,6 +59,58 @@ def drop_grads(row: Any, args: Args) -> Any:
             x: TensorBase = parameter
             x._grad = None
     return None
+
+
+# --- values ---
+
+
+@native
+def kind_of(dtype: Any) -> int:
+    """What ``number_at`` calls a dtype; -1: it does not know it."""
+    if dtype is float32:
+        return 0
+    if dtype is float64:
+        return 1
+    if dtype is int64:
+        return 2
+    return 3 if dtype is bool_ else -1
+
+
+@once_per_call
+def read_item(row: Any, args: Args) -> Any:
+    """``item()`` of a value of the call: ends the segment that is to compute it, if that is a hit."""
+    recorder: RecorderState = active()
+    if recorder is None or recorder.busy or len(args) != 1 or not isinstance(args[0], TensorBase):
+        return MISSED
+    x: TensorBase = args[0]
+    aval: Aval = x._aval
+    kind = kind_of(aval.dtype)
+    if kind < 0 or int(aval.numel) != 1 or x._tid is not recorder.tid:
+        return MISSED
+    if has_memory(x):
+        if len(recorder.dirty) != 0:  # it may be what the segment's end writes
+            return MISSED
+    else:  # no variable may hold the storage here: the segment's end counts the references to storages
+        recorder.busy = True
+        is_hit = hit_end(recorder, False)
+        recorder.has_dropped = False
+        recorder.busy = False
+        if not is_hit:
+            return MISSED
+        if may_let_go(recorder.graph):
+            recorder.let_go()
+    storage: StorageBase = x._storage
+    if storage is None or int(storage.addr) == 0:
+        return MISSED
+    aval = x._aval
+    return number_at(int(storage.addr) + int(aval.offset) * int(aval.dtype.itemsize), kind)
+
+
+@native
+def has_memory(x: TensorBase) -> bool:
+    """Whether a tensor's storage has memory."""
+    storage: StorageBase = x._storage
+    return storage is not None and int(storage.addr) != 0
 
 
 # --- gradients, storages, modes ---
@@ -165,6 +219,6 @@ def exit_no_grad(row: Any, args: Args) -> Any:
 
 METHOD_FRONTS = (
     call_compiled, call_module, call_backward, drop_grads, get_grad, drop_grad, drop_storage,
-    new_no_grad, enter_no_grad, exit_no_grad,
+    new_no_grad, enter_no_grad, exit_no_grad, read_item,
 )  # fmt: skip
 """These fronts."""

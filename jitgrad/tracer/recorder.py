@@ -285,9 +285,14 @@ class Recorder(RecorderState):
                 self.ends.end(is_last)
             self.has_dropped = False
             if not is_last:
-                self.graph.upkeep.after_a_segment(self.graph, self.node.event.nbytes)
+                self.let_go()
         finally:
             self.busy = before
+
+    def let_go(self) -> None:
+        """A segment has ended in the middle of the call: let go of what nobody needs any more."""
+        if HOT.may_let_go(self.graph):
+            self.graph.upkeep.after_a_segment(self.graph)
 
     # --- graphs ---
 

@@ -66,7 +66,7 @@ class SegmentEnd:
         if is_last:
             recorder.stubs.end()
         else:
-            recorder.graph.settle(alive)
+            HOT.settle(recorder, node.event, alive)
         recorder.dirty.clear()
         if recorder.viewed and not is_last:  # their views are windows on memory from here on
             for slot in recorder.viewed:

@@ -21,11 +21,12 @@ from jitgrad.runtime.storage import memory
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import native_cell
 
-_WATCHED = ("jitgrad/tracer/", "jitgrad/compiled/", "jitgrad/compile.py", "jitgrad/dispatch.py")
+_WATCHED = ("jitgrad/tracer/", "jitgrad/compiled/", "jitgrad/compile.py", "jitgrad/dispatch.py", "test_interrupts.py")
+"""With the step's own bytecodes: a warm call may run no others."""
 
 
 def _run_with(handler: Callable[[], None], at: int, call: Callable[[], Any]) -> tuple[Any, int]:
-    """(what ``call`` returned, how many bytecodes were seen): ``handler`` runs before bytecode ``at`` of jitgrad's."""
+    """(what ``call`` returned, how many bytecodes were watched): ``handler`` runs before bytecode ``at`` of them."""
     seen = 0
 
     def trace(frame: Any, event: str, arg: Any) -> Any:

@@ -67,7 +67,6 @@ class TraceGraph(CallGraph):
         "_backend",
         "_buffers",
         "_call_node",
-        "_counters",
         "_detached",
         "_inputs",
         "_outer",
@@ -75,7 +74,6 @@ class TraceGraph(CallGraph):
         "_twins",
         "_upkeep",
         "_used",
-        "_versions",
         "nodes",
         "order",
     )
@@ -93,14 +91,16 @@ class TraceGraph(CallGraph):
         self._upkeep: Upkeep | None = None
         self.order = CreationOrder()
         self.marks = self.order.marks
-        self.is_touched = False
+        self.is_touched = self.is_settled = self.has_made = False
+        self.ends = self.nbytes = 0
+        self.survivors = []
         self.leaves = None
         self.numbers = []
         self.noted = self.entered = self.table = self.outer = None
         self._detached: set[int] = set()
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
-        self._counters: dict[int, list[int]] = {}
-        self._versions: dict[int, int] = {}
+        self.counters: dict[int, list[int]] = {}
+        self.versions: dict[int, int] = {}
         self._backend = recorder.backend
         self._call_node: ref[CallNode] | None = None
         self._used: set[int] = set()
@@ -124,8 +124,8 @@ class TraceGraph(CallGraph):
         held = {h._vid: h for h in alive}
         for vid, root in windows:
             whole = held.get(root, self.recorder.inputs.get(root))
-            counter = self._counters[vid] = whole._vc
-            self._versions[vid] = counter[VERSION]
+            counter = self.counters[vid] = whole._vc
+            self.versions[vid] = counter[VERSION]
             self.recorder.aliases.note_window(whole)
 
     @property
@@ -135,25 +135,23 @@ class TraceGraph(CallGraph):
             self._upkeep = _upkeep_class()()
         return self._upkeep
 
-    def settle(self, alive: list[Any]) -> None:
-        """A segment has ended which is not the last one: Nodes that are made later must see writes to its survivors."""
-        self.note_versions(alive)
-        self.upkeep.survive(alive)
-
     def note_versions(self, tensors: Iterable[Any]) -> None:
         """Remember which version each value has, the first time it is seen."""
-        self.is_touched = True
+        self.is_settled = True
         for tensor in tensors:
             vid = tensor._vid
-            if tensor._tid == self.tid and vid not in self._counters:
-                self._counters[vid] = tensor._vc
-                self._versions[vid] = version_of(tensor)
+            if tensor._tid == self.tid and vid not in self.counters:
+                self.counters[vid] = tensor._vc
+                self.versions[vid] = version_of(tensor)
 
     def close(self) -> None:
         """The call is over: hold on to what the graph needs, and to nothing else."""
         recorder, self.recorder = self.recorder, None
         if self._upkeep is not None:
             self._upkeep.reset()
+        self.has_made = False
+        self.ends = self.nbytes = 0
+        self.survivors.clear()
         self._take_notes()
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)
@@ -161,10 +159,10 @@ class TraceGraph(CallGraph):
             self.nodes.clear()  # a user that holds a Node still has it
             self._detached.clear()
             self._twins.clear()
-            self._counters.clear()
-            self._versions.clear()
+            self.counters.clear()
+            self.versions.clear()
             self.order.reset()
-            self.is_touched = False
+            self.is_touched = self.is_settled = False
             return
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.entry.outer
@@ -189,8 +187,8 @@ class TraceGraph(CallGraph):
         if self.noted is not None:
             noted, self.noted = self.noted, None
             for vid, counter, version in zip(noted[::3], noted[1::3], noted[2::3], strict=True):
-                if vid not in self._counters:
-                    self._counters[vid], self._versions[vid] = counter, version
+                if vid not in self.counters:
+                    self.counters[vid], self.versions[vid] = counter, version
 
     def attach(self, tensor: Any) -> Any:
         """Give a tensor of the call its ``grad_fn``, and return that."""
@@ -256,7 +254,7 @@ class TraceGraph(CallGraph):
 
     def _is_overwritten(self, known: CallBackward) -> bool:
         """Whether what was saved is not what it was when the call ended."""
-        counters, versions, inputs, buffers = self._counters, self._versions, self._inputs, self._buffers
+        counters, versions, inputs, buffers = self.counters, self.versions, self._inputs, self._buffers
         for vid, whole in known.watch:
             if vid not in counters:
                 vid = whole
@@ -382,7 +380,7 @@ class TraceGraph(CallGraph):
     def _running_sources(self, recipe: Recipe) -> Sources:
         """While the call runs: saved values are handles of the call; the segment's end gives memory to those in use."""
         recorder = self.recorder
-        tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self._counters
+        tid, handles, buffers, counters = recorder.tid, recorder.handles, recorder.buffers, self.counters
         known_twins, wholes = self._twins, recipe.wholes
         slots = recorder.slots.values() if wholes else ()
         shared = {h._vid: h._vc for slot in slots for h in slot.live() if h._tid == tid}
@@ -427,9 +425,9 @@ class TraceGraph(CallGraph):
                 return twin_of(known)  # its data was replaced after the call
             handle = fresh_handle(aval, storage, self.tid, vid)
             whole = recipe.wholes.get(vid)
-            if vid not in self._counters and whole in self._counters:
-                self._counters[vid], self._versions[vid] = self._counters[whole], self._versions[whole]
-            counter = self._counters.get(vid)
+            if vid not in self.counters and whole in self.counters:
+                self.counters[vid], self.versions[vid] = self.counters[whole], self.versions[whole]
+            counter = self.counters.get(vid)
             if counter is not None and vid not in recipe.gone:
                 handle._vc = counter
             return handle
@@ -443,6 +441,6 @@ class TraceGraph(CallGraph):
         """Saved at the end of the segment, not now."""
         for node in made:
             for saved in node.saved or ():
-                version = self._versions.get(getattr(getattr(saved, "tensor", None), "_vid", -1))
-                if version is not None and saved.tensor._vc is self._counters.get(saved.tensor._vid):
+                version = self.versions.get(getattr(getattr(saved, "tensor", None), "_vid", -1))
+                if version is not None and saved.tensor._vc is self.counters.get(saved.tensor._vid):
                     saved.version = version

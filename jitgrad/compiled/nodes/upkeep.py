@@ -50,9 +50,6 @@ __all__ = ["Upkeep"]
 _FEW_NODES = 8
 """How many Nodes a call makes in a segment before it asks for the first time."""
 
-_MUCH = 16 << 20
-"""How many bytes the segments of a call without Nodes store before it asks."""
-
 _NODES_PER_STEP, _STORAGES_PER_STEP = 8, 32
 """How many Nodes or saved values, and how many storages, are looked at for each Node made or segment ended since."""
 
@@ -66,42 +63,34 @@ class Upkeep:
         lost: values that a Node of Python's belonged to which the call let go of.
     """
 
-    __slots__ = ("_ends", "_ends_looked", "_has_made", "_left", "_made", "_nbytes", "_survivors", "lost")
+    __slots__ = ("_ends_looked", "_left", "_made", "lost")
 
     lost: set[int]
 
     def __init__(self) -> None:
-        self._survivors: list[ref[Any]] = []
         self.lost = set()
         self.reset()
 
     def reset(self) -> None:
         """For another call."""
-        self._survivors.clear()
         self.lost.clear()
-        self._has_made = False
-        self._made = self._ends = self._nbytes = self._left = 0  # since the last time; what was left then
+        self._made = self._left = 0  # since the last time; what was left then
         self._ends_looked = 0  # since storages were looked at
-
-    def survive(self, alive: Iterable[Any]) -> None:
-        """Handles have survived the end of a segment: the recorder's list has them no more."""
-        self._survivors += [ref(handle) for handle in alive if handle._requires_grad]
 
     def before_a_node(self, graph: Any) -> None:
         """A Node is about to be made."""
-        self._has_made = True
+        graph.has_made = True
         self._made += 1
         if self._made > max(_FEW_NODES, self._left) and counts_references:
             self._let_go(graph)
 
-    def after_a_segment(self, graph: Any, nbytes: int) -> None:
-        """A segment has ended which is not the last one. nbytes: what it has stored."""
-        self._ends += 1
-        self._nbytes += nbytes
-        if self._has_made:
-            if (self._made + self._ends) * _NODES_PER_STEP >= self._left:
+    def after_a_segment(self, graph: Any) -> None:
+        """A segment has ended which is not the last one, of a call that may hold much: see ``may_let_go``."""
+        graph.is_touched = True  # hits do not know what is counted here
+        if graph.has_made:
+            if (self._made + graph.ends) * _NODES_PER_STEP >= self._left:
                 self._let_go(graph)
-        elif self._nbytes >= _MUCH and self._ends * _STORAGES_PER_STEP >= self._left:
+        elif graph.ends * _STORAGES_PER_STEP >= self._left:
             self._let_go(graph)
 
     def is_lost(self, live: Callable[[], History], vid: int) -> bool:
@@ -125,13 +114,13 @@ class Upkeep:
             self._let_handles_go(recorder)
             for table, rows in idle:
                 self._take_back(table, rows, table is outer)
-            self._ends_looked += self._ends
+            self._ends_looked += graph.ends
             if self._ends_looked * _STORAGES_PER_STEP >= len(recorder.buffer_table):
                 _drop_storages(recorder, event.saved)
                 self._ends_looked = 0
         finally:
             recorder.busy = before
-        self._made = self._ends = self._nbytes = 0
+        self._made = graph.ends = graph.nbytes = 0
         self._left = len(nodes) + len(outer) + len(event.saved)
 
     @staticmethod
@@ -146,8 +135,9 @@ class Upkeep:
         """The call's handles that may be roots. alive: those of the open segment."""
         yield from alive
         yield from recorder.inputs.values()
-        found = [(reference, reference()) for reference in self._survivors]
-        self._survivors = [reference for reference, handle in found if handle is not None]
+        survivors = recorder.graph.survivors
+        found = [(reference, reference()) for reference in survivors]
+        survivors[:] = [reference for reference, handle in found if handle is not None]
         yield from [handle for _, handle in found if handle is not None]
 
     def _take_back(self, table: dict[int, Any], rows: list[tuple[int, ref[Any], int]], is_outer: bool) -> None:
