@@ -95,22 +95,27 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
         recorder = state.handler
         if not isinstance(recorder, Recorder):
             return functions[name](row, args, *names)
-        segments, entered, has_links = recorder.segments, len(recorder.entered), recorder.links
+        # where a segment has ended, a signal's handler has run between two looks; where it learns, the function has
+        runs = recorder.segments, recorder.learned
+        entered, has_links, depth = len(recorder.entered), recorder.links, recorder.node.depth
         before = [references(x) for x in args], references(recorder)
         out = functions[name](row, args, *names)
         after = [references(x) for x in args], references(recorder)
-        if out is MISSED or state.handler is not recorder or recorder.segments != segments:
-            return out  # where a segment has ended, a signal's handler has run between two looks
+        if out is MISSED or state.handler is not recorder or (recorder.segments, recorder.learned) != runs:
+            return out
         reason = ""
         if threading.active_count() == 1 and after[1] != before[1]:
             reason = f"the recorder has {after[1] - before[1]} more references"
-        if not has_links:  # else views were linked, which moves references
+        events = recorder.node.depth - depth - (len(recorder.entered) - entered) // 3
+        # else views were linked, or what a call of several operations made between refers to its arguments
+        if not has_links and events <= 1:
             for nr, x in enumerate(args):
                 expected = _holds(out, x) + sum(x is y for y in recorder.entered[entered:])
                 if isinstance(x, TensorBase) and after[0][nr] - before[0][nr] != expected:
                     reason = f"argument {nr} has {after[0][nr] - before[0][nr]} more references, not {expected}"
-        if not reason and type(row) is FrontRow and name == "call":
-            reason = _why_wrong_call(recorder, row.named[len(args)], args, out)
+        form = row.named[len(args)] if type(row) is FrontRow and len(args) < len(row.named) else None
+        if not reason and form is not None and name == "call" and events == 1:
+            reason = _why_wrong_call(recorder, form, args, out)
         if reason and not _is_interrupted():
             raise JitgradError(f"native front {name}: {reason}")
         return out

@@ -42,14 +42,53 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     yield "exit_no_grad", [(GradMode.__exit__, None)]
     tables: Any = _generated  # which is not annotated
     made = tables.FRONTS
-    yield "call", [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
+    calls = [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
+    yield "call", [*calls, *_remembered(calls)]
     yield "cross_entropy", [(tables.PUBLIC["cross_entropy"], tables.PUBLIC["nll_loss"])]
     yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
     writes: Rows = [(f, _row(f, _operations(row))) for f, kind, row in made if kind == "write"]
     operators = [(getattr(Tensor, name), OPS[op]) for name, op in _INPLACE_OPERATORS.items()]
     writes += [(f, _row(f, (None, None, op))) for f, op in operators]
     yield "write", writes
-    yield "get_item", [(Tensor.__getitem__, None)]
+    item = _row(Tensor.__getitem__, ())
+    item.function = Tensor.__getitem__
+    yield "get_item", [(Tensor.__getitem__, item)]
+
+
+_REMEMBERED = """
+    addbmm addmm addmv addr baddbmm bmm broadcast_to chain_matmul dot einsum inner kron linear matmul mm mv outer
+    cat chunk column_stack concat concatenate contiguous diag diagonal dstack expand_as flatten flip hstack movedim
+    moveaxis narrow permute ravel repeat reshape roll rot90 select split squeeze stack swapaxes swapdims t
+    tensor_split tile transpose tril triu unbind unflatten unfold unsqueeze view vstack
+    all amax amin any argmax argmin cumprod cumsum logcumsumexp logsumexp max mean median min norm prod sort std sum
+    topk trace var
+    avg_pool2d batch_norm conv2d embedding layer_norm max_pool2d normalize one_hot pad rms_norm
+    scaled_dot_product_attention
+    binary_cross_entropy binary_cross_entropy_with_logits cross_entropy huber_loss kl_div l1_loss mse_loss nll_loss
+    smooth_l1_loss
+    addcdiv addcmul celu clamp clip elu gather glu hardtanh index_add index_select leaky_relu lerp log_softmax
+    masked_fill maximum minimum mish scatter scatter_add selu sigmoid silu softmax softmin softplus take_along_dim
+    where
+    full_like ones_like type_as zeros_like
+""".split()
+"""Public functions and methods that are pure: what they do depends on their arguments and the path alone. Their calls
+are remembered where they are no single operation, see Note [Remembered calls]."""
+
+
+def _remembered(calls: Rows) -> Rows:
+    """Rows of such functions that have none in ``calls``; those that have one there remember, too."""
+    tables: Any = _generated  # which is not annotated
+    rows = {id(function): row for function, row in calls}
+    taken = {id(tables.PUBLIC["cross_entropy"]), *(id(tables.METHODS[name]) for name in _PACKED)}
+    made: Rows = []
+    for table in (tables.PUBLIC, tables.METHODS, tables.LAYERS):
+        for function in (table[name] for name in _REMEMBERED if name in table):
+            if id(function) not in rows and id(function) not in taken:
+                rows[id(function)] = _row(function, ())
+                made.append((function, rows[id(function)]))
+            if id(function) in rows:
+                rows[id(function)].function = function
+    return made
 
 
 def _row(function: Callable[..., Any], forms: tuple[Any, ...]) -> FrontRow:

@@ -14,7 +14,7 @@ __all__ = ["attempt_text"]
 
 
 def attempt_text(module: ModuleText) -> str:
-    """``call_rest``; ``attempt``, ``attempt_pair``: ``Raised`` where a call raises."""
+    """``call_as_given``, ``call_rest``; ``attempt``, ``attempt_pair``: ``Raised`` where a call raises."""
     call = module.api_word("PyObject_Vectorcall")
     return f"""
 define internal ptr @caught(ptr %out) nounwind {{
@@ -47,11 +47,9 @@ wrap:
   call void @clear(ptr %trace)
   ret ptr %made
 }}
-define internal ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
+define internal ptr @call_as_given(ptr %function, ptr %args, i64 %all, ptr %names) nounwind {{
 entry:
   %none = {module.object_word(None)}
-  %first = getelementptr ptr, ptr %args, i64 1
-  %all = sub i64 %count, 1
   %plain = icmp eq ptr %names, %none
   br i1 %plain, label %go, label %some
 some:
@@ -63,7 +61,13 @@ go:
   %given = phi i64 [ %all, %entry ], [ %positional, %some ]
   %named = phi ptr [ null, %entry ], [ %names, %some ]
   %call = {call}
-  %out = call ptr %call(ptr %function, ptr %first, i64 %given, ptr %named)
+  %out = call ptr %call(ptr %function, ptr %args, i64 %given, ptr %named)
+  ret ptr %out
+}}
+define internal ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
+  %first = getelementptr ptr, ptr %args, i64 1
+  %all = sub i64 %count, 1
+  %out = call ptr @call_as_given(ptr %function, ptr %first, i64 %all, ptr %names)
   ret ptr %out
 }}
 define internal ptr @attempt(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{

@@ -45,6 +45,7 @@ __all__ = [
     "attempt",
     "attempt_pair",
     "blank",
+    "call_as_given",
     "call_rest",
     "has_front",
     "install_driver",
@@ -55,6 +56,7 @@ __all__ = [
     "number_at",
     "once_per_call",
     "optimized",
+    "packed",
     "poke",
     "poke_float",
     "refcount",
@@ -216,6 +218,16 @@ class Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+def packed(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments, for Python: in native code they are a C array."""
+    return args
+
+
+def call_as_given(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """What ``function`` returns of ``args``, the last ones given by name."""
+    return call_rest(function, (None, *args), names)
 
 
 def call_rest(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:

@@ -208,6 +208,7 @@ def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) 
     recorder.tid = tid
     recorder.node = recorder.root
     recorder.must_record = False
+    recorder.learns = False
     recorder.busy = False
     graph: CallGraph = recorder.graph
     graph.recorder = recorder

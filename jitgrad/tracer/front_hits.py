@@ -16,7 +16,7 @@ from typing import Any
 from jitgrad.cpython.primitives import active, native, optimized, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
-from jitgrad.state import autocasts, override_classes, plain_tensors
+from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import (
     MISSED,
@@ -31,6 +31,7 @@ from jitgrad.tracer.hits import (
     taken,
     takes,
 )
+from jitgrad.tracer.recall_hits import overrides, recall
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.write_hits import hit_write
@@ -98,16 +99,19 @@ class FrontRow:
         forms: of so many arguments by position; None: something else is done with them.
         named: of so many arguments, the last ones of which are given by their names.
         names: of all parameters.
+        function: the function itself, if calls that are no single operation are to be remembered; else None.
     """
 
-    __slots__ = ("forms", "named", "names")
+    __slots__ = ("forms", "function", "named", "names")
 
     forms: tuple[Any, ...]
+    function: Any
     named: tuple[Any, ...]
     names: tuple[str, ...]
 
     def __init__(self, forms: tuple[Any, ...], named: tuple[Any, ...], names: tuple[str, ...]) -> None:
         self.forms = forms
+        self.function = None
         self.named = named
         self.names = names
 
@@ -135,12 +139,6 @@ def form_of(row: FrontRow, args: Args, names: Any) -> Any:
             if given[i] is not known[first + i]:
                 return None
     return None if count >= len(forms) else forms[count]
-
-
-@optimized
-def overrides(x: Any) -> bool:
-    """Whether an argument may be of a class that overrides functions."""
-    return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
 
 
 @optimized
@@ -236,9 +234,13 @@ def hit_call(form: CallForm, args: Args) -> Any:
 
 @optimized
 def call(row: FrontRow, args: Args, names: Any) -> Any:
-    """A function whose operation depends on the number of its arguments."""
+    """A function whose operation depends on the number of its arguments, or which does several."""
     form = form_of(row, args, names)
-    return MISSED if form is None else hit_call(form, args)
+    if form is not None:
+        out = hit_call(form, args)
+        if out is not MISSED:
+            return out
+    return MISSED if row.function is None else recall(row, args, names)
 
 
 @optimized
@@ -382,7 +384,14 @@ def get_part(recorder: RecorderState, x: TensorBase, items: tuple) -> Any:
 
 
 @optimized
-def get_item(row: Any, args: Args) -> Any:
+def get_item(row: FrontRow, args: Args) -> Any:
+    """``x[index]``."""
+    out = get_basic(args)
+    return recall(row, args, None) if out is MISSED else out
+
+
+@optimized
+def get_basic(args: Args) -> Any:
     """``x[3]``, ``x[1:3]`` and ``x[:, 3]``."""
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or len(args) != 2:

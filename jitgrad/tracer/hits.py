@@ -35,15 +35,20 @@ from jitgrad.version_counter import inference_tensors
 __all__ = [
     "MISSED",
     "Args",
+    "enter_at",
     "follow",
     "following",
+    "has_values",
     "hit_apply",
     "hit_binary",
     "hit_enter",
     "hit_mark",
+    "is_input",
     "is_marked",
     "is_operand",
+    "kind_of_input",
     "likeliest",
+    "may_enter",
     "multiply",
     "new_result_handle",
     "note_number",
@@ -162,8 +167,8 @@ def is_marked(x: TensorBase) -> bool:
 
 
 @once_per_call
-def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
-    """Enter a tensor whose storage the call has not met, where the path has entered one before."""
+def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
+    """Whether a tensor that the call has not met may be entered by a hit: its storage is new to the call, too."""
     if LATEST[0] is not recorder.tid:
         return False
     storage: StorageBase = x._storage
@@ -174,20 +179,36 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
         return False  # a write may have brought the base into the graph
     if storage.is_window or storage.tid is recorder.tid:
         return False
-    kind = PLAIN
-    if x._requires_grad:
-        if not is_fresh_leaf(x):
-            return False
-        kind = LEAF
-    child: TrieNode = find_input(recorder.node, x._aval, kind)
-    if child is None:
-        return False
+    return not x._requires_grad or is_fresh_leaf(x)
+
+
+@once_per_call
+def kind_of_input(x: TensorBase) -> Any:
+    """Of a tensor that may be entered."""
+    return LEAF if x._requires_grad else PLAIN
+
+
+@once_per_call
+def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
+    """Enter a tensor where a trie node does so."""
+    storage: StorageBase = x._storage
     x._tid = recorder.tid
-    x._vid = child.vid
+    x._vid = node.vid
     storage.tid = recorder.tid
     recorder.entered.append(x)
     recorder.entered.append(storage)
-    recorder.entered.append(child.vid)
+    recorder.entered.append(node.vid)
+
+
+@once_per_call
+def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
+    """Enter a tensor whose storage the call has not met, where the path has entered one before."""
+    if not may_enter(recorder, x):
+        return False
+    child: TrieNode = find_input(recorder.node, x._aval, kind_of_input(x))
+    if child is None:
+        return False
+    enter_at(recorder, x, child)
     recorder.node = child
     return True
 
@@ -320,13 +341,19 @@ def is_inside(node: TrieNode, args: Args) -> bool:
     bounds: tuple = node.bounds
     for item in bounds:
         row: tuple = item
-        x: TensorBase = args[int(row[0])]
-        storage: StorageBase = x._storage
-        if storage is None or int(storage.addr) == 0:
-            return False
-        if not within(int(storage.addr) + int(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5])):
+        if not has_values(args[int(row[0])], row):
             return False
     return True
+
+
+@native
+def has_values(x: TensorBase, bounds: tuple) -> bool:
+    """Whether the values of an operand are what one of ``TrieNode.bounds`` demands."""
+    storage: StorageBase = x._storage
+    if storage is None or int(storage.addr) == 0:
+        return False
+    first = int(storage.addr) + int(bounds[1])
+    return within(first, int(bounds[2]), int(bounds[3]), int(bounds[4]), int(bounds[5]))
 
 
 @optimized

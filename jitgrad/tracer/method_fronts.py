@@ -98,7 +98,7 @@ def read_item(row: Any, args: Args) -> Any:
         if not is_hit:
             return MISSED
         if may_let_go(recorder.graph):
-            recorder.let_go()
+            recorder.graph.upkeep.after_a_segment(recorder.graph)
     storage: StorageBase = x._storage
     if storage is None or int(storage.addr) == 0:
         return MISSED

@@ -66,6 +66,7 @@ class RecorderState(Handler):
         slot_table: of ``Aliases``: what ``slots`` is when hits have been caught up with.
         viewed: of ``Aliases``: slots that got views since the last segment's end.
         links: of ``Aliases``: some view of this segment may not be linked yet, see Note [Links of views].
+        learns: a function runs whose call is to be remembered, see Note [Remembered calls]; learned: how many have.
         keepers: of ``Aliases``: values that must be stored because an alias of a part of them may be held.
         dirty: of ``Writes``: ids of the storages that the segment's end writes.
         counted_twice: of ``VersionCounters``: id -> storage, of those with several counters.
@@ -91,6 +92,8 @@ class RecorderState(Handler):
         "input_table",
         "keepers",
         "launches",
+        "learned",
+        "learns",
         "links",
         "must_record",
         "node",
@@ -124,6 +127,8 @@ class RecorderState(Handler):
     input_table: dict[int, Any]
     keepers: list[Any]
     launches: int
+    learned: int
+    learns: bool
     links: bool
     must_record: bool
     node: TrieNode
@@ -153,8 +158,8 @@ class RecorderState(Handler):
         self.input_table = {}
         self.buffer_table = {}
         self.scalars = []
-        self.segments = self.launches = 0
-        self.must_record = self.has_stopped = self.has_dropped = self.links = self.busy = False
+        self.segments = self.launches = self.learned = 0
+        self.must_record = self.has_stopped = self.has_dropped = self.learns = self.links = self.busy = False
         self.slot_table = {}
         self.dirty = set()
         self.viewed = []
@@ -201,7 +206,7 @@ class RecorderState(Handler):
     def begin(self, tid: int) -> None:
         """Start a call with a recorder that is new, or that ``rest`` has emptied."""
         self.tid = tid
-        self.busy = False
+        self.busy = self.learns = False
         self.thread = state.__dict__
         self.thread.setdefault("grad_enabled", True)  # hits look for it there
         grad_enabled, dtype = self.start

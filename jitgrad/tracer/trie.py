@@ -46,6 +46,7 @@ class TrieNode:
     """One recorded event.
 
     Attributes:
+        calls: what calls of functions that began here have done, see Note [Remembered calls]; None: nothing is known.
         children: key -> next event.
         parent: the event before; None at a root.
         key: under which the parent holds this node.
@@ -72,6 +73,7 @@ class TrieNode:
     __slots__ = (
         "aval",
         "bounds",
+        "calls",
         "children",
         "depth",
         "event",
@@ -102,6 +104,7 @@ class TrieNode:
 
     aval: Any
     bounds: tuple[Bounds, ...] | None
+    calls: list[Any] | None
     depth: int
     event: Any
     first: TrieNode | None
@@ -143,7 +146,7 @@ class TrieNode:
         self.params: tuple[Any, ...] = ()
         self.is_simple = self.is_view = False
         self.meta: Any = None
-        self.outs = self.bounds = self.outside = None
+        self.outs = self.bounds = self.outside = self.calls = None
         self.depth = 0 if parent is None else parent.depth + 1
 
 
@@ -215,7 +218,7 @@ class Trie:
             self._evict()
 
     def _evict(self) -> None:
-        """Drop the least recently used half of the paths."""
+        """Drop the least recently used half of the paths, and what nodes remember."""
         ends = self._ends()
         ends.sort(key=lambda n: n.tick)
         for end in ends[: max(1, len(ends) // 2)]:
@@ -223,11 +226,12 @@ class Trie:
         bump("evictions", max(1, len(ends) // 2))
 
     def _ends(self) -> list[TrieNode]:
-        """The leaves of the trie."""
+        """The leaves of the trie. No node remembers calls any more."""
         ends = []
         stack = list(self.roots.values())
         while stack:
             node = stack.pop()
+            node.calls = None  # they lead past nodes that may go
             children = list(node.children.values())
             stack.extend(children)
             if not children and node.parent is not None:

@@ -41,7 +41,7 @@ def test_every_function_of_the_list_has_its_front() -> None:
     assert len(functions) > 150
     assert len(set(map(id, functions))) == len(functions)  # one each
     assert not [f for f in functions if runs_as_python(f)]
-    assert runs_as_python(jitgrad.einsum)
+    assert runs_as_python(jitgrad.multinomial)
 
 
 def test_a_function_with_a_front_is_the_function_it_was() -> None:
@@ -289,6 +289,7 @@ def test_a_thousand_hits_leave_no_reference_behind() -> None:
     for _ in range(20):
         step()
     watched += step.last_path()
+    gc.collect()  # what other tests have left
     before = [sys.getrefcount(one) for one in watched]
     for _ in range(1000):
         step()

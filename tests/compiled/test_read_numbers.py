@@ -177,7 +177,8 @@ def test_a_value_that_nobody_holds_is_gone_after_the_call() -> None:
 
 
 @pytest.mark.skipif(
-    not native_cell.is_installed or not counts_references or config.check_hits, reason="hits are Python's, or are checked"
+    not native_cell.is_installed or not counts_references or config.check_hits,
+    reason="hits are Python's, or are checked",
 )
 @pytest.mark.parametrize("trains", [False, True])
 def test_a_warm_step_that_reads_runs_no_python_of_ours(trains: bool) -> None:

@@ -1,0 +1,275 @@
+"""Calls of functions that record several operations: what is known of them.
+
+Owns: ``KnownCall``; which calls are remembered, and what of them.
+Must not know: how a call is found again and repeated (``recall_hits.py``), which functions are asked
+(``compiled/native_fronts.py``).
+
+# Note [Remembered calls]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# Many public functions are a few lines of Python around several operations: ``einsum`` reads its equation, ``matmul``
+# of batches reshapes, multiplies and reshapes. As a hit each operation costs a tenth of a microsecond, and the Python
+# around them 2 to 20. What such a function does depends only on where the path is (that says the grad mode, the
+# default dtype, and of each value its shape, layout and dtype), on which values it gets, and on its other arguments.
+# So the trie node at which the call begins remembers (``TrieNode.calls``): this function with these arguments led to
+# that node, and its results are those values. The next such call goes there at once, and makes handles on the results
+# only: a value between that no handle looks at is as good as one whose handle is gone.
+# Example: ``torch.einsum("bij,bjk->bik", x, y)`` goes from the node where it begins to the one behind its last
+# ``view``; besides that view it makes a handle on its source, which the view refers to. Arguments that the call has
+# not met are entered in the order in which the function did so.
+# A call is remembered when it meets nothing new, in the second turn of a step, and only if each of its events enters
+# an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant or changes
+# a mode is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own hit.
+# Arguments must be tensors, constants that ``same`` compares, or lists, tuples and slices of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.dtypes import DType
+from jitgrad.layouts import Size
+from jitgrad.tensor_base import TensorBase, tensor_class
+from jitgrad.tracer.history import OpEvent, PlainEvent
+from jitgrad.tracer.keys import IN
+from jitgrad.tracer.trie import UNTRACKED, Bounds, TrieNode
+
+__all__ = ["MAX_CALLS", "Items", "KnownCall", "MadeValue", "remember"]
+
+MAX_CALLS = 8
+"""How many calls a node remembers."""
+
+_MAX_EVENTS = 64
+"""How many events a call may have."""
+
+_CONSTANTS = (type(None), bool, int, float, str, DType, type(Ellipsis))
+
+
+class Items:
+    """An argument with items: a list, a tuple or a slice.
+
+    Attributes:
+        kind: its class.
+        items: what they are, as in ``KnownCall.args``.
+    """
+
+    __slots__ = ("items", "kind")
+
+    items: tuple[Any, ...]
+    kind: type
+
+    def __init__(self, kind: type, items: tuple[Any, ...]) -> None:
+        self.kind, self.items = kind, items
+
+
+class MadeValue:
+    """A value that a call makes a handle on.
+
+    Attributes:
+        vid, aval, requires_grad, output_nr: of the handle.
+        node: of a view, where the path makes it; None of what is no view.
+        source: of a view, whose: a place among the values that the call makes handles on; -1: that of an argument.
+        argument: the argument's place among the call's tensors.
+    """
+
+    __slots__ = ("argument", "aval", "node", "output_nr", "requires_grad", "source", "vid")
+
+    argument: int
+    aval: Any
+    node: Any
+    output_nr: int
+    requires_grad: bool
+    source: int
+    vid: int
+
+    def __init__(self, vid: int, aval: Any, requires_grad: bool, output_nr: int) -> None:
+        self.vid, self.aval, self.requires_grad, self.output_nr = vid, aval, requires_grad, output_nr
+        self.node, self.source, self.argument = None, -1, -1
+
+
+class KnownCall:
+    """What a call did at some place of the path.
+
+    Attributes:
+        row: of the function.
+        args: per argument None for a tensor, ``(constant,)``, or ``Items``.
+        names: of the last arguments.
+        tensors: per tensor among the arguments, in order: its value id; or the node that enters it; or, where the call
+            looked at no more of a tensor than that, its aval; or, of one that comes again, ``(its first place,)``.
+        enters: which of these are entered, in the order of the path.
+        checks: (which of these, the checks of its values: ``TrieNode.bounds``).
+        tip: where the path got to; None: the call must run.
+        makes: the values that it makes handles on.
+        results: of what it returns, places in ``makes``; -1, -2, ...: the call's first tensor, the second one, ...
+        kind: ``tuple`` if it returns several, or what makes a named tuple of them; None: it returns one tensor.
+    """
+
+    __slots__ = ("args", "checks", "enters", "kind", "makes", "names", "results", "row", "tensors", "tip")
+
+    args: tuple[Any, ...]
+    checks: tuple[tuple[int, Bounds], ...]
+    enters: tuple[int, ...]
+    kind: Any
+    makes: tuple[MadeValue, ...]
+    names: tuple[str, ...] | None
+    results: tuple[int, ...]
+    row: Any
+    tensors: tuple[Any, ...]
+    tip: TrieNode | None
+
+    def __init__(self, row: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> None:
+        self.row, self.args, self.names = row, args, names
+        self.tip = None
+        self.tensors, self.enters, self.checks = (), (), ()
+        self.makes, self.results, self.kind = (), (), None
+
+
+def remember(recorder: Any, start: TrieNode, known: KnownCall, given: list[Any], result: Any) -> None:
+    """Note at ``start`` what a call did, or that it must run.
+
+    Args:
+        known: its arguments as they are.
+        given: the tensors among them.
+    """
+    keys = _keys(known.args)
+    if keys is None or start.next_scalar != recorder.node.next_scalar:
+        return  # numbers that change are run-time scalars, here or at the next such call
+    known.args = keys
+    nodes = _usual_nodes(recorder, start)
+    if nodes is not None and _is_noted(known, recorder.tid, nodes, given, result):
+        known.tip = recorder.node
+    start.calls = [*(start.calls or ()), known]  # another thread may be looking at the list
+
+
+_TENSOR: Any = object()
+
+
+def _keys(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """``KnownCall.args`` of arguments; None if there are some that cannot be compared."""
+    keys = []
+    for x in args:
+        key = _key(x)
+        if key is None:
+            return None
+        keys.append(None if key is _TENSOR else key)
+    return tuple(keys)
+
+
+def _key(x: Any) -> Any:
+    if isinstance(x, TensorBase):
+        return _TENSOR
+    if _is_constant(x):
+        return (x,)
+    if type(x) in (tuple, list, slice):
+        items = _keys((x.start, x.stop, x.step) if type(x) is slice else tuple(x))
+        return None if items is None else Items(type(x), items)
+    return None
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether ``same`` compares it: a tuple may come as a ``Size`` the next time, a list may change."""
+    return type(x) in _CONSTANTS or (type(x) in (tuple, Size) and all([_is_constant(item) for item in x]))
+
+
+def _usual_nodes(recorder: Any, start: TrieNode) -> list[TrieNode] | None:
+    """The nodes behind ``start``; None if some event is not one that can be repeated."""
+    nodes: list[TrieNode] = []
+    node = recorder.node
+    while node is not start:
+        if node is None or len(nodes) == _MAX_EVENTS or not (node.op is IN or _only_makes(node)):
+            return None
+        nodes.append(node)
+        node = node.parent
+    return nodes[::-1]
+
+
+def _only_makes(node: TrieNode) -> bool:
+    """Whether a node is an operation that only makes values."""
+    event = node.event
+    if type(event) is OpEvent:
+        if node.bounds is None or not (node.is_simple or node.outs is not None):
+            return False
+    elif type(event) is not PlainEvent:
+        return False
+    if event.ends_segment or (node.is_view and node.window is UNTRACKED):
+        return False
+    return not event.several or node.outs is not None or not node.is_view
+
+
+def _is_noted(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], result: Any) -> bool:
+    return _note_tensors(known, tid, nodes, given) and _note_results(known, tid, nodes, given, result)
+
+
+def _note_tensors(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any]) -> bool:
+    """Note which values the arguments are, in which order they are entered, what is asked of them."""
+    entered = {node.vid: node for node in nodes if node.op is IN}
+    places = {x._vid: nr for nr, x in reversed([*enumerate(given)]) if x._tid == tid}
+    checks = []
+    for node in nodes:
+        if node.op is IN and node.vid not in places:
+            return False  # a constant of the function's own
+        for bounds in node.bounds or ():
+            place = places.get(node.event.instr.inputs[bounds[0]])
+            if place is None:
+                return False
+            checks.append((place, bounds))
+    wanted: list[Any] = []
+    for nr, x in enumerate(given):
+        if x._tid != tid:
+            if x._requires_grad:
+                return False
+            wanted.append(x._aval)
+        elif x._vid not in entered:
+            wanted.append(x._vid)
+        elif places[x._vid] == nr:
+            wanted.append(entered[x._vid])
+        elif x is given[places[x._vid]]:
+            wanted.append((places[x._vid],))
+        else:
+            return False
+    known.tensors = tuple(wanted)
+    known.enters, known.checks = tuple(places[vid] for vid in entered), tuple(checks)
+    return True
+
+
+def _note_results(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], result: Any) -> bool:
+    """Note which handles the call makes, and what it returns; False if that is something else."""
+    values = {vid: (node, nr) for node in nodes if node.op is not IN for nr, vid in enumerate(node.event.instr.outputs)}
+    arguments = {x._vid: nr for nr, x in enumerate(given) if x._tid == tid}
+    makes: list[MadeValue] = []
+    places: dict[int, int] = {}
+
+    def make(vid: int) -> int:
+        """The place of a value; -1: it is an argument; -2: it is none of the call's."""
+        if vid in places:
+            return places[vid]
+        if vid not in values:
+            return -1 if vid in arguments else -2
+        node, nr = values[vid]
+        instr = node.event.instr
+        aval = instr.avals[nr]
+        value = MadeValue(vid, aval, bool(instr.requires_grad and aval.dtype.is_floating_point), nr)
+        if node.is_view:
+            source = instr.inputs[0]
+            value.node, value.source, value.argument = node, make(source), arguments.get(source, -1)
+            if value.source == -2:
+                return -2
+        places[vid] = len(makes)
+        makes.append(value)
+        return places[vid]
+
+    is_tuple = isinstance(result, tuple)
+    found = []
+    for x in result if is_tuple else (result,):
+        own = [-1 - nr for nr, argument in enumerate(given) if argument is x]
+        if own:
+            found.append(own[0])
+            continue
+        is_new = type(x) is tensor_class() and x._tid == tid and x._vid in values
+        place = make(x._vid) if is_new else -2
+        if place < 0 or place in found or x._aval is not makes[place].aval:
+            return False
+        found.append(place)
+    known.makes, known.results = tuple(makes), tuple(found)
+    if is_tuple:
+        known.kind = tuple if type(result) is tuple else getattr(type(result), "_make", None)
+    return bool(found) and is_tuple is (known.kind is not None)

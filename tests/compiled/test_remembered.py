@@ -1,0 +1,321 @@
+"""Calls of functions that record several operations, see Note [Remembered calls]: the same in every call, and no Python
+from the third on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import jitgrad as jg
+from jitgrad.config import config
+from jitgrad.cpython.liveness import counts_references
+from jitgrad.functions import _generated
+from jitgrad.nn import functional as F
+from jitgrad.state import native_cell
+from jitgrad.tensor import Tensor
+from jitgrad.tracer.known_calls import KnownCall
+
+jg.compile(lambda x: x + 1)(jg.ones(2))  # installs native hits
+
+needs_fronts = pytest.mark.skipif(
+    not native_cell.is_installed or not counts_references or config.check_hits,
+    reason="hits are Python's, or are checked",
+)
+
+_CALLS = 4
+
+
+def _args(seed: int = 0) -> tuple[Any, ...]:
+    jg.manual_seed(seed)
+    return jg.randn(4, 6), jg.randn(2, 4, 6), jg.randn(6, 3), jg.tensor([1, 0, 3])
+
+
+def _values(out: Any) -> Any:
+    if isinstance(out, tuple | list):
+        return [_values(one) for one in out]
+    return (out.tolist(), out.dtype, tuple(out.shape), out.stride()) if isinstance(out, Tensor) else out
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "einsum": lambda x, b, w, i: jg.einsum("bij,jk->bik", b, w),
+    "einsum of one": lambda x, b, w, i: jg.einsum("ij->ji", x),
+    "batched products": lambda x, b, w, i: (b @ b.transpose(1, 2), b @ w, jg.matmul(b, w), x[0] @ w, b @ w[:, 0]),
+    "attention": lambda x, b, w, i: F.scaled_dot_product_attention(b, b, b, is_causal=True),
+    "layer_norm": lambda x, b, w, i: F.layer_norm(b, (6,)) + F.layer_norm(b, [6], w[:, 0], w[:, 1], eps=1e-3),
+    "joins": lambda x, b, w, i: (
+        jg.cat([x, x * 2]),
+        jg.cat((x, b[0]), dim=1),
+        jg.stack([x, b[1]], -1),
+        jg.hstack((x, x)),
+    ),
+    "parts": lambda x, b, w, i: (*b.chunk(3, 2), *b.split([1, 5], dim=2), *jg.unbind(x), *w.split(2)),
+    "reductions": lambda x, b, w, i: (
+        b.sum(1),
+        b.mean((0, 2), keepdim=True),
+        b.max(2),
+        b.var(1),
+        b.norm(dim=0),
+        x.std(),
+    ),
+    "positions": lambda x, b, w, i: (x[i], x[i, 1:3], x[i][:, i], b[:, i], b[..., i], x[(slice(None), i)]),
+    "picks": lambda x, b, w, i: (x.gather(1, i[None]), jg.index_select(x, 0, i), F.embedding(i, x)),
+    "constants": lambda x, b, w, i: (x[[0, 2]], x[i[0]], x[[True, False, True, True]]),
+    "losses": lambda x, b, w, i: F.cross_entropy(x[:3], i) + F.cross_entropy(b[:, 0, :].t()[:3, :2], i[:1].expand(3)),
+    "layouts": lambda x, b, w, i: (b.flatten(1), b.flatten(), x.flatten(0), b.movedim(0, 2), b.contiguous(), x.t()),
+    "an argument itself": lambda x, b, w, i: (x.contiguous(), x.flatten(1), x.reshape(4, 6), jg.where(x > 0, x, x)),
+    "sizes": lambda x, b, w, i: x.expand_as(b) + x.repeat(1, 1).reshape(x.shape) + jg.tile(x, (2, 1))[:4],
+    "numbers": lambda x, b, w, i: x.clamp(-1, 0.5) + x.clamp(min=-0.25) + jg.lerp(x, b[0], 0.3) + F.leaky_relu(x, 0.2),
+    "convolution": lambda x, b, w, i: F.conv2d(b[None], b[:, None, :3, :3].expand(2, 2, 3, 3), padding=1),
+    "the same twice": lambda x, b, w, i: (
+        x.mean(1) + x.mean(1),
+        x.mean(1),
+        jg.cat([x, x]),
+        jg.einsum("ij,ij->i", x, x),
+    ),
+    "nothing": lambda x, b, w, i: (x[:0].sum(1), jg.cat([x[:0], x]), x[i[:0]]),
+    "linear": lambda x, b, w, i: (F.linear(b, w.t()), F.linear(x, w.t(), w[0]), F.linear(b, w.t(), w[1])),
+    "written in functional.py": lambda x, b, w, i: (
+        F.softmax(x, dim=-1) + F.log_softmax(x, -1) + x.softmax(0, dtype=jg.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_every_call_says_what_eager_execution_says(name: str, requires_grad: bool) -> None:
+    call = CALLS[name]
+
+    def step(*args: Any) -> Any:
+        out = call(*args)
+        if not requires_grad:
+            return out
+        outs = out if isinstance(out, tuple) else (out,)
+        flat = [one for o in outs for one in (o if isinstance(o, tuple) else (o,))]
+        loss = sum([(o * o).sum() for o in flat if o.requires_grad], start=args[0].sum() * 0)
+        return jg.autograd.grad(loss, args[:3], allow_unused=True, create_graph=True)
+
+    compiled = jg.compile(step)
+    for nr in range(_CALLS):
+        args = _args(nr)
+        for x in args[:3]:
+            x.requires_grad_(requires_grad)
+        expected = step(*args)
+        found = compiled(*args)
+        for one, other in zip(_flat(expected), _flat(found), strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+                assert one.requires_grad == other.requires_grad
+                assert jg.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def _flat(out: Any) -> list[Any]:
+    return [x for one in out for x in _flat(one)] if isinstance(out, tuple | list) else [out]
+
+
+@needs_fronts
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in CALLS
+        if name not in ("constants", "losses", "nothing", "picks", "sizes", "written in functional.py")
+    ],
+)
+def test_a_warm_call_runs_none_of_our_python(name: str) -> None:
+    called: list[str] = []
+    call, args = CALLS[name], _args()
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and "/jitgrad/" in frame.f_code.co_filename:
+            called.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
+
+    @jg.compile
+    def step() -> None:
+        out = call(*args)
+        sys.setprofile(None)
+        return out
+
+    for _ in range(_CALLS):
+        step()
+    original, watched = call, []
+
+    def watch(*given: Any) -> Any:
+        sys.setprofile(note)
+        out = original(*given)
+        sys.setprofile(None)
+        watched.append(1)
+        return out
+
+    call = watch
+    step()
+    assert watched == [1]
+    operators = ("__matmul__", "__getitem__")  # of classes: slots lead to them
+    assert [name for name in called if not name.endswith(operators)] == []
+
+
+def test_other_arguments_are_another_call() -> None:
+    x = jg.arange(24.0).reshape(2, 3, 4)
+    sizes = [3, 2, 4]
+
+    def step(dim: Any, pieces: Any, equation: str, names: bool) -> Any:
+        sizes[0], sizes[1] = sizes[1], sizes[0]  # a list that changes is not the same argument
+        reshaped = x.reshape(sizes)
+        several = x.split(pieces, dim=-1)
+        mean = x.mean(dim=dim) if names else x.mean(dim, True)
+        return x.sum(dim), [*several], jg.einsum(equation, x, x), reshaped, mean
+
+    compiled, plain = jg.compile(step), step
+    cases = [
+        (0, 2, "ijk,ijk->i", True),
+        (1, [1, 3], "ijk,ijk->jk", False),
+        ((0, 1), 2, "ijk,ijl->kl", True),
+        (0, 4, "ijk,ijk->i", False),
+        (2, 2, "ijk,ijk->i", False),
+    ]
+    for nr in range(40):
+        case = cases[nr * 7 % len(cases)]
+        expected = _values(plain(*case))
+        sizes.reverse() if nr % 5 == 9 else None
+        sizes[0], sizes[1] = sizes[1], sizes[0]
+        assert _values(compiled(*case)) == expected, (nr, case)
+
+
+def test_more_calls_than_a_node_remembers() -> None:
+    x = jg.randn(3, 4)
+    step = jg.compile(lambda k: F.pad(x, (k, 1)).sum(1))
+    for nr in range(60):
+        k = nr % 15
+        assert step(k).tolist() == pytest.approx(x.sum(1).tolist(), rel=1e-5)
+
+
+def test_arguments_that_share_memory() -> None:
+    """They are entered as such, also where those of the call that is known did not."""
+
+    def step(a: Any, b: Any) -> Any:
+        joined = jg.cat([a, b], 0).sum(0)
+        a.add_(1)
+        return joined, jg.stack([a, b]).mean(0), a[0] + b[0]
+
+    compiled = jg.compile(step)
+    for nr in range(12):
+        whole = jg.arange(8.0)
+        a, b = whole[:4].reshape(2, 2), whole[4 * (nr % 3 > 0) :][:4].reshape(2, 2) if nr % 2 else jg.ones(2, 2)
+        copy = whole.clone()
+        a2 = copy[:4].reshape(2, 2)
+        b2 = copy[4 * (nr % 3 > 0) :][:4].reshape(2, 2) if nr % 2 else jg.ones(2, 2)
+        assert _values(compiled(a, b)) == _values(step(a2, b2))
+
+
+def test_views_that_a_call_returns_are_views() -> None:
+    def step(x: Any) -> Any:
+        first, second = x.chunk(2, 1)
+        first.mul_(2)
+        flat = x.flatten()
+        flat[3].fill_(7)
+        rows = x.unbind()
+        rows[1].add_(flat[:4])
+        x.movedim(0, 1)[0, 0] = -1.0
+        return x, flat, second, rows[0]
+
+    compiled = jg.compile(step)
+    for _ in range(_CALLS):
+        x, y = jg.arange(12.0).reshape(3, 4), jg.arange(12.0).reshape(3, 4)
+        assert _values(compiled(x)) == _values(step(y))
+        assert x.tolist() == y.tolist()
+
+
+def test_what_a_call_is_given_may_be_read_and_written_between() -> None:
+    def step(x: Any) -> Any:
+        y = x.flatten(1)
+        a = y.sum(1).max().item()
+        y.mul_(2)
+        z = jg.cat([x.flatten(1), y])
+        x.add_(a)
+        return z, x.mean((1, 2)), jg.cat([x.flatten(1), y])
+
+    compiled = jg.compile(step)
+    for _ in range(_CALLS):
+        x, y = jg.arange(12.0).reshape(2, 3, 2), jg.arange(12.0).reshape(2, 3, 2)
+        for one, other in zip(compiled(x), step(y), strict=True):
+            assert jg.allclose(one, other)
+
+
+@pytest.mark.parametrize("call", [lambda x, i: x[i], lambda x, i: F.embedding(i, x), lambda x, i: x.index_select(0, i)])
+def test_positions_out_of_range_raise_as_they_did(call: Callable[..., Any]) -> None:
+    x = jg.arange(6.0).reshape(3, 2)
+    step = jg.compile(lambda i: call(x, i).sum(1))
+    for nr in range(12):
+        good, bad = jg.tensor([nr % 3, 1]), jg.tensor([1, 3 + nr])
+        assert step(good).tolist() == call(x, good).sum(1).tolist()
+        if nr > 3:
+            with pytest.raises(IndexError):
+                step(bad)
+
+
+def test_modes_and_errors() -> None:
+    w = jg.ones(3, 2, requires_grad=True)
+
+    def step(grad: bool, bad: bool, cast: bool) -> Any:
+        with jg.set_grad_enabled(grad), jg.autocast("cpu", dtype=jg.bfloat16, enabled=cast):
+            try:
+                y = jg.einsum("ij,jk->ik" if not bad else "ij,kk->i", w, w.t())
+            except RuntimeError:
+                y = jg.matmul(w[None], w.t())[0]
+        parts = y.chunk(3)
+        return parts[0].requires_grad, y.dtype, parts[2].float().sum().item()
+
+    compiled = jg.compile(step)
+    for nr in range(48):
+        case = bool(nr & 1), bool(nr & 2), bool(nr & 4)
+        assert compiled(*case) == step(*case)
+
+
+def test_a_class_that_overrides_functions_is_asked() -> None:
+    seen: list[str] = []
+
+    class Own(Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    plain, own = jg.ones(2, 3), jg.ones(2, 3).as_subclass(Own)
+    step = jg.compile(lambda x: jg.stack([x, plain]).mean((0, 1)).tolist())
+    for nr in range(12):
+        del seen[:]
+        assert step(own if nr % 3 == 2 else plain) == [1.0, 1.0, 1.0]
+        assert ("stack" in seen) is (nr % 3 == 2)
+
+
+@pytest.mark.skipif(not native_cell.is_installed, reason="no native hits on this interpreter")
+def test_what_is_remembered_goes_with_the_paths() -> None:
+    x = jg.randn(2, 3, 4)
+    step = jg.compile(lambda k: (jg.einsum("bij,bkj->bik", x, x)[:, :k] * 2).flatten(1).repeat(1, k))
+    step.trie.limit = 12
+    for nr in range(60):
+        assert jg.allclose(step(nr % 5), step.fn(nr % 5), rtol=1e-4)
+    assert jg.stats()["evictions"] > 0
+    known = [call for node in _nodes(step.trie) for call in node.calls or ()]
+    assert all(type(call) is KnownCall for call in known)
+    alive = {id(node) for node in _nodes(step.trie)}
+    assert all(call.tip is None or id(call.tip) in alive for call in known)
+
+
+def _nodes(trie: Any) -> list[Any]:
+    found, waiting = [], [*trie.roots.values()]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += found[-1].children.values()
+    return found
+
+
+def test_the_functions_are_there() -> None:
+    from jitgrad.compiled import native_fronts
+
+    tables = (_generated.PUBLIC, _generated.METHODS, _generated.LAYERS)
+    assert [name for name in native_fronts._REMEMBERED if not any(name in table for table in tables)] == []
+    assert len(set(native_fronts._REMEMBERED)) == len(native_fronts._REMEMBERED)
