@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, call_as_given, native, optimized, packed, same
+from jitgrad.cpython.primitives import active, call_as_given, native, once_per_call, optimized, packed, same
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors
@@ -33,13 +33,13 @@ __all__ = ["overrides", "recall"]
 # --- arguments ---
 
 
-@optimized
+@once_per_call
 def overrides(x: Any) -> bool:
     """Whether an argument may be of a class that overrides functions."""
     return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
 
 
-@optimized
+@once_per_call
 def collect(given: list, x: Any) -> bool:
     """Add the tensors among an argument and its items to a list; False if one may override functions."""
     if isinstance(x, TensorBase):
@@ -58,7 +58,7 @@ def collect(given: list, x: Any) -> bool:
     return True
 
 
-@optimized
+@once_per_call
 def is_argument(want: Any, x: Any) -> bool:
     """Whether an argument, or an item of one, is what ``KnownCall.args`` says."""
     if isinstance(x, TensorBase):
@@ -113,7 +113,7 @@ def has_names(known: KnownCall, names: Any) -> bool:
     return True
 
 
-@optimized
+@once_per_call
 def has_tensors(recorder: RecorderState, known: KnownCall, given: list) -> bool:
     """Whether the tensors among the arguments are those values, or can be entered as those were."""
     wanted: tuple = known.tensors
@@ -191,7 +191,7 @@ def passes(known: KnownCall, given: list) -> bool:
     return True
 
 
-@optimized
+@once_per_call
 def repeat(recorder: RecorderState, known: KnownCall, given: list) -> Any:
     """Do what the call did."""
     places: tuple = known.enters
@@ -229,7 +229,7 @@ def result_at(place: int, made: list, given: list) -> Any:
     return made[place] if place >= 0 else given[-1 - place]
 
 
-@optimized
+@once_per_call
 def recall(row: Any, args: Args, names: Any) -> Any:
     """A call of ``row.function``: repeated if it is known, else run, and remembered where that can be done."""
     recorder: RecorderState = active()
