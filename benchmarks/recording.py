@@ -72,12 +72,18 @@ PIECES: dict[str, str] = {
     "x[0:2]": "m[0:2]",
     "x.view(2, 2)": "m.view(2, 2)",
     "x.sum()": "m.sum()",
+    "x.sum(1, keepdim=True)": "m.sum(1, keepdim=True)",
+    "x[rows]": "m[rows]",
+    "torch.cat([x, y], 1)": "jitgrad.cat([m, m], 1)",
+    "torch.einsum('ij,jk->ik', x, y)": "jitgrad.einsum('ij,jk->ik', m, m)",
+    "F.scaled_dot_product_attention(q, k, v)": "F.scaled_dot_product_attention(n, n, n)",
     "torch.matmul(x, w)": "jitgrad.matmul(m, m)",
     "F.relu(x)": "F.relu(x)",
     "F.linear(x, w, b)": "F.linear(m, m, b)",
     "F.mse_loss(x, y)": "F.mse_loss(m, m)",
     "Linear(2, 2)(x)": "linear(m)",
     "optimizer.zero_grad()": "sgd.zero_grad()",
+    "x.sum().item()": "m.sum().item()",
     "backward and SGD.step()": "(p * x).backward(); sgd.step(); p.grad = None",
 }
 """Statements of a small step: what they are called -> the statement, over the names of ``_piece``."""
@@ -86,7 +92,8 @@ PIECES: dict[str, str] = {
 def _piece(statement: str, count: int) -> Callable[[], Any]:
     """A function that repeats a statement."""
     names: dict[str, Any] = {"jitgrad": jitgrad, "F": jitgrad.nn.functional, "linear": jitgrad.nn.Linear(2, 2)}
-    names |= {"x": jitgrad.ones(1), "m": jitgrad.ones(2, 2), "b": jitgrad.ones(2)}
+    names |= {"x": jitgrad.ones(1), "m": jitgrad.ones(2, 2), "n": jitgrad.ones(2, 2, 2), "b": jitgrad.ones(2)}
+    names["rows"] = jitgrad.tensor([1, 0])
     names["p"], names["q"] = jitgrad.ones(1, requires_grad=True), jitgrad.ones(1, requires_grad=True)
     names["q"].grad = jitgrad.ones(1)
     names["sgd"] = jitgrad.optim.SGD([names["p"]], lr=0.1)
