@@ -11,11 +11,10 @@ Must not know: how a call is found again and repeated (``recall_hits.py``), whic
 # around them 2 to 20. What such a function does depends only on where the path is (that says the grad mode, the
 # default dtype, and of each value its shape, layout and dtype), on which values it gets, and on its other arguments.
 # So the trie node at which the call begins remembers (``TrieNode.calls``): this function with these arguments led to
-# that node, and its results are those values. The next such call goes there at once, and makes handles on the results
-# only: a value between that no handle looks at is as good as one whose handle is gone.
+# that node, and its results are those values. The next such call goes there at once, and makes handles on the results,
+# on views and on what they are views of: another value that no handle looks at is as good as one whose handle is gone.
 # Example: ``torch.einsum("bij,bjk->bik", x, y)`` goes from the node where it begins to the one behind its last
-# ``view``; besides that view it makes a handle on its source, which the view refers to. Arguments that the call has
-# not met are entered in the order in which the function did so.
+# ``view``. Arguments that the call has not met are entered in the order in which the function did so.
 # A call is remembered when it meets nothing new, in the second turn of a step, and only if each of its events enters
 # an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant or changes
 # a mode is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own hit.
@@ -232,44 +231,51 @@ def _note_tensors(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
 
 
 def _note_results(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], result: Any) -> bool:
-    """Note which handles the call makes, and what it returns; False if that is something else."""
-    values = {vid: (node, nr) for node in nodes if node.op is not IN for nr, vid in enumerate(node.event.instr.outputs)}
-    arguments = {x._vid: nr for nr, x in enumerate(given) if x._tid == tid}
-    makes: list[MadeValue] = []
-    places: dict[int, int] = {}
+    """Note what the call returns, and on which values it makes handles; False if its results are not all its own."""
+    is_tuple = isinstance(result, tuple)
+    if is_tuple:
+        known.kind = tuple if type(result) is tuple else getattr(type(result), "_make", None)
+    results = tuple(result) if is_tuple else (result,)
+    own = {id(x): -1 - nr for nr, x in reversed([*enumerate(given)])}
+    new = {id(x): x._vid for x in results if id(x) not in own and type(x) is tensor_class() and x._tid == tid}
+    places = _note_makes(known, tid, nodes, given, [*new.values()])
+    if places is None or len({*new.values()}) < len(new):
+        return False
+    found: list[int] = []
+    for x in results:
+        place = own.get(id(x), places.get(new.get(id(x), -1)))
+        if place is None or (place >= 0 and known.makes[place].aval is not x._aval):
+            return False
+        found.append(place)
+    known.results = tuple(found)
+    return bool(found) and is_tuple is (known.kind is not None)
 
-    def make(vid: int) -> int:
-        """The place of a value; -1: it is an argument; -2: it is none of the call's."""
-        if vid in places:
-            return places[vid]
-        if vid not in values:
-            return -1 if vid in arguments else -2
-        node, nr = values[vid]
+
+def _note_makes(
+    known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], results: list[int]
+) -> dict[int, int] | None:
+    """Value id -> place in ``known.makes``, in the order of the path; None if a view's source is none of the call's.
+
+    Handles are made on results, on views, which a Node may save and must share its memory with, and on their sources.
+    """
+    made = [(node, nr, vid) for node in nodes if node.op is not IN for nr, vid in enumerate(node.event.instr.outputs)]
+    views = [node for node in nodes if node.is_view]
+    wanted = {*results, *(vid for node in views for vid in (node.event.instr.inputs[0], *node.event.instr.outputs))}
+    arguments = {x._vid: nr for nr, x in reversed([*enumerate(given)]) if x._tid == tid}
+    places: dict[int, int] = {}
+    makes: list[MadeValue] = []
+    for node, nr, vid in made:
+        if vid not in wanted:
+            continue
         instr = node.event.instr
         aval = instr.avals[nr]
         value = MadeValue(vid, aval, bool(instr.requires_grad and aval.dtype.is_floating_point), nr)
         if node.is_view:
             source = instr.inputs[0]
-            value.node, value.source, value.argument = node, make(source), arguments.get(source, -1)
-            if value.source == -2:
-                return -2
+            value.node, value.source, value.argument = node, places.get(source, -1), arguments.get(source, -1)
+            if value.source < 0 and value.argument < 0:
+                return None
         places[vid] = len(makes)
         makes.append(value)
-        return places[vid]
-
-    is_tuple = isinstance(result, tuple)
-    found = []
-    for x in result if is_tuple else (result,):
-        own = [-1 - nr for nr, argument in enumerate(given) if argument is x]
-        if own:
-            found.append(own[0])
-            continue
-        is_new = type(x) is tensor_class() and x._tid == tid and x._vid in values
-        place = make(x._vid) if is_new else -2
-        if place < 0 or place in found or x._aval is not makes[place].aval:
-            return False
-        found.append(place)
-    known.makes, known.results = tuple(makes), tuple(found)
-    if is_tuple:
-        known.kind = tuple if type(result) is tuple else getattr(type(result), "_make", None)
-    return bool(found) and is_tuple is (known.kind is not None)
+    known.makes = tuple(makes)
+    return places
