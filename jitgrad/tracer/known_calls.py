@@ -11,8 +11,8 @@ Must not know: how a call is found again and repeated (``recall_hits.py``), whic
 # around them 2 to 20. What such a function does depends only on where the path is (that says the grad mode, the
 # default dtype, and of each value its shape, layout and dtype), on which values it gets, and on its other arguments.
 # So the trie node at which the call begins remembers (``TrieNode.calls``): this function with these arguments led to
-# that node, and its results are those values. The next such call goes there at once, and makes handles on the results,
-# on views and on what they are views of: another value that no handle looks at is as good as one whose handle is gone.
+# that node, and its results are those values. The next such call goes there at once, and makes the same handles: those
+# on values between are gone when it returns, but a Node that is made in the same segment finds them where it saves one.
 # Example: ``torch.einsum("bij,bjk->bik", x, y)`` goes from the node where it begins to the one behind its last
 # ``view``. Arguments that the call has not met are entered in the order in which the function did so.
 # A call is remembered when it meets nothing new, in the second turn of a step, and only if each of its events enters
@@ -238,7 +238,7 @@ def _note_results(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
     results = tuple(result) if is_tuple else (result,)
     own = {id(x): -1 - nr for nr, x in reversed([*enumerate(given)])}
     new = {id(x): x._vid for x in results if id(x) not in own and type(x) is tensor_class() and x._tid == tid}
-    places = _note_makes(known, tid, nodes, given, [*new.values()])
+    places = _note_makes(known, tid, nodes, given)
     if places is None or len({*new.values()}) < len(new):
         return False
     found: list[int] = []
@@ -251,22 +251,13 @@ def _note_results(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
     return bool(found) and is_tuple is (known.kind is not None)
 
 
-def _note_makes(
-    known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], results: list[int]
-) -> dict[int, int] | None:
-    """Value id -> place in ``known.makes``, in the order of the path; None if a view's source is none of the call's.
-
-    Handles are made on results, on views, which a Node may save and must share its memory with, and on their sources.
-    """
+def _note_makes(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any]) -> dict[int, int] | None:
+    """Value id -> place in ``known.makes``, in the order of the path; None if a view's source is none of the call's."""
     made = [(node, nr, vid) for node in nodes if node.op is not IN for nr, vid in enumerate(node.event.instr.outputs)]
-    views = [node for node in nodes if node.is_view]
-    wanted = {*results, *(vid for node in views for vid in (node.event.instr.inputs[0], *node.event.instr.outputs))}
     arguments = {x._vid: nr for nr, x in reversed([*enumerate(given)]) if x._tid == tid}
     places: dict[int, int] = {}
     makes: list[MadeValue] = []
     for node, nr, vid in made:
-        if vid not in wanted:
-            continue
         instr = node.event.instr
         aval = instr.avals[nr]
         value = MadeValue(vid, aval, bool(instr.requires_grad and aval.dtype.is_floating_point), nr)
