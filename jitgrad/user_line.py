@@ -12,8 +12,8 @@ import warnings
 from types import CodeType, FrameType
 
 __all__ = [
-    "PACKAGE", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_call", "user_line",
-    "warn_of_cycle", "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
+    "PACKAGE", "WARNED", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_call",
+    "user_line", "warn_of_cycle", "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
 ]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -87,8 +87,13 @@ def user_call() -> tuple[str, str]:
     return name, ""
 
 
+WARNED: list[int] = [0]
+"""How many warnings functions have given, shown or not."""
+
+
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the user's line does: Python shows that line, and shows the warning once for each such line."""
+    WARNED[0] += 1
     frame: FrameType | None = sys._getframe(1)
     depth = 2
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):

@@ -10,7 +10,6 @@ collected and become one ``index`` operation over the view (PyTorch's ``applySli
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.user_line import warn_user
 
 __all__ = [
     "argwhere",
@@ -181,11 +181,9 @@ def _as_items(index: Any) -> tuple[Any, ...]:
     """The index as a tuple; lists, arrays and ranges become tensors."""
     items = index if type(index) in (tuple, Size) else (index,)
     if type(index) is list and len(index) < 32 and any(map(_makes_a_tuple, index)):
-        warnings.warn(
+        warn_user(
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of "
-            "x[seq].",
-            UserWarning,
-            stacklevel=5,
+            "x[seq]."
         )
         items = tuple(index)
     return tuple(_as_item(item) for item in items)
@@ -216,11 +214,7 @@ def _as_item(item: Any) -> Any:
 
 def _as_mask(item: Any) -> Any:
     """Bytes index as bools do, an old rule that PyTorch keeps."""
-    warnings.warn(
-        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-        UserWarning,
-        stacklevel=6,
-    )
+    warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
     return item.to(bool_)
 
 

@@ -16,8 +16,9 @@ Must not know: how a call is found again and repeated (``recall_hits.py``), whic
 # Example: ``torch.einsum("bij,bjk->bik", x, y)`` goes from the node where it begins to the one behind its last
 # ``view``. Arguments that the call has not met are entered in the order in which the function did so.
 # A call is remembered when it meets nothing new, in the second turn of a step, and only if each of its events enters
-# an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant or changes
-# a mode is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own hit.
+# an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant, changes a
+# mode or warns is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own
+# hit.
 # Arguments must be tensors, constants that ``same`` compares, or lists, tuples and slices of these.
 """
 

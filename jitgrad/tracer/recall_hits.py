@@ -27,6 +27,7 @@ from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, r
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import note_source
+from jitgrad.user_line import WARNED
 
 __all__ = ["overrides", "recall"]
 
@@ -254,12 +255,15 @@ def learn(recorder: RecorderState, row: Any, args: Args, names: Any, given: list
     start: TrieNode = recorder.node
     misses: int = recorder.path.misses
     picks = len(recorder.picks)
+    warned = WARNED[0]
     learned: int = recorder.learned
     recorder.learned = learned + 1
     recorder.learns = True
     result = call_as_given(row.function, args, names)
     recorder.learns = False
-    has_room = start.calls is None or len(start.calls) < MAX_CALLS
-    if int(recorder.path.misses) == misses and len(recorder.picks) == picks and has_room:
+    if start.calls is not None and len(start.calls) >= MAX_CALLS:
+        return result
+    # nothing but the path tells of what was new; picks and warnings are no events
+    if int(recorder.path.misses) == misses and len(recorder.picks) == picks and WARNED[0] is warned:
         remember(recorder, start, KnownCall(row, packed(args), names), given, result)
     return result

@@ -46,7 +46,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "attention": lambda x, b, w, i: F.scaled_dot_product_attention(b, b, b, is_causal=True),
     "layer_norm": lambda x, b, w, i: F.layer_norm(b, (6,)) + F.layer_norm(b, [6], w[:, 0], w[:, 1], eps=1e-3),
     "joins": lambda x, b, w, i: (
-        jg.cat([x, x * 2]),
+        jg.cat([x, x.neg()]),
         jg.cat((x, b[0]), dim=1),
         jg.stack([x, b[1]], -1),
         jg.hstack((x, x)),
@@ -65,7 +65,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "constants": lambda x, b, w, i: (x[[0, 2]], x[i[0]], x[[True, False, True, True]]),
     "losses": lambda x, b, w, i: F.cross_entropy(x[:3], i) + F.cross_entropy(b[:, 0, :].t()[:3, :2], i[:1].expand(3)),
     "layouts": lambda x, b, w, i: (b.flatten(1), b.flatten(), x.flatten(0), b.movedim(0, 2), b.contiguous(), x.t()),
-    "an argument itself": lambda x, b, w, i: (x.contiguous(), x.flatten(1), x.reshape(4, 6), jg.where(x > 0, x, x)),
+    "an argument itself": lambda x, b, w, i: (x.contiguous(), x.flatten(1), x.reshape(4, 6), jg.where(x.gt(x), x, x)),
     "sizes": lambda x, b, w, i: x.expand_as(b) + x.repeat(1, 1).reshape(x.shape) + jg.tile(x, (2, 1))[:4],
     "numbers": lambda x, b, w, i: x.clamp(-1, 0.5) + x.clamp(min=-0.25) + jg.lerp(x, b[0], 0.3) + F.leaky_relu(x, 0.2),
     "convolution": lambda x, b, w, i: F.conv2d(b[None], b[:, None, :3, :3].expand(2, 2, 3, 3), padding=1),

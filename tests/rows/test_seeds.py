@@ -29,6 +29,9 @@ def test_a_root_of_one_element_is_seeded_with_ones(mode: Mode, shape: tuple[int,
 @pytest.mark.row("A19")
 @pytest.mark.parametrize("shape", [(2,), (1, 3), (0,)])
 def test_any_other_root_needs_its_gradient(mode: Mode, shape: tuple[int, ...]) -> None:
+    if 0 in shape:
+        mode.states(no_launch="There are no elements to compute.")
+
     def step(x: Any) -> Any:
         y = x * 3.0
         with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
