@@ -76,7 +76,7 @@ def name_of(shape: Shape) -> str:
     return f"batch {shape.batch}, heads {shape.heads}, T {shape.length}, width {shape.width}, {shape.scores}"
 
 
-CASES = tuple((name_of(shape), partial(call_of, shape)) for shape in SHAPES)
+CASES = tuple(alternating.Case(name_of(shape), partial(call_of, shape)) for shape in SHAPES)
 
 
 def main() -> int:

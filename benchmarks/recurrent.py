@@ -92,10 +92,12 @@ def scattered(operation: str, subject: str, kind: str) -> Callable[[], list[Any]
     return calls(subject, kind, [table, source], lambda: table.scatter_add(0, places, source))
 
 
+LAYERS = ("LSTM", "GRU", "RNN")
+SCATTERED = ("embedding", "index_add", "scatter_add", "computed rows")
 CASES = (
-    *((f"nn.{k}, 2 layers, hidden {n}", partial(layer, k, n)) for k in ("LSTM", "GRU", "RNN") for n in (64, 256)),
-    *((f"LSTM by hand, hidden {n}", partial(cell, n)) for n in (64, 256)),
-    *((o, partial(scattered, o)) for o in ("embedding", "index_add", "scatter_add", "computed rows")),
+    *(alternating.Case(f"nn.{k}, 2 layers, hidden {n}", partial(layer, k, n)) for k in LAYERS for n in (64, 256)),
+    *(alternating.Case(f"LSTM by hand, hidden {n}", partial(cell, n)) for n in (64, 256)),
+    *(alternating.Case(name, partial(scattered, name)) for name in SCATTERED),
 )
 
 
