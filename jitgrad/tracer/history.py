@@ -241,10 +241,12 @@ class KeepEvent:
     Attributes:
         nodes: the values whose Nodes somebody can still reach.
         saved: the values that a backward may still read.
+        pending: those that the end of the open segment will read or write.
     """
 
     nodes: frozenset[int]
     saved: frozenset[int]
+    pending: frozenset[int]
 
     def replay(self, history: History) -> None:
         """No value has changed."""

@@ -234,3 +234,21 @@ def test_calls_that_ask_take_the_same_path(hang: Callable[[Any], Any]) -> None:
     before = jg.stats()["misses"]
     step(w)
     assert jg.stats()["misses"] == before
+
+
+def test_what_the_open_segment_reads_stays(mode: Mode) -> None:
+    """A value survives a segment, an operation that waits reads it, nobody holds it, and the call lets go of Nodes."""
+
+    def step(x: Any, w: Any) -> Any:
+        value, written = x * 2, x * 3
+        assert value.sum().item() > 0
+        waits = value + 1
+        written.add_(1)
+        kept = written[0]
+        del value, written
+        for _ in range(_TURNS):
+            w = Doubled.apply(w)
+        return waits, kept, w.sum()
+
+    waits, kept, total = mode.run(step, lambda: (jg.ones(3), jg.ones(2, requires_grad=True)))
+    assert (waits.tolist(), kept.item(), total.item()) == ([3.0] * 3, 4.0, 2.0 ** (_TURNS + 1))

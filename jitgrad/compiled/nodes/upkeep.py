@@ -116,7 +116,7 @@ class Upkeep:
                 self._take_back(table, rows, table is outer)
             self._ends_looked += graph.ends
             if self._ends_looked * _STORAGES_PER_STEP >= len(recorder.buffer_table):
-                _drop_storages(recorder, event.saved)
+                _drop_storages(recorder, event.saved | event.pending)
                 self._ends_looked = 0
         finally:
             recorder.busy = before
@@ -197,15 +197,15 @@ def _taken_out(table: dict[int, Any], kept: frozenset[int]) -> list[tuple[int, r
     return idle
 
 
-def _drop_storages(recorder: Any, saved: frozenset[int]) -> None:
-    """Let go of storages that only the tables of the call hold: no handle is left, and no backward will read them."""
+def _drop_storages(recorder: Any, needed: frozenset[int]) -> None:
+    """Let go of storages that only the tables of the call hold: no handle is left, and nothing will read them."""
     buffers, inputs, slots = recorder.buffers, recorder.inputs, recorder.slots
     vids_of: dict[int, list[int]] = {}
     for vid, storage in buffers.items():
         vids_of.setdefault(id(storage), []).append(vid)
     for key, vids in vids_of.items():
         slot = slots.get(key)
-        if any(vid in saved or vid in inputs for vid in vids) or (slot is not None and slot.is_family):
+        if any(vid in needed or vid in inputs for vid in vids) or (slot is not None and slot.is_family):
             continue
         storage = buffers[vids[0]]
         if references(storage) == ONE_LOCAL + len(vids) + (slot is not None):
@@ -216,7 +216,8 @@ def _drop_storages(recorder: Any, saved: frozenset[int]) -> None:
 
 def _keep(history: History, roots: tuple[int, ...], known: set[int]) -> KeepEvent:
     reached, saved = _reached(history, roots)
-    return KeepEvent(frozenset(known & reached), frozenset(saved))
+    pending = {v for instr in history.instrs[history.start :] for v in instr.inputs if isinstance(v, int)}
+    return KeepEvent(frozenset(known & reached), frozenset(saved), frozenset(pending | history.writes.keys()))
 
 
 def _reached(history: History, roots: Iterable[int]) -> tuple[set[int], set[int]]:
