@@ -24,6 +24,7 @@ from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.replacing import check_new_grad
 from jitgrad.functions.torch_function import asks
 from jitgrad.layouts import Size
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import as_real
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
@@ -43,6 +44,7 @@ _ADD, _SUB, _MUL, _DIV, _POW = (OPS[n] for n in ("add", "sub", "mul", "div", "po
 _EQ, _NE, _LT, _LE, _GT, _GE = (OPS[n] for n in ("eq", "ne", "lt", "le", "gt", "ge"))
 _NEG, _DETACH, _SLICE, _RSUB = OPS["neg"], OPS["detach"], OPS["slice"], OPS["rsub"]
 _NUMBERS = (int, float, complex, np.integer, np.inexact, np.bool_)
+_notebook: Any = LazyModule("jitgrad.report.notebook")
 
 
 def _operand(other: Any) -> Any:
@@ -557,6 +559,9 @@ class Tensor(TensorBase):
 
     def __repr__(self) -> str:
         return format_tensor(self, None if self._aval.device is META else self._ndarray())
+
+    def _repr_html_(self) -> str:
+        return str(_notebook.tensor_html(self))
 
     __copy__, __deepcopy__, __reduce__ = copying.shallow_copy, copying.deep_copy, copying.reduce
     __array__, __array_wrap__, __buffer__ = copying.as_array, copying.wrap_array, copying.as_buffer

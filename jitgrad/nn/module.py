@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitgrad.compile import CompiledFunction
 from jitgrad.cpython.primitives import has_front
+from jitgrad.lazy import LazyModule
 from jitgrad.nn.conversion import Convertible
 from jitgrad.nn.hooks import (
     Hooked,
@@ -49,6 +50,8 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
+
+_notebook: Any = LazyModule("jitgrad.report.notebook")
 
 Self = TypeVar("Self", bound="Module")
 
@@ -415,6 +418,9 @@ class Module(Hooked, Stateful, Convertible):
         if not children and len(head) <= 1:
             return f"{self._get_name()}({''.join(head)})"
         return "\n".join([f"{self._get_name()}(", *(f"  {line}" for line in [*head, *children]), ")"])
+
+    def _repr_html_(self) -> str:
+        return str(_notebook.module_html(self))
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in {*object.__dir__(self), *self.__dict__} if not name[0].isdigit())

@@ -1,0 +1,70 @@
+"""How tensors and modules look in a notebook: HTML.
+
+Owns: ``tensor_html``, ``module_html``.
+Must not know: the classes of what it shows; notebooks ask for it by ``_repr_html_``.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from jitgrad.report.tables import Table
+from jitgrad.report.units import nbytes_text
+
+__all__ = ["module_html", "tensor_html"]
+
+_MAX_ROWS = 100
+"""Modules in the table of a model."""
+
+
+def tensor_html(tensor: Any) -> str:
+    """What ``print`` shows, below a line of what it leaves out: dtype, shape, bytes, and the part in a graph."""
+    shape = " × ".join(map(str, tensor.shape)) or "a number"
+    facts = [str(tensor.dtype).rpartition(".")[2], shape, nbytes_text(tensor.nbytes)]
+    if str(tensor.device) != "cpu":
+        facts.append(str(tensor.device))
+    if tensor.grad_fn is not None:
+        facts.append(f"grad_fn {tensor.grad_fn.name()}")
+    elif tensor.requires_grad:
+        facts.append("a leaf that requires grad")
+    return f"<div><small>{html.escape(', '.join(facts))}</small><pre>{html.escape(repr(tensor))}</pre></div>"
+
+
+def module_html(module: Any) -> str:
+    """A table of the modules inside with their own parameters, and ``repr`` behind a click."""
+    rows, own = [], []
+    for name, child in module.named_modules():
+        mine = list(child.parameters(recurse=False))
+        shapes = ", ".join(f"{key} {_extents(p)}" for key, p in child.named_parameters(recurse=False))
+        rows.append((name or type(module).__name__, type(child).__name__, _count(mine), shapes))
+        own += mine
+    more = len(rows) - _MAX_ROWS
+    if more > 0:
+        rows[_MAX_ROWS:] = [(f"and {more} more", "", "", "")]
+    table = Table(_title(module, own), ("module", "class", "parameters", "shapes"), rows, are_texts=True)
+    return f"{table.to_html()}<details><summary>repr</summary><pre>{html.escape(repr(module))}</pre></details>"
+
+
+def _title(module: Any, parameters: list[Any]) -> str:
+    """How many parameters a model has, how many of them do not learn, what they and their gradients take."""
+    distinct = {id(p): p for p in parameters}.values()
+    known = [p for p in distinct if _is_known(p)]
+    frozen = sum([p.numel() for p in known if not p.requires_grad])
+    held = sum([p.nbytes for p in known]) + sum([p.grad.nbytes for p in known if p.grad is not None])
+    text = f"{type(module).__name__}: {_count(distinct)} parameters, {nbytes_text(held)} with gradients"
+    return f"{text}, {frozen:,} frozen" if frozen else text
+
+
+def _is_known(parameter: Any) -> bool:
+    """Not that of a lazy module that has not run yet."""
+    return hasattr(parameter, "numel") and not type(parameter).__name__.startswith("Uninitialized")
+
+
+def _extents(parameter: Any) -> str:
+    return "×".join(map(str, parameter.shape)) or "()" if _is_known(parameter) else "not known yet"
+
+
+def _count(parameters: Any) -> str:
+    total = sum([p.numel() for p in parameters if _is_known(p)])
+    return f"{total:,}" + (" and more" if any(not _is_known(p) for p in parameters) else "")
