@@ -279,6 +279,8 @@ def _np_nll_by_weights(x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     wrong = valid & ((target < 0) | (target >= x.shape[1]))
     if wrong.any():
         raise IndexError(f"Target {int(target[wrong][0])} is out of bounds.")
+    if not x.shape[1]:  # all are ignored, and there is nothing to look up
+        return np.zeros(len(target), x.dtype), x.dtype.type(0)
     at = np.where(valid, target, 0)
     weight = valid.astype(x.dtype) if len(rest) == 2 else np.where(valid, rest[0][at], x.dtype.type(0))
     loss = np.where(valid, -x[np.arange(len(at)), at] * weight, x.dtype.type(0))
@@ -294,9 +296,14 @@ def _lower_nll(b: Any, x: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     safe = b.where(b.lt(target, b.const(0, int64)), b.const(classes, int64), target)
     at = b.where(valid, safe, b.const(0, int64))
     zero = b.const(0.0, x.dtype)
-    picked = b.gather(x, [b.iota((count,), 0), at])
-    one = b.const(1.0, x.dtype, (count,))
-    weight = b.where(valid, one if len(rest) == 2 else b.gather(rest[0], [at]), zero)
+    weights = b.const(1.0, x.dtype, (count,))
+    if classes:
+        picked = b.gather(x, [b.iota((count,), 0), at])
+        weights = weights if len(rest) == 2 else b.gather(rest[0], [at])
+    else:  # a table of one number has what is ignored, and refuses what is not
+        at = b.where(valid, b.const(1, int64), b.const(0, int64))
+        picked = b.gather(b.const(0.0, x.dtype, (1,)), [at])
+    weight = b.where(valid, weights, zero)
     loss = b.where(valid, b.neg(b.mul(picked, weight)), zero)
     if reduction == "none":
         return loss, zero
