@@ -234,3 +234,12 @@ def test_a_view_of_a_users_window_stays_inside_it() -> None:
     assert view.data_ptr() == array.ctypes.data + 4 * 7
     view.zero_()
     assert array[7:].tolist() == [0, 0, 0]
+
+
+def test_a_view_may_have_more_dimensions_than_arrays_can() -> None:
+    base = jg.ones(3) * 2
+    view = base.reshape(*[1] * 69, 3)
+    assert view.dim() == 70
+    assert view.reshape(3).tolist() == [2.0] * 3
+    view.reshape(3).zero_()
+    assert base.tolist() == [0.0] * 3

@@ -39,6 +39,7 @@ __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "s
 
 _COPY = OPS["copy"]
 _AS_STRIDED = OPS["as_strided"]
+_MANY_DIMS = 32  # every version of NumPy makes such arrays; tensors may have more dimensions
 _TOO_MANY = 1 << 48  # elements: NumPy makes no such array, though an expanded tensor may be so large
 
 
@@ -121,7 +122,9 @@ def _array_of_view(source: Any, aval: Aval) -> Any:
     None where the array does not show all memory of the source's storage.
     """
     array, whole = source._array, source._aval
-    if array is None or aval.dtype is not whole.dtype or not 0 < aval.numel < _TOO_MANY:
+    if array is None or aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS:
+        return None
+    if not 0 < aval.numel < _TOO_MANY:
         return None
     if array.base is not None:
         # a view's, over the array of the base; any other array may be a window of the user's
