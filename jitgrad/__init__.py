@@ -339,7 +339,9 @@ _LATE = {
     "xpu": "jitgrad.xpu",
     **{
         name: f"jitgrad.{name}"
-        for name in "compiler cpu distributed hub jit library multiprocessing return_types storage".split()
+        for name in (
+            "compiler cpu distributed futures hub jit library multiprocessing quasirandom return_types storage"
+        ).split()
     },
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_default_device get_deterministic_debug_mode "

@@ -36,9 +36,11 @@ __all__ = [
     "HALVES",
     "INTEGER",
     "PACKAGE",
+    "PYTHON_TYPES",
     "WHOLE",
     "Category",
     "DType",
+    "as_dtype",
     "bfloat16",
     "bool_",
     "complex64",
@@ -237,6 +239,24 @@ def _promoted(a: DType, b: DType) -> DType:
     return a if _RANK[a] >= _RANK[b] else b
 
 
+PYTHON_TYPES: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+"""Python's types as arguments that name a dtype: ``zeros(3, dtype=int)``."""
+
+
+def as_dtype(value: Any) -> Any:
+    """A dtype that an argument names, itself or by Python's type of numbers; None for None.
+
+    Raises:
+        TypeError: it names none.
+    """
+    if value is None or isinstance(value, DType):
+        return value
+    if isinstance(value, type) and value in PYTHON_TYPES:
+        return PYTHON_TYPES[value]
+    given = f"{value!r}" if isinstance(value, str) else type(value).__name__
+    raise TypeError(f"argument 'dtype' must be {PACKAGE[0]}.dtype, not {given}")
+
+
 _PROMOTED = {(a, b): _promoted(a, b) for a in _ALL for b in _ALL}
 
 DEFAULT_DTYPE = [float32]
@@ -286,7 +306,7 @@ def set_default_dtype(d: DType) -> None:
 
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both operands convert to, as ``torch.promote_types``."""
-    return _PROMOTED[type1, type2]
+    return _PROMOTED[as_dtype(type1), as_dtype(type2)]
 
 
 def dtype_of_scalar(value: bool | int | float | complex) -> DType:
@@ -323,7 +343,7 @@ class finfo:
     """
 
     def __init__(self, dtype: DType | None = None) -> None:
-        dtype = (dtype or DEFAULT_DTYPE[0]).to_real()
+        dtype = (as_dtype(dtype) or DEFAULT_DTYPE[0]).to_real()
         if not dtype.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype!r}'"
@@ -354,6 +374,7 @@ class iinfo:
     """
 
     def __init__(self, dtype: DType) -> None:
+        dtype = as_dtype(dtype)
         if dtype.category is not INTEGER:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{dtype!r}'")
         known = np.iinfo(dtype.np)

@@ -84,6 +84,10 @@ class TensorType:
     def __repr__(self) -> str:
         return f"<class '{PACKAGE[0]}.{self.__name__}'>"
 
+    def __or__(self, other: Any) -> Any:
+        """``LongTensor | None``, an annotation: a tensor, or None."""
+        return TensorBase | other
+
     def __reduce__(self) -> str:
         return self.__name__
 
@@ -158,6 +162,25 @@ def _construct(self: Any, *args: Any, device: Any = None) -> None:
     take_place(self, made)
 
 
+def _new(self: Any, *args: Any, device: Any = None) -> Any:
+    """A tensor of this dtype on this device: ``x.new(2, 3)`` of that shape, ``x.new([1, 2])`` of those values.
+
+    ``new_empty`` and ``new_tensor`` are its newer names.
+
+    Raises:
+        TypeError: for a lone number that is no extent, for another tensor's dtype, and for what is no data at all.
+    """
+    if all(type(x) is int for x in args) or (len(args) == 1 and type(args[0]) is Size):
+        return self.new_empty(_extents(args), device=device)
+    if len(args) > 1 or isinstance(args[0], str) or not hasattr(args[0], "__len__"):
+        raise TypeError(f"new(): data must be a sequence (got {type(args[0]).__name__})")
+    if not isinstance(args[0], TensorBase):
+        return self.new_tensor(args[0], device=device)
+    if args[0].dtype is not self.dtype:
+        raise TypeError(f"expected a tensor of {self.dtype} (got {args[0].dtype})")
+    return args[0].detach()
+
+
 _VOLATILE = (
     "volatile is deprecated: it acts as no_grad on everything computed from the Variable; "
     "use `with jitgrad.no_grad():` instead"
@@ -208,7 +231,7 @@ def make_variable(data: Any, requires_grad: bool = False, volatile: bool | None 
 
 def _attach() -> None:
     Tensor.__init__ = _construct  # type: ignore[method-assign]
-    Tensor.type = _type  # type: ignore[attr-defined]
+    Tensor.type, Tensor.new = _type, _new  # type: ignore[attr-defined]
     Tensor.volatile = False  # type: ignore[attr-defined]
 
 

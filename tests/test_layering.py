@@ -30,14 +30,15 @@ LAYERS: tuple[frozenset[str], ...] = (
     | {"checking"}
     | {"utils", "vcpu", "absent_devices", "accelerator", "amp", "backends", "cuda", "mps", "settings", "version"}
     | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"}
-    | {"compiler", "cpu", "distributed", "hub", "jit", "library", "multiprocessing", "return_types", "storage"}
+    | {"compiler", "cpu", "distributed", "futures", "hub", "jit", "library", "multiprocessing", "quasirandom"}
+    | {"return_types", "storage"}
     | {"benchmark", "measuring", "pictures"},
     frozenset({"scripts", "__main__"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 DOORS = frozenset({"jitgrad.compiled.lazy_codegen", "jitgrad.codegen.llvm.binding", "jitgrad.lazy"}) | {
-    "jitgrad.scripts.alias", "jitgrad.scripts.modules"
+    "jitgrad.scripts.alias", "jitgrad.scripts.modules", "jitgrad.scripts.private_names"
 }  # fmt: skip
 """The modules that import others by name; see Notes [Lazy codegen], [Lazy modules] and [Import of torch]."""
 
@@ -184,6 +185,7 @@ def test_sizes(path: Path) -> None:
 
 NAMES_OF_TWO = {
     "Identity": "PyTorch has both: the layer nn.Identity, and the graph node torch::autograd::Identity",
+    "Future": "PyTorch has both: torch.futures.Future, and c10::ivalue::Future, the result of a graph task",
     "autocast": "PyTorch has both: torch.amp.autocast, and torch.cuda.amp.autocast, which is derived from it",
     "GradScaler": "PyTorch has both: torch.amp.GradScaler, and torch.cuda.amp.GradScaler, which is derived from it",
     "profile": "PyTorch has both: torch.profiler.profile, and torch.autograd.profiler.profile",

@@ -38,7 +38,8 @@ if "jitgrad" not in sys.modules:
 
 from jitgrad.functions import tables
 from jitgrad.functions._parse import OTHER_NAMES, Signature, SignatureParameter, read_signatures
-from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES, TAKES_OUT
+from jitgrad.functions.old_orders import has_old_order
+from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES, TAKES_OUT, options_of
 from jitgrad.ops.table import OPS, Op
 from tools.fronts import row_of
 
@@ -236,7 +237,8 @@ def _branch(f: _Function, signature: Signature, sentinels: set[str], ops: set[st
     conditions = ["out is None"] if f.takes_out and not _takes_tensor(f) else []
     conditions += [] if _takes_tensor(f) else [_condition(first, first.name in sentinels)]
     conditions += [_condition(p, p.name in sentinels) for p in others]
-    conditions += [f"{name} is _M" for name in (*(n for n in f.every if n not in own), *_other_names(f.every))]
+    conditions += [f"{name} is _M" for name in (*(n for n in f.every if n not in own), *_other_names(f))]
+    conditions += ["not _old"] if _star(f) != "*" else []
     test = " and ".join(c for c in conditions if c != "True")
     lines = _call(f, signature, sentinels, ops)
     return [f"if {test}:", *_indented(lines)] if test else lines
@@ -276,16 +278,16 @@ def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
         if n in needed:
             continue
         uses = [p for s in f.signatures for p in s.parameters if p.name == n]
-        if n in keywords and "*" not in head:
-            head.append("*")
+        if n in keywords and _star(f) not in head:
+            head.append(_star(f))
         has_other_meaning = len(uses) < len(f.signatures) or n in OTHER_NAMES.values() or not f.has_default(n)
         if has_other_meaning or (f.own[n].default is None and not every[n].takes_none):
             sentinels.add(n)
         defaults[n] = "_M" if n in sentinels else f.default_of(n)
         head.append(f"{n}={defaults[n]}")
-    others = _other_names(every)
-    if (others or f.takes_out) and "*" not in head:
-        head.append("*")
+    others = _other_names(f)
+    if (others or f.takes_out) and _star(f) not in head:
+        head.append(_star(f))
     if f.takes_out:
         head.append("out=None")
         defaults["out"] = "None"
@@ -293,15 +295,22 @@ def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
     return head + [f"{other}=_M" for other in others], sentinels, defaults
 
 
-def _other_names(every: dict[str, SignatureParameter]) -> list[str]:
-    """NumPy's names for parameters."""
-    return [other for other, name in OTHER_NAMES.items() if name in every and other not in every]
+def _star(f: _Function) -> str:
+    """What divides positional parameters from keywords: positions of PyTorch's old orders, or nothing."""
+    return "*_old" if has_old_order(f.public_name) else "*"
+
+
+def _other_names(f: _Function) -> list[str]:
+    """NumPy's names for parameters, and options that ``slow`` looks at."""
+    every = f.every
+    numpys = [other for other, name in OTHER_NAMES.items() if name in every and other not in every]
+    return numpys + sorted(options_of(f.name, every))
 
 
 def _given(f: _Function) -> str:
     """What the caller gave, as far as it can be told: (args), {name: value}."""
     _, _, defaults = _head(f)
-    needed = "".join(f"{name}, " for name in _needed(f)).rstrip()
+    needed = "".join(f"{name}, " for name in _needed(f)).rstrip() + (" *_old" if _star(f) != "*" else "")
     rows = ", ".join(f"({n!r}, {n}, {default})" for n, default in defaults.items())
     return f"({needed}), {f'_given({rows})' if rows else '{}'}"
 

@@ -31,6 +31,7 @@ from jitgrad.distributions.discrete import (
     Poisson,
 )
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from jitgrad.distributions.heavy_tails import (
     FisherSnedecor,
@@ -86,6 +87,7 @@ __all__ = [
     "Distribution",
     "ExpTransform",
     "Exponential",
+    "ExponentialFamily",
     "FisherSnedecor",
     "Gamma",
     "GeneralizedPareto",

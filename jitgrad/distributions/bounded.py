@@ -19,6 +19,7 @@ from jitgrad.distributions.composed import TransformedDistribution
 from jitgrad.distributions.continuous import LocationScale, Normal, Uniform
 from jitgrad.distributions.discrete import OneHotCategorical
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.reshaping import StickBreakingTransform
 from jitgrad.distributions.transforms import AffineTransform, PowerTransform
 from jitgrad.distributions.utils import (
@@ -49,7 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class ContinuousBernoulli(Distribution):
+class ContinuousBernoulli(ExponentialFamily):
     """Numbers in [0, 1] with a density proportional to ``probs ** x * (1 - probs) ** (1 - x)``.
 
     Args:
@@ -156,6 +157,20 @@ class ContinuousBernoulli(Distribution):
     def entropy(self) -> Any:
         log_zero, log_one = log1p(-self.probs), self.probs.log()
         return self.mean * (log_zero - log_one) - self.log_normalizer() - log_zero
+
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (self.logits,)
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        (x,) = natural_params
+        low, high = (limit - 0.5 for limit in self._lims)
+        is_stable = (x <= low) | (x > high)
+        cut = where(is_stable, x, low)
+        series = 0.5 * x + x.pow(2) / 24.0 - x.pow(4) / 2880.0
+        return where(is_stable, cut.expm1().abs().log() - cut.abs().log(), series)
 
 
 class Kumaraswamy(TransformedDistribution):

@@ -193,9 +193,11 @@ class _Bounded(Constraint):
 
     _bounds: tuple[str, ...] = ("lower_bound", "upper_bound")
 
-    def __init__(self, *bounds: Any) -> None:
-        for name, bound in zip(self._bounds, bounds, strict=True):
-            setattr(self, name, bound)
+    def __init__(self, *bounds: Any, **named: Any) -> None:
+        given = {**dict(zip(self._bounds, bounds, strict=False)), **named}
+        if set(given) != set(self._bounds) or len(bounds) + len(named) != len(self._bounds):
+            raise TypeError(f"{type(self).__name__.removeprefix('_')} takes {' and '.join(self._bounds)}")
+        vars(self).update(given)
 
     lower_bound: Any
     upper_bound: Any

@@ -11,6 +11,7 @@ from typing import Any
 
 from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.utils import broadcast_all, is_number, standard_normal
 from jitgrad.dtypes import finfo
 from jitgrad.functions import empty, erf, erfinv, full, log1p, normal, rand, zeros_like
@@ -49,7 +50,7 @@ class LocationScale(Distribution):
         return empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
 
 
-class Normal(LocationScale):
+class Normal(LocationScale, ExponentialFamily):
     """The normal distribution.
 
     Args:
@@ -87,6 +88,16 @@ class Normal(LocationScale):
 
     def entropy(self) -> Any:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return self.loc / self.scale.pow(2), -0.5 * self.scale.pow(2).reciprocal()
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        x, y = natural_params
+        return -0.25 * x.pow(2) / y + 0.5 * (-math.pi / y).log()
 
 
 class Laplace(LocationScale):
@@ -215,7 +226,7 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The exponential distribution.
 
     Args:
@@ -265,3 +276,12 @@ class Exponential(Distribution):
 
     def entropy(self) -> Any:
         return 1.0 - self.rate.log()
+
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (-self.rate,)
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        return -(-natural_params[0]).log()

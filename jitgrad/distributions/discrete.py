@@ -12,6 +12,7 @@ from typing import Any
 
 from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.gamma import Gamma
 from jitgrad.distributions.utils import (
     broadcast_all,
@@ -98,7 +99,7 @@ class _Trials(Distribution):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
 
-class Bernoulli(_Trials):
+class Bernoulli(_Trials, ExponentialFamily):
     """1 with probability ``probs``, else 0.
 
     Args:
@@ -142,6 +143,15 @@ class Bernoulli(_Trials):
 
     def enumerate_support(self, expand: bool = True) -> Any:
         return self._enumerated(arange(2, dtype=self._param.dtype, device=self._param.device), expand)
+
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (self.probs.logit(),)
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        return log1p(natural_params[0].exp())
 
 
 class Geometric(_Trials):
@@ -307,7 +317,7 @@ class NegativeBinomial(_Trials):
         return unnormalized - where(count + value == 0.0, 0.0, normalizer)
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """How many events of a constant rate happen.
 
     Args:
@@ -343,6 +353,13 @@ class Poisson(Distribution):
         self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return xlogy(value, rate) - rate - (value + 1).lgamma()
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (self.rate.log(),)
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        return natural_params[0].exp()
 
 
 class Categorical(Distribution):

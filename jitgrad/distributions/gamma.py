@@ -19,6 +19,7 @@ import numpy as np
 from jitgrad.autograd.function import Function, once_differentiable
 from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.utils import broadcast_all, standard_normal, xlogy
 from jitgrad.dtypes import finfo, float64
 from jitgrad.functions import digamma, lgamma, log1p, one_hot, stack, tensor, where
@@ -97,7 +98,7 @@ def _slope_by_quantile(x: Any, a: Any) -> Any:
     return 1 + z / (2 * root) - (z**3 - 7 * z) / (72 * a * root)
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The gamma distribution.
 
     Args:
@@ -144,6 +145,16 @@ class Gamma(Distribution):
         self._validate_sample(value)
         return igamma(self.concentration, self.rate * value)
 
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        x, y = natural_params
+        return lgamma(x + 1) + (x + 1) * (-y.reciprocal()).log()
+
 
 class Chi2(Gamma):
     """The chi-squared distribution.
@@ -167,7 +178,7 @@ class Chi2(Gamma):
         return self.concentration * 2
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Points of a simplex.
 
     Args:
@@ -220,8 +231,15 @@ class Dirichlet(Distribution):
         inner = ((a - 1.0) * digamma(a)).sum(-1)
         return lgamma(a).sum(-1) - lgamma(total) - (k - total) * digamma(total) - inner
 
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (self.concentration,)
 
-class Beta(Distribution):
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        return lgamma(natural_params[0]).sum(-1) - lgamma(natural_params[0].sum(-1))
+
+
+class Beta(ExponentialFamily):
     """The beta distribution.
 
     Args:
@@ -277,6 +295,14 @@ class Beta(Distribution):
 
     def entropy(self) -> Any:
         return self._dirichlet.entropy()
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return self.concentration1, self.concentration0
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        x, y = natural_params
+        return lgamma(x) + lgamma(y) - lgamma(x + y)
 
 
 class StudentT(Distribution):

@@ -143,7 +143,7 @@ def _kl_low_rank(p: Any, q: Any) -> Any:
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _kl_full_low_rank(p: Any, q: Any) -> Any:
     _check_events(p, q, "(Low Rank) Multivariate Normals")
-    factor = p._factor
+    factor = p._unbroadcasted_scale_tril
     spread = _squares(factor * q._diagonal.rsqrt().unsqueeze(-1)) - _squares(matmul(q.half_inverse(), factor))
     return 0.5 * (q.log_det() - 2 * p.half_log_det + spread + q.distance(q.loc - p.loc) - p.event_shape[0])
 
@@ -152,9 +152,9 @@ def _kl_full_low_rank(p: Any, q: Any) -> Any:
 def _kl_low_rank_full(p: Any, q: Any) -> Any:
     _check_events(p, q, "(Low Rank) Multivariate Normals")
     spread = _squares(linalg.solve(q.scale_tril.tril(), p.cov_factor))
-    inverse = linalg.inv(q._factor)
+    inverse = linalg.inv(q._unbroadcasted_scale_tril)
     spread = spread + (inverse.pow(2) * p._diagonal.unsqueeze(-2)).sum((-2, -1))
-    distance = squared_distance(q._factor, q.loc - p.loc)
+    distance = squared_distance(q._unbroadcasted_scale_tril, q.loc - p.loc)
     return 0.5 * (2 * q.half_log_det - p.log_det() + spread + distance - p.event_shape[0])
 
 

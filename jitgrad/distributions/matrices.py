@@ -16,6 +16,7 @@ from typing import Any
 from jitgrad import linalg
 from jitgrad.distributions import constraints
 from jitgrad.distributions.distribution import Distribution
+from jitgrad.distributions.exponential_family import ExponentialFamily
 from jitgrad.distributions.gamma import Beta, Chi2
 from jitgrad.distributions.multivariate_normal import scale_tril_of_precision, squared_distance
 from jitgrad.distributions.utils import (
@@ -209,7 +210,7 @@ def _identity_like(factor: Any) -> Any:
     return diag_embed(factor.new_ones(factor.shape[-1]))
 
 
-class Wishart(Distribution):
+class Wishart(ExponentialFamily):
     """Covariances, times ``df``, of as many normal vectors. One of the three matrices is given.
 
     Args:
@@ -226,7 +227,7 @@ class Wishart(Distribution):
 
     support = constraints.positive_definite
     has_rsample = True
-    _parameters = {"df": 0, **dict.fromkeys(_MATRICES, 2), "_factor": 2}  # noqa: RUF012
+    _parameters = {"df": 0, **dict.fromkeys(_MATRICES, 2), "_unbroadcasted_scale_tril": 2}  # noqa: RUF012
 
     def __init__(
         self,
@@ -262,7 +263,7 @@ class Wishart(Distribution):
             matrix = linalg.cholesky(matrix)
         elif name == "precision_matrix":
             matrix = scale_tril_of_precision(matrix)
-        self._factor = matrix
+        self._unbroadcasted_scale_tril = matrix
 
     @property
     def arg_constraints(self) -> Any:
@@ -277,17 +278,17 @@ class Wishart(Distribution):
     @lazy_property
     def scale_tril(self) -> Any:
         """The covariance's Cholesky factor."""
-        return self._expanded(self._factor)
+        return self._expanded(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
         """The covariance."""
-        return self._expanded(matmul(self._factor, self._factor.mT))
+        return self._expanded(matmul(self._unbroadcasted_scale_tril, self._unbroadcasted_scale_tril.mT))
 
     @lazy_property
     def precision_matrix(self) -> Any:
         """The covariance's inverse."""
-        inverse = linalg.inv(self._factor)
+        inverse = linalg.inv(self._unbroadcasted_scale_tril)
         return self._expanded(matmul(inverse.mT, inverse))
 
     def _expanded(self, matrix: Any) -> Any:
@@ -314,12 +315,12 @@ class Wishart(Distribution):
     def _drawn(self, sample_shape: Any) -> Any:
         """By Bartlett's decomposition: roots of chi-squared numbers on a diagonal, normal ones below it."""
         n = self._event_shape[-1]
-        offsets = arange(n, dtype=self._factor.dtype, device=self._factor.device)
+        offsets = arange(n, dtype=self._unbroadcasted_scale_tril.dtype, device=self._unbroadcasted_scale_tril.device)
         roots = Chi2(self.df.unsqueeze(-1) - offsets, validate_args=False).rsample(sample_shape).sqrt()
         roots = roots.clamp(min=finfo(roots.dtype).eps).expand(*sample_shape, *self._batch_shape, n)
         below = randn((*sample_shape, *self._batch_shape, n * (n - 1) // 2), dtype=roots.dtype, device=roots.device)
         noise = diag_embed(roots)
-        factor = matmul(self._factor, noise + vec_to_tril_matrix(below, -1) if n > 1 else noise)
+        factor = matmul(self._unbroadcasted_scale_tril, noise + vec_to_tril_matrix(below, -1) if n > 1 else noise)
         return matmul(factor, factor.mT)
 
     def rsample(self, sample_shape: Any = (), max_try_correction: int | None = None) -> Any:
@@ -327,12 +328,12 @@ class Wishart(Distribution):
         return self._drawn(tuple(sample_shape))
 
     def _half_log_det(self) -> Any:
-        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)
         df, n = self.df, self._event_shape[-1]
-        inverse = linalg.inv(self._factor)
+        inverse = linalg.inv(self._unbroadcasted_scale_tril)
         trace = (matmul(inverse.mT, inverse) * value).sum((-2, -1))
         size = (df - n - 1) / 2 * linalg.slogdet(value)[1]
         return -df * (n * math.log(2) / 2 + self._half_log_det()) - mvlgamma(df / 2, n) + size - trace / 2
@@ -341,3 +342,15 @@ class Wishart(Distribution):
         df, n = self.df, self._event_shape[-1]
         size = (n + 1) * (n * math.log(2) / 2 + self._half_log_det())
         return size + mvlgamma(df / 2, n) - (df - n - 1) / 2 * mvdigamma(df / 2, n) + df * n / 2
+
+    _mean_carrier_measure: Any = 0
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        x, y = natural_params
+        n = self._event_shape[-1]
+        half = y + (n + 1) / 2
+        return half * (n * math.log(2) - linalg.slogdet(-2 * x)[1]) + mvlgamma(half, n)

@@ -53,7 +53,7 @@ class MultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _parameters = {"loc": 1, **dict.fromkeys(_MATRICES, 2), "_factor": 2}  # noqa: RUF012
+    _parameters = {"loc": 1, **dict.fromkeys(_MATRICES, 2), "_unbroadcasted_scale_tril": 2}  # noqa: RUF012
 
     def __init__(
         self,
@@ -79,26 +79,26 @@ class MultivariateNormal(Distribution):
         self.__dict__[name] = matrix.expand(*batch_shape, *matrix.shape[-2:])
         self.loc = loc.expand(*batch_shape, loc.shape[-1])
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
-        self._factor = matrix
+        self._unbroadcasted_scale_tril = matrix
         if name == "covariance_matrix":
-            self._factor = linalg.cholesky(matrix)
+            self._unbroadcasted_scale_tril = linalg.cholesky(matrix)
         elif name == "precision_matrix":
-            self._factor = scale_tril_of_precision(matrix)
+            self._unbroadcasted_scale_tril = scale_tril_of_precision(matrix)
 
     @lazy_property
     def scale_tril(self) -> Any:
         """The covariance's Cholesky factor."""
-        return self._expanded(self._factor)
+        return self._expanded(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
         """The covariance."""
-        return self._expanded(self._factor @ self._factor.transpose(-2, -1))
+        return self._expanded(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.transpose(-2, -1))
 
     @lazy_property
     def precision_matrix(self) -> Any:
         """The covariance's inverse."""
-        inverse = linalg.inv(self._factor)
+        inverse = linalg.inv(self._unbroadcasted_scale_tril)
         return self._expanded(inverse.transpose(-2, -1) @ inverse)
 
     def _expanded(self, matrix: Any) -> Any:
@@ -107,7 +107,7 @@ class MultivariateNormal(Distribution):
     @property
     def half_log_det(self) -> Any:
         """Half the logarithm of the covariance's determinant."""
-        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     @property
     def mean(self) -> Any:
@@ -119,15 +119,15 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Any:
-        return self._factor.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(*self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         drawn = standard_normal(self._extended_shape(sample_shape), self.loc)
-        return self.loc + (self._factor @ drawn.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)
-        squared = squared_distance(self._factor, value - self.loc)
+        squared = squared_distance(self._unbroadcasted_scale_tril, value - self.loc)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + squared) - self.half_log_det
 
     def entropy(self) -> Any:

@@ -412,53 +412,53 @@ def empty(*sizes, **options):
         return _empty(*sizes)
     return _slow(empty, sizes, options)
 
-def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
+def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True) and layout is _M and pin_memory is _M:
                 return _zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
+    return _slow(zeros_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False):
+def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
     if _py_type(stride) is _Size:
         stride = _py_tuple(stride)
-    if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+    if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None):
-    if out is None and _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M:
+def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    if out is None and _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M and layout is _M and pin_memory is _M:
         return _eye(n, dtype=dtype, device=device, requires_grad=requires_grad)
-    if out is None and _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+    if out is None and _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
+    return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=None):
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
-    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
+    return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None):
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+            if _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True) and layout is _M and pin_memory is _M:
                 return _full_like(input, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
+    return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, out=None):
-    if out is None and _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    if out is None and _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
+    return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def ones(*sizes, **options):
     try:
@@ -471,15 +471,15 @@ def ones(*sizes, **options):
         return _ones(*sizes)
     return _slow(ones, sizes, options)
 
-def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None):
+def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True):
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and (memory_format is None or True) and layout is _M and pin_memory is _M:
                 return _ones_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None)))
+    return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def zeros(*sizes, **options):
     try:
@@ -1010,55 +1010,55 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                 raise
     return _slow(scaled_dot_product_attention, (query, key, value,), _given(('attn_mask', attn_mask, None), ('dropout_p', dropout_p, 0.0), ('is_causal', is_causal, False), ('scale', scale, None), ('enable_gqa', enable_gqa, False)))
 
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+def addbmm(input, batch1, batch2, *_old, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
+    return _slow(addbmm, (input, batch1, batch2, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+def addmm(input, mat1, mat2, *_old, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addmm, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
+    return _slow(addmm, (input, mat1, mat2, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
+def addmv(input, mat, vec, *_old, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(mat) in _tensors and _py_type(vec) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(mat) in _tensors and _py_type(vec) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _addmv(input, mat, vec, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addmv, (input, mat, vec,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
+    return _slow(addmv, (input, mat, vec, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
+def addr(input, vec1, vec2, *_old, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(vec1) in _tensors and _py_type(vec2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(vec1) in _tensors and _py_type(vec2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _addr(input, vec1, vec2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addr, (input, vec1, vec2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
+    return _slow(addr, (input, vec1, vec2, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+def baddbmm(input, batch1, batch2, *_old, beta=1, alpha=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(batch1) in _tensors and _py_type(batch2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(baddbmm, (input, batch1, batch2,), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
+    return _slow(baddbmm, (input, batch1, batch2, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1), ('out', out, None)))
 
 def bmm(input, mat2, *, out=None):
     if out is None and (_py_type(input) in _tensors):
@@ -1623,30 +1623,30 @@ def acosh(input, *, out=None):
                 raise
     return _slow(acosh, (input,), _given(('out', out, None)))
 
-def add(input, other, *, alpha=1, out=None, x2=_M):
-    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def add(input, other, *_old, alpha=1, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M and not _old:
         return _door.apply(_op_add, input, other) if alpha == 1 else _door.apply(_op_add_scaled, input, other, alpha)
-    return _slow(add, (input, other,), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
+    return _slow(add, (input, other, *_old), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
 
-def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
+def addcdiv(input, tensor1, tensor2, *_old, value=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers and not _old:
                 return _door.apply(_op_addcdiv, input, tensor1, tensor2, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcdiv, (input, tensor1, tensor2,), _given(('value', value, 1), ('out', out, None)))
+    return _slow(addcdiv, (input, tensor1, tensor2, *_old), _given(('value', value, 1), ('out', out, None)))
 
-def addcmul(input, tensor1, tensor2, *, value=1, out=None):
+def addcmul(input, tensor1, tensor2, *_old, value=1, out=None):
     if out is None and (_py_type(input) in _tensors):
         try:
-            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers and not _old:
                 return _door.apply(_op_addcmul, input, tensor1, tensor2, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcmul, (input, tensor1, tensor2,), _given(('value', value, 1), ('out', out, None)))
+    return _slow(addcmul, (input, tensor1, tensor2, *_old), _given(('value', value, 1), ('out', out, None)))
 
 def asin(input, *, out=None):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -2485,10 +2485,10 @@ def square(input, *, out=None):
                 raise
     return _slow(square, (input,), _given(('out', out, None)))
 
-def sub(input, other, *, alpha=1, out=None, x2=_M):
-    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def sub(input, other, *_old, alpha=1, out=None, x2=_M):
+    if out is None and _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M and not _old:
         return _door.apply(_op_sub, input, other) if alpha == 1 else _door.apply(_op_sub_scaled, input, other, alpha)
-    return _slow(sub, (input, other,), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
+    return _slow(sub, (input, other, *_old), _given(('alpha', alpha, 1), ('out', out, None), ('x2', x2, _M)))
 
 def tan(input, *, out=None):
     if out is None and (not _overrides or _py_type(input) in _tensors):
@@ -2953,15 +2953,15 @@ def rand(*sizes, **options):
         return _rand(*sizes)
     return _slow(rand, sizes, options)
 
-def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
+def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and memory_format is _M and pin_memory is _M:
                 return _rand_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('memory_format', memory_format, _M), ('pin_memory', pin_memory, _M)))
 
 def randint(*args, **options):
     if _overrides or "out" in options:
@@ -2986,20 +2986,20 @@ def randn(*sizes, **options):
         return _randn(*sizes)
     return _slow(randn, sizes, options)
 
-def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False):
+def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+            if (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and memory_format is _M and pin_memory is _M:
                 return _randn_like(input, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('memory_format', memory_format, _M), ('pin_memory', pin_memory, _M)))
 
-def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
-    if out is None and _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    if out is None and _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
-    return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None)))
+    return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
     if _py_type(input) in _tensors:
@@ -3532,31 +3532,31 @@ def new_ones(input, *sizes, **options):
         return _new_ones(input, *sizes)
     return _slow(new_ones, (input, *sizes,), options)
 
-def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
             if _py_type(size) is _Size:
                 size = _py_tuple(size)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(new_full, (input, size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(new_full, (input, size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
-def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_grad=False):
+def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
             if _py_type(size) is _Size:
                 size = _py_tuple(size)
             if _py_type(stride) is _Size:
                 stride = _py_tuple(stride)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_empty_strided(input, size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(new_empty_strided, (input, size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(new_empty_strided, (input, size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def cpu(input):
     if not _overrides or _py_type(input) in _tensors:
@@ -3777,15 +3777,15 @@ def cuda(input, device=None, non_blocking=False, memory_format=None):
                 raise
     return _slow(cuda, (input,), _given(('device', device, None), ('non_blocking', non_blocking, False), ('memory_format', memory_format, None)))
 
-def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False):
+def new_tensor(input, data, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool:
+            if (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_tensor(input, data, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(new_tensor, (input, data,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False)))
+    return _slow(new_tensor, (input, data,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def polygamma_method(self, n):
     if not _overrides or _py_type(self) in _tensors:
@@ -4531,15 +4531,15 @@ def cumprod_(input, dim, *, dtype=None, axis=_M):
                 raise
     return _slow(cumprod_, (input, dim,), _given(('dtype', dtype, None), ('axis', axis, _M)))
 
-def add_(input, other, *, alpha=1, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def add_(input, other, *_old, alpha=1, x2=_M):
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M and not _old:
         return _add_(input, other, alpha=alpha)
-    return _slow(add_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+    return _slow(add_, (input, other, *_old), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
-def sub_(input, other, *, alpha=1, x2=_M):
-    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M:
+def sub_(input, other, *_old, alpha=1, x2=_M):
+    if _py_type(input) in _operands and _py_type(other) in _operands and _py_type(alpha) in _numbers and x2 is _M and not _old:
         return _sub_(input, other, alpha=alpha)
-    return _slow(sub_, (input, other,), _given(('alpha', alpha, 1), ('x2', x2, _M)))
+    return _slow(sub_, (input, other, *_old), _given(('alpha', alpha, 1), ('x2', x2, _M)))
 
 def div_(input, other, *, rounding_mode=_M, x2=_M):
     if _py_type(input) in _operands and _py_type(other) in _operands and rounding_mode is _M and x2 is _M:
@@ -4631,35 +4631,35 @@ def round_(input, *, decimals=_M):
                 raise
     return _slow(round_, (input,), _given(('decimals', decimals, _M)))
 
-def addcmul_(input, tensor1, tensor2, *, value=1):
+def addcmul_(input, tensor1, tensor2, *_old, value=1):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers and not _old:
                 return _addcmul_(input, tensor1, tensor2, value=value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcmul_, (input, tensor1, tensor2,), _given(('value', value, 1)))
+    return _slow(addcmul_, (input, tensor1, tensor2, *_old), _given(('value', value, 1)))
 
-def addcdiv_(input, tensor1, tensor2, *, value=1):
+def addcdiv_(input, tensor1, tensor2, *_old, value=1):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers:
+            if _py_type(tensor1) in _tensors and _py_type(tensor2) in _tensors and _py_type(value) in _numbers and not _old:
                 return _addcdiv_(input, tensor1, tensor2, value=value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addcdiv_, (input, tensor1, tensor2,), _given(('value', value, 1)))
+    return _slow(addcdiv_, (input, tensor1, tensor2, *_old), _given(('value', value, 1)))
 
-def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
+def addmm_(input, mat1, mat2, *_old, beta=1, alpha=1):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers:
+            if _py_type(mat1) in _tensors and _py_type(mat2) in _tensors and _py_type(beta) in _numbers and _py_type(alpha) in _numbers and not _old:
                 return _addmm_(input, mat1, mat2, beta=beta, alpha=alpha)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
-    return _slow(addmm_, (input, mat1, mat2,), _given(('beta', beta, 1), ('alpha', alpha, 1)))
+    return _slow(addmm_, (input, mat1, mat2, *_old), _given(('beta', beta, 1), ('alpha', alpha, 1)))
 
 def fill_diagonal_(input, fill_value, wrap=False):
     if not _overrides or _py_type(input) in _tensors:

@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER, DType
-from jitgrad.functions.signatures import MAKES_FROM_NOTHING, SIGNATURES, TAKES_OUT
+from jitgrad.dtypes import BOOLEAN, INTEGER, PYTHON_TYPES, DType
+from jitgrad.functions.signatures import MAKES_FROM_NOTHING, SIGNATURES, TAKES_OUT, options_of
 from jitgrad.functions.torch_function import handle_torch_function, has_torch_function, is_override, relevant_args
 from jitgrad.lazy import LazyModule
 from jitgrad.state import plain_tensors, state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import warn_once
 
 __all__ = [
     "LISTS",
@@ -52,6 +53,8 @@ OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim", "x2": "other"}
 MISSING = object()
 """The default of an argument where leaving it out is not giving a value."""
 
+_MAKING = LazyModule("jitgrad.functions.making_options")
+_OLD = LazyModule("jitgrad.functions.old_orders")
 _OUTPUTS = LazyModule("jitgrad.functions.outputs")
 _MISMATCH = object()
 _PYTHON_TYPES = (bool, int, float)
@@ -185,7 +188,8 @@ def _as_tensors(x: Any) -> Any:
 
 
 def _as_dtype(x: Any) -> Any:
-    return x if isinstance(x, DType) else _MISMATCH
+    found = PYTHON_TYPES.get(x) if isinstance(x, type) else x
+    return found if isinstance(found, DType) else _MISMATCH
 
 
 def _as_number_or_tensor(x: Any) -> Any:
@@ -356,6 +360,12 @@ def _with_out(function: Any, row: str, args: tuple[Any, ...], kwargs: dict[str, 
     return _OUTPUTS.write_out(slow(function, args, kwargs), out, is_factory, function.__name__)
 
 
+@functools.cache
+def _options_of(row: str) -> frozenset[str]:
+    names = (p.name for signature in read_signatures(SIGNATURES[row]) for p in signature.parameters)
+    return options_of(row, names)
+
+
 def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: set[Any] | None = None) -> Any:
     """A call that no branch of a generated function takes: ask overrides, or match it against the signatures.
 
@@ -373,6 +383,9 @@ def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: se
         if has_torch_function(relevant):
             args, kwargs = _as_written(signatures, args, kwargs)
             return handle_torch_function(function, relevant, *args, **kwargs)
+    options = _options_of(row)
+    if not options.isdisjoint(kwargs):
+        return _MAKING.call_without_options(function, args, kwargs, options)
     if "out" in kwargs and row in TAKES_OUT:
         return _with_out(function, row, args, kwargs)
     if not signatures:
@@ -389,4 +402,8 @@ def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: se
                 _note_sizes(positional[signature.varargs :])
                 _note_sizes(args[signature.varargs :])
             return bare(*positional, **named)
+    old = None if kwargs else _OLD.in_new_order(function.__name__, args)
+    if old is not None:
+        warn_once(f"{function.__name__}: numbers before tensors are deprecated; give {', '.join(old[1])} by keyword")
+        return function(*old[0], **old[1])
     raise _error(function.__name__, signatures, args, kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import get_default_dtype
+from jitgrad.dtypes import as_dtype, get_default_dtype
 from jitgrad.functions.creation import tensor
 
 __all__ = [
@@ -65,7 +65,7 @@ def _check(name: str, count: int, dtype: Any) -> None:
 
 
 def _made(name: str, shape: Any, count: int, is_periodic: bool, options: dict[str, Any]) -> Any:
-    dtype = options.get("dtype")
+    dtype = as_dtype(options.get("dtype"))
     _check(name, count, dtype)
     return sampled(shape, count, is_periodic, dtype, options.get("device"), options.get("requires_grad", False))
 

@@ -15,6 +15,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import (
     INTEGER,
     DType,
+    as_dtype,
     bfloat16,
     bool_,
     dtype_of_scalar,
@@ -198,22 +199,35 @@ def _as_array(data: Any) -> Any:
     return array
 
 
+_MAKING = LazyModule("jitgrad.functions.making_options")
 _FEW = 64
 """Numbers that are not worth memory of their own, aligned for vectors."""
 
 
-def tensor(data: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def tensor(
+    data: Any,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    *,
+    pin_memory: bool = False,
+) -> Any:
     """A new leaf with a copy of ``data``: numbers, nested sequences, NumPy arrays or tensors.
 
     Args:
         dtype: None infers it: the default dtype for Python floats, int64 for integers, an array's own dtype.
         device: where; None = the CPU, or the device of ``data`` if it is a tensor.
         requires_grad: whether the new leaf is part of the graph.
+        pin_memory: must be False.
 
     Raises:
         TypeError: for data that are not numbers.
         ValueError: for ragged sequences.
+        RuntimeError: ``pin_memory=True``.
     """
+    dtype = as_dtype(dtype)
+    if pin_memory:
+        _MAKING.check_options("tensor", None, pin_memory)
     if isinstance(data, TensorBase):
         warn_user(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "

@@ -15,6 +15,7 @@ from jitgrad.devices import CPU, META
 from jitgrad.door import door
 from jitgrad.dtypes import (
     DType,
+    as_dtype,
     bfloat16,
     bool_,
     complex64,
@@ -191,9 +192,10 @@ def _lowered(x: Any, wanted: DType) -> Any:
 
 def to_target(args: Sequence[Any], dtype: DType | None, device: Any) -> tuple[DType | None, Any]:
     """(dtype, device) that ``to(*args, dtype=, device=)`` asks for; None = unchanged."""
+    dtype = as_dtype(dtype)
     for arg in args:
-        if isinstance(arg, DType):
-            dtype = arg
+        if isinstance(arg, DType | type):
+            dtype = as_dtype(arg)
         elif isinstance(arg, TensorBase):
             dtype, device = arg._aval.dtype, arg._aval.device
         elif not isinstance(arg, bool):  # positional non_blocking and copy

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU
-from jitgrad.dtypes import DType, bfloat16, from_numpy_dtype, get_default_dtype, int16
+from jitgrad.dtypes import DType, as_dtype, bfloat16, from_numpy_dtype, get_default_dtype, int16
 from jitgrad.functions.creation import from_numpy, tensor
 from jitgrad.functions.devices import clone, to
 from jitgrad.ops.aval import make_aval
@@ -208,6 +208,7 @@ def frombuffer(
     Raises:
         ValueError: it has no bytes, or not so many.
     """
+    dtype = as_dtype(dtype)
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -305,6 +306,7 @@ def asarray(
     Raises:
         ValueError: ``copy=False``, and memory cannot be shared.
     """
+    dtype = as_dtype(dtype)
     found = _taken_over(obj, dtype)
     if found is None:
         if copy is False:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType, bool_
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType, as_dtype, bool_
 from jitgrad.functions.creation import empty, tensor
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul
@@ -305,6 +305,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether an in-place operation may write results of one dtype to a tensor of another."""
+    from_, to = as_dtype(from_), as_dtype(to)
     return not (
         (from_.category is COMPLEX and to.category is not COMPLEX)
         or (from_.category is FLOATING and to.category < FLOATING)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, complex128, float64, get_default_dtype, int64
+from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, as_dtype, complex128, float64, get_default_dtype, int64
 from jitgrad.functions.creation import arange, full, linspace, tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.outputs import write_out
@@ -43,6 +43,7 @@ def logspace(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """``base`` to the powers of ``linspace(start, end, steps)``.
@@ -55,6 +56,7 @@ def logspace(
         raise TypeError(f"logspace(): argument 'steps' (position 3) must be int, not {type(steps).__name__}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    dtype = as_dtype(dtype)
     found = dtype or (out.dtype if out is not None else get_default_dtype())
     if found.category is FLOATING or found.category is COMPLEX:
         powers = linspace(start, end, steps, dtype=float64 if found.category is FLOATING else complex128, device=device)
@@ -109,7 +111,7 @@ def scalar_tensor(
 ) -> Any:  # fmt: skip
     """A tensor without dimensions, of the default dtype unless another is given."""
     value = s.item() if isinstance(s, TensorBase) else s
-    return full((), value, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
+    return full((), value, dtype=as_dtype(dtype) or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def _check_triangle(name: str, row: int, col: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, DType, float64, get_default_dtype, int64
+from jitgrad.dtypes import BOOLEAN, DType, as_dtype, float64, get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, placed
@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 _COMPLEX = LazyModule("jitgrad.functions.complex_draws")
+_MAKING = LazyModule("jitgrad.functions.making_options")
 _ZERO = OPS["zero"]
 _LEFT_OUT: Any = object()
 
@@ -131,6 +132,8 @@ def randint(
     generator: Any = None,
     dtype: DType | None = None,
     device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Any:
     """Integers on [low, high), or [0, low) in the two-argument form ``randint(high, size)``; int64 unless said.
@@ -139,6 +142,8 @@ def randint(
         RuntimeError: an empty range, or one that the dtype does not hold.
         TypeError: bounds that are no integers, or no size.
     """
+    if layout is not None or pin_memory:
+        _MAKING.check_options("randint", layout, pin_memory)
     if size is _LEFT_OUT:
         low, high, size = 0, low, high
     elif high is _LEFT_OUT:
@@ -147,7 +152,7 @@ def randint(
     if not isinstance(size, list | tuple):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     shape = tuple([_index("randint", n) for n in size])
-    dtype = dtype or int64
+    dtype = as_dtype(dtype) or int64
     params = integer_range(low, high, dtype)
     source = generator_or_default("randint", generator)
     return make(shape, dtype, device, requires_grad, source, "integers", *params)
@@ -164,7 +169,7 @@ def _index(name: str, value: Any) -> int:
 
 def randint_like(
     input: Any,
-    low: int,
+    low: int = 0,
     high: Any = None,
     *,
     generator: Any = None,

@@ -9,7 +9,19 @@ The first parameter of a method is the tensor itself. After a change here run ``
 
 from __future__ import annotations
 
-__all__ = ["MAKES_FROM_NOTHING", "NOT_PARSED", "SIGNATURES", "TAKES_OUT"]
+from collections.abc import Iterable
+
+__all__ = ["MAKES_FROM_NOTHING", "NOT_PARSED", "SIGNATURES", "TAKES_OUT", "options_of"]
+
+_MAKES = frozenset({"device", "dtype", "requires_grad"})
+
+
+def options_of(name: str, parameters: Iterable[str]) -> frozenset[str]:
+    """What a function that makes a new tensor takes besides its parameters: ``making_options`` looks at these."""
+    own = frozenset(parameters)
+    takes_format = name.endswith("_like") or name == "empty"
+    options = frozenset({"layout", "pin_memory", "memory_format"} if takes_format else {"layout", "pin_memory"})
+    return options - own if own >= _MAKES else frozenset()
 
 
 def _rows(table: dict[str, str]) -> dict[str, str]:

@@ -103,7 +103,7 @@ class Sequential(_Listed):
     def forward(self, input: Any) -> Any:
         """Feed ``input`` through every module."""
         own = self.__dict__
-        for name in self._modules:
+        for name in own["_modules"]:
             input = own[name](input)
         return input
 

@@ -35,7 +35,7 @@ from jitgrad.nn.hooks import (
     register_module_parameter_registration_hook,
 )
 from jitgrad.nn.parameter import Buffer, Parameter
-from jitgrad.nn.registry import Registry
+from jitgrad.nn.registry import Members, Registry
 from jitgrad.nn.state_dict import Stateful
 from jitgrad.tensor import Tensor
 
@@ -67,6 +67,7 @@ class Module(Hooked, Stateful, Convertible):
 
     training: bool
     call_super_init = False
+    _parameters, _buffers, _modules = Members(), Members(), Members()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -108,6 +109,10 @@ class Module(Hooked, Stateful, Convertible):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            """Members; Python finds them without it, but subclasses and libraries call it by name."""
+            for registry in _REGISTRIES:
+                if name in self.__dict__.get(registry, ()):
+                    return self.__dict__[registry][name]
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""``Registry``: the members of a module of one kind, by name.
+"""``Registry``: the members of a module of one kind, by name; ``Members``: the attribute of a class that holds it.
 
-Owns: it; Note [Where a module keeps things] is in ``module.py``.
+Owns: them; Note [Where a module keeps things] is in ``module.py``.
 Must not know: ``Module`` (which imports this): the owner is any object with a ``__dict__``.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import ref
 
-__all__ = ["Registry"]
+__all__ = ["Members", "Registry"]
 
 _NOTHING = object()
 
@@ -88,3 +88,27 @@ class Registry(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
+
+
+class Members:
+    """``_parameters``, ``_buffers`` or ``_modules`` of a class.
+
+    Libraries that patch modules assign a dictionary of their own, also past ``Module.__setattr__``. Its items become a
+    registry, so that they are attributes; members that it lacks are attributes no longer.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        try:
+            return self if instance is None else instance.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(f"{self._name} of a {type(instance).__name__} is made by Module.__init__()") from None
+
+    def __set__(self, instance: Any, members: Mapping[str, Any]) -> None:
+        own = instance.__dict__
+        for name in own.get(self._name, ()):
+            own.pop(name, None)
+        own[self._name] = Registry(instance, members)
+        own.update(members)

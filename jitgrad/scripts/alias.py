@@ -25,6 +25,7 @@ import jitgrad
 from jitgrad.dtypes import PACKAGE
 from jitgrad.scripts.advice import advice_on
 from jitgrad.scripts.modules import has_module, our_module
+from jitgrad.scripts.private_names import has_private_name, is_private_module, private_name
 from jitgrad.version import TORCH_VERSION
 
 __all__ = ["as_torch"]
@@ -42,7 +43,12 @@ class _Torch(ModuleType):
         self.__all__ = jitgrad.__all__
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(jitgrad, name)
+        if has_private_name("torch", name):
+            found = private_name("torch", name)
+        elif is_private_module(f"torch.{name}"):
+            return importlib.import_module(f"torch.{name}")
+        else:
+            found = getattr(jitgrad, name)
         setattr(self, name, found)
         return found
 
@@ -95,4 +101,7 @@ def as_torch() -> ModuleType:
         raise RuntimeError("as_torch() must come before the first import of torch; PyTorch itself is loaded already")
     sys.meta_path.insert(0, _Finder())
     PACKAGE[:] = ["torch"]
-    return importlib.import_module("torch")
+    torch = importlib.import_module("torch")
+    for name in ("torch.nn.modules", "torch.optim"):  # what import makes of them is there without one
+        importlib.import_module(name)
+    return torch

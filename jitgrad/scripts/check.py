@@ -18,6 +18,7 @@ import jitgrad
 from jitgrad.errors import closest
 from jitgrad.scripts.advice import advice_on
 from jitgrad.scripts.modules import has_module, our_module
+from jitgrad.scripts.private_names import has_private_name
 from jitgrad.scripts.tensor_names import TENSOR_NAMES
 
 __all__ = ["Finding", "check_source"]
@@ -120,6 +121,8 @@ class _NameReader(ast.NodeVisitor):
                 found = our_module(path)  # a function or class hides a file of its name, as torch.tensor does
                 continue
             if not hasattr(found, part):
+                if has_private_name(".".join(parts[: end - 1]), part):
+                    return
                 if inspect.ismodule(found) or inspect.isclass(found):
                     self._note(line, path, found, is_certain=True)
                 return

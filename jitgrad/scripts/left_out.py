@@ -173,7 +173,7 @@ GROUPS = (
         "use a dtype, and Tensor.untyped_storage()",
         """
         *Storage StorageBase is_storage Tensor.storage_type set_default_tensor_type legacy_contiguous_format
-        Tensor.new typename
+        typename
         """,
     ),
     _group(
@@ -189,8 +189,7 @@ GROUPS = (
         nn.functional.GRID_SAMPLE_* nn.functional.*_notes nn.functional.Callable nn.functional.Optional
         nn.functional.DType nn.functional.Tensor nn.functional.handle_torch_function
         nn.functional.has_torch_function* detach_ unsafe_split_with_sizes
-        Tensor.unsafe_split_with_sizes nn.factory_kwargs linalg.matmul distributions.ExponentialFamily
-       
+        Tensor.unsafe_split_with_sizes nn.factory_kwargs linalg.matmul
         """,
     ),
     _group(

@@ -15,6 +15,8 @@ import importlib.util
 from types import ModuleType
 from typing import Any
 
+from jitgrad.scripts.private_names import is_private_module, private_names
+
 __all__ = ["has_module", "our_module"]
 
 _FILES = {
@@ -52,13 +54,10 @@ _OURS = {
 """Modules of PyTorch that have another name here."""
 
 _BASES = {
-    "_BatchNorm": "BatchNorm",
-    "_ConvNd": "ConvNd",
     "_DropoutNd": "_Dropout",
-    "_MaxPoolNd": "MaxPoolNd",
-    "_NormBase": "NormBase",
 }
-"""Base classes of PyTorch's layers -> ours; scripts ask ``isinstance(m, nn.modules.batchnorm._BatchNorm)``."""
+"""Base classes of PyTorch's layers -> ours where more than the underscore differs; scripts ask
+``isinstance(m, nn.modules.batchnorm._BatchNorm)``."""
 
 
 class _File(ModuleType):
@@ -69,10 +68,12 @@ class _File(ModuleType):
         self._places = places
 
     def __getattr__(self, name: str) -> Any:
-        wanted = _BASES.get(name, name)
+        if _is_file(f"{self.__name__}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
         for place in self._places:
-            if hasattr(place, wanted):
-                return getattr(place, wanted)
+            for wanted in (_BASES.get(name, name), name.removeprefix("_")):
+                if hasattr(place, wanted):
+                    return getattr(place, wanted)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -81,7 +82,7 @@ class _File(ModuleType):
 
 def has_module(name: str) -> bool:
     """Whether ``torch.…`` has a counterpart here; nothing that is late is imported for it but its parents."""
-    return _is_file(name) or _exists(_our_name(name))
+    return _is_file(name) or is_private_module(name) or _exists(_our_name(name))
 
 
 def our_module(name: str) -> ModuleType:
@@ -90,12 +91,23 @@ def our_module(name: str) -> ModuleType:
     Raises:
         ModuleNotFoundError: there is none.
     """
+    module = _module(name)
+    vars(module).update(private_names(name))
+    vars(module).setdefault("__path__", [])  # Python asks for it before it imports a module below this one
+    if name == "torch.optim":  # libraries look for optimizers in its __dict__
+        for each in dir(module):
+            getattr(module, each)
+    return module
+
+
+def _module(name: str) -> ModuleType:
     own = _our_name(name)
-    if not _is_file(name):
-        return importlib.import_module(own)
-    package = importlib.import_module(_FILES[name.rpartition(".")[0]][0])
     places = (importlib.import_module(own),) if _exists(own) else ()
-    return _File(name, (*places, package))
+    if _is_file(name):
+        return _File(name, (*places, importlib.import_module(_FILES[name.rpartition(".")[0]][0])))
+    if is_private_module(name) and not places:
+        return _File(name, ())
+    return importlib.import_module(own)
 
 
 def _our_name(name: str) -> str:
