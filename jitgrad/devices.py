@@ -16,16 +16,21 @@ __all__ = ["CPU", "META", "Device"]
 
 _SPELLING = re.compile(r"([a-z]+)(?::(\d+))?")
 _TYPES = ("cpu", "vcpu", "meta")
+_ABSENT = frozenset(
+    "cuda fpga hip hpu ideep ipu lazy maia mkldnn mps mtia opencl opengl privateuseone ve vulkan xla xpu".split()
+)
+"""Types of devices that PyTorch knows: scripts name them before they ask whether there is one."""
 
 
 class Device:
     """A device, as ``torch.device``: ``Device("vcpu:1")`` is ``Device("vcpu", 1)``.
 
     Interned: equal devices are identical. ``cpu`` is the caller's own thread; ``vcpu:n`` are virtual devices, each a
-    worker thread that takes work through streams; tensors on ``meta`` have a shape and no data.
+    worker thread that takes work through streams; tensors on ``meta`` have a shape and no data. Names of PyTorch's
+    other devices, ``cuda``, can be compared; no tensor can be made there or moved there.
 
     Attributes:
-        type: ``"cpu"``, ``"vcpu"`` or ``"meta"``.
+        type: ``"cpu"``, ``"vcpu"`` or ``"meta"``, or the type of a device that is absent.
         index: number of the device among those of its type; None where the name has none.
 
     Raises:
@@ -59,11 +64,22 @@ class Device:
             if index is not None:
                 raise RuntimeError(f"type (string) must not include an index because index was passed: {name}")
             index = int(match[2])
-        if match[1] not in _TYPES:
-            raise RuntimeError(f"Expected one of {', '.join(_TYPES)} device type at start of device string: {match[1]}")
+        if match[1] not in _TYPES and match[1] not in _ABSENT:
+            known = ", ".join((*_TYPES, *sorted(_ABSENT)))
+            raise RuntimeError(f"Expected one of {known} device type at start of device string: {match[1]}")
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
         return _intern(match[1], index)
+
+    def check_present(self) -> None:
+        """AssertionError for ``cuda`` and ``xpu``, RuntimeError for other devices that are absent, as in PyTorch."""
+        if self.type in ("cuda", "xpu"):
+            raise AssertionError(
+                f"Torch not compiled with {self.type.upper()} enabled: tensors are on the CPU; ask "
+                f"torch.{self.type}.is_available() before you use device '{self}'"
+            )
+        if self.type in _ABSENT:
+            raise RuntimeError(f"PyTorch is not linked with support for {self.type} devices: tensors are on the CPU")
 
     @property
     def is_virtual(self) -> bool:

@@ -88,6 +88,8 @@ class TensorType:
         """``LongTensor | None``, an annotation: a tensor, or None."""
         return TensorBase | other
 
+    __ror__ = __or__
+
     def __reduce__(self) -> str:
         return self.__name__
 

@@ -186,6 +186,7 @@ def test_sizes(path: Path) -> None:
 NAMES_OF_TWO = {
     "Identity": "PyTorch has both: the layer nn.Identity, and the graph node torch::autograd::Identity",
     "Future": "PyTorch has both: torch.futures.Future, and c10::ivalue::Future, the result of a graph task",
+    "finfo": "jitgrad.finfo, and where `import torch` means jitgrad, the one that knows dtypes that are absent",
     "autocast": "PyTorch has both: torch.amp.autocast, and torch.cuda.amp.autocast, which is derived from it",
     "GradScaler": "PyTorch has both: torch.amp.GradScaler, and torch.cuda.amp.GradScaler, which is derived from it",
     "profile": "PyTorch has both: torch.profiler.profile, and torch.autograd.profiler.profile",

@@ -37,7 +37,7 @@ class _Torch(ModuleType):
     def __init__(self) -> None:
         super().__init__("torch", jitgrad.__doc__)
         public = {name: value for name, value in vars(jitgrad).items() if not name.startswith("__")}
-        self.__dict__.update(public)
+        self.__dict__.update({name: v for name, v in public.items() if not has_private_name("torch", name)})
         self.__path__: list[str] = []
         self.__version__ = TORCH_VERSION
         self.__all__ = jitgrad.__all__

@@ -12,6 +12,7 @@ keep functions out of graphs, and set options, which mean nothing here.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 __all__ = ["has_private_name", "is_private_module", "private_name", "private_names"]
@@ -32,6 +33,8 @@ _PLACES = {
         "_check_value": "scripts.stand_ins:check_value",
         "_shape_as_tensor": "scripts.stand_ins:shape_as_tensor",
         "_standard_gamma": "distributions.gamma:standard_gamma",
+        "finfo": "scripts.absent_dtypes:finfo",
+        "ops": "scripts.stand_ins:ops",
         "torch": "torch",
         "typename": "scripts.stand_ins:typename",
     },
@@ -42,25 +45,33 @@ _PLACES = {
     "torch._C": {
         "_LinAlgError": "linalg:LinAlgError",
         "_are_functorch_transforms_active": "scripts.stand_ins:in_transform",
+        "_disabled_torch_function_impl": "overrides:disabled_torch_function",
         "_get_tracing_state": "scripts.stand_ins:nothing",
         "_log_api_usage_once": "scripts.stand_ins:nothing",
     },
+    "torch._C._distributed_rpc": {"_is_current_rpc_agent_set": "distributed:is_initialized"},
     "torch._dynamo": {
-        "allow_in_graph": "compiler:allow_in_graph",
+        **{
+            name: f"compiler:{name}"
+            for name in "allow_in_graph assume_constant_result disable is_compiling list_backends reset".split()
+        },
+        **{name: "scripts.stand_ins:nothing" for name in "mark_dynamic mark_static maybe_mark_dynamic".split()},
         "config": "scripts.stand_ins:config",
-        "disable": "compiler:disable",
-        "is_compiling": "compiler:is_compiling",
-        "mark_dynamic": "scripts.stand_ins:nothing",
-        "mark_static": "scripts.stand_ins:nothing",
         "mark_static_address": "scripts.stand_ins:nothing",
-        "maybe_mark_dynamic": "scripts.stand_ins:nothing",
-        "reset": "compiler:reset",
+    },
+    "torch._dynamo._trace_wrapped_higher_order_op": {
+        "TransformGetItemToIndex": "contextlib:nullcontext",
     },
     "torch._inductor": {"config": "scripts.stand_ins:config"},
+    "torch._subclasses": {"fake_tensor": "torch._subclasses.fake_tensor"},
+    "torch._subclasses.fake_tensor": {
+        "FakeTensor": "scripts.stand_ins:FakeTensor",
+        "is_fake": "scripts.stand_ins:is_fake",
+    },
+    "torch._tensor_str": {"PRINT_OPTS": "scripts.stand_ins:PRINT_OPTS", "_tensor_str": "scripts.stand_ins:tensor_str"},
     "torch._vmap_internals": {"_vmap": "transforms.vmap:vmap", "vmap": "transforms.vmap:vmap"},
     "torch.cuda": {
-        "Event": "scripts.stand_ins:Event",
-        "Stream": "scripts.stand_ins:Stream",
+        **{name: f"scripts.stand_ins:{name}" for name in "CUDAGraph Event MemPool Stream StreamContext graph".split()},
         "nvtx": "torch.cuda.nvtx",
     },
     "torch.cuda.nvtx": {
@@ -73,7 +84,9 @@ _PLACES = {
         "ProcessGroup": "scripts.stand_ins:ProcessGroup",
         "ReduceOp": "scripts.stand_ins:ReduceOp",
         "nn": "torch.distributed.nn",
+        "rpc": "torch.distributed.rpc",
     },
+    "torch.distributed.rpc": {"is_available": "distributed:is_available"},
     "torch.distributed.nn": {
         name: f"distributed:{name}" for name in "all_gather all_reduce broadcast gather reduce scatter".split()
     },
@@ -86,12 +99,24 @@ _PLACES = {
         "_standard_normal": "scripts.stand_ins:standard_normal",
         "_sum_rightmost": "distributions.utils:sum_rightmost",
     },
+    "torch.fx.experimental": {"proxy_tensor": "torch.fx.experimental.proxy_tensor"},
+    "torch.fx.experimental.proxy_tensor": {"get_proxy_mode": "scripts.stand_ins:nothing"},
     "torch.fx": {
         "Graph": "scripts.stand_ins:Graph",
         "GraphModule": "scripts.stand_ins:GraphModule",
         "Node": "scripts.stand_ins:Node",
         "Tracer": "scripts.stand_ins:Tracer",
-        "wrap": "scripts.stand_ins:wrap",
+        "wrap": "scripts.stand_ins:as_it_is",
+    },
+    "torch.hub": {"HASH_REGEX": "scripts.stand_ins:HASH_REGEX"},
+    "torch.jit": {"_overload": "scripts.stand_ins:as_it_is", "_overload_method": "scripts.stand_ins:as_it_is"},
+    "torch.nn.attention": {"flex_attention": "torch.nn.attention.flex_attention"},
+    "torch.nn.attention.flex_attention": {
+        "_DEFAULT_SPARSE_BLOCK_SIZE": "scripts.stand_ins:SPARSE_BLOCK_SIZE",
+        "AuxRequest": "scripts.stand_ins:AuxRequest",
+        "BlockMask": "scripts.stand_ins:BlockMask",
+        "create_block_mask": "scripts.stand_ins:flex_attention",
+        "flex_attention": "scripts.stand_ins:flex_attention",
     },
     "torch.nn.modules.module": {"_IncompatibleKeys": "nn.state_dict:IncompatibleKeys"},
     "torch.nn.modules.utils": {
@@ -114,8 +139,26 @@ _PLACES = {
     "torch.optim.lr_scheduler": {"_LRScheduler": "optim.lr_base:LRScheduler"},
     "torch.optim.optimizer": {"required": "scripts.stand_ins:required"},
     "torch.serialization": {"MAP_LOCATION": "scripts.stand_ins:MapLocation"},
+    "torch.utils.data.dataloader": {
+        "_BaseDataLoaderIter": "utils.data._utils.iterators:BaseDataLoaderIter",
+        "_MultiProcessingDataLoaderIter": "utils.data._utils.workers:MultiProcessingDataLoaderIter",
+        "_SingleProcessDataLoaderIter": "utils.data._utils.iterators:SingleProcessDataLoaderIter",
+    },
+    "torch.utils._pytree": {
+        "MappingKey": "scripts.stand_ins:MappingKey",
+        "_dict_flatten": "scripts.stand_ins:dict_flatten",
+        "_dict_flatten_with_keys": "scripts.stand_ins:dict_flatten_with_keys",
+        "_dict_unflatten": "scripts.stand_ins:dict_unflatten",
+    },
 }
 """Module of PyTorch -> name there -> module and name here, or the module of PyTorch that it is."""
+_DTYPES = (
+    "bits8 bits16 bits1x8 bits2x4 bits4x2 complex32 float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz float8_e5m2 "
+    "float8_e5m2fnuz float8_e8m0fnu uint16 uint32 uint64"
+).split()
+_PLACES["torch"] |= {name: f"scripts.absent_dtypes:{name}" for name in _DTYPES}
+_LAYOUTS = "jagged sparse_bsc sparse_bsr sparse_csc sparse_csr".split()
+_PLACES["torch"] |= {name: f"scripts.stand_ins:{name}" for name in _LAYOUTS}
 
 
 def has_private_name(module: str, name: str) -> bool:
@@ -139,4 +182,5 @@ def private_name(module: str, name: str) -> Any:
     if place.partition(".")[0] == "torch":
         return importlib.import_module(place)
     ours, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(f"jitgrad.{ours}"), attribute)
+    package = "" if ours in sys.stdlib_module_names else "jitgrad."
+    return getattr(importlib.import_module(package + ours), attribute)

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from jitgrad import dtypes
+from jitgrad import dtypes, formatting
 from jitgrad.functions import empty, tensor
+from jitgrad.layouts import layout
 from jitgrad.runtime.native.pool import get_num_threads
 from jitgrad.tensor import Tensor
 from jitgrad.transforms.level import active_levels
 from jitgrad.version import TORCH_VERSION
 
 __all__ = [
-    "Event", "Graph", "GraphModule", "MapLocation", "Node", "ProcessGroup", "ReduceOp", "Stream", "Tracer", "assert_",
-    "assert_async", "cast_double", "cast_float", "cast_int", "cast_long", "check", "check_index",
-    "check_not_implemented", "check_type", "check_value", "clipped_sigmoid", "config", "in_transform",
-    "list_with_default", "nothing", "ntuple", "nvtx_mark", "nvtx_range", "pair", "parallel_info", "quadruple",
-    "required", "reverse_repeat_tuple", "scatter", "shape_as_tensor", "show_config", "single", "standard_normal",
-    "triple", "typename", "wrap",
+    "HASH_REGEX", "PRINT_OPTS", "SPARSE_BLOCK_SIZE", "AuxRequest", "BlockMask", "CUDAGraph", "Event", "FakeTensor",
+    "Graph", "GraphModule", "MapLocation", "MappingKey", "MemPool", "Node", "ProcessGroup", "ReduceOp", "Stream",
+    "StreamContext", "Tracer", "as_it_is", "assert_", "assert_async", "cast_double", "cast_float", "cast_int",
+    "cast_long", "check", "check_index", "check_not_implemented", "check_type", "check_value", "clipped_sigmoid",
+    "config", "dict_flatten", "dict_flatten_with_keys", "dict_unflatten", "flex_attention", "graph", "in_transform",
+    "is_fake", "jagged", "list_with_default", "nothing", "ntuple", "nvtx_mark", "nvtx_range", "ops", "pair",
+    "parallel_info", "quadruple", "required", "reverse_repeat_tuple", "scatter", "shape_as_tensor", "show_config",
+    "single", "sparse_bsc", "sparse_bsr", "sparse_csc", "sparse_csr", "standard_normal", "tensor_str", "triple",
+    "typename",
 ]  # fmt: skip
 
 MapLocation = Any
 """The type of the argument ``map_location``: a function, a device, its name, a dictionary of names, or None."""
+
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+"""The hash in the name of a file of weights."""
 
 
 class _Required:
@@ -150,7 +159,15 @@ def _without(*names: str, why: str) -> Iterator[type]:
         yield type(name, (), {"__init__": start, "__doc__": f"No object is one: {why}"})
 
 
-Event, Stream = _without("Event", "Stream", why="there is no GPU; guard it by torch.cuda.is_available()")
+jagged, sparse_bsc, sparse_bsr, sparse_csc, sparse_csr = map(
+    layout, ("jagged", "sparse_bsc", "sparse_bsr", "sparse_csc", "sparse_csr")
+)
+"""Layouts that no tensor has here; libraries compare."""
+(FakeTensor,) = _without("FakeTensor", why="nothing is traced ahead of time; a tensor on meta has no data")
+CUDAGraph, Event, MemPool, Stream, StreamContext, graph = _without(
+    *("CUDAGraph", "Event", "MemPool", "Stream", "StreamContext", "graph"),
+    why="there is no GPU; guard it by torch.cuda.is_available()",
+)
 (ProcessGroup,) = _without("ProcessGroup", why="jitgrad trains in one process")
 Graph, GraphModule, Node, Tracer = _without(
     *("Graph", "GraphModule", "Node", "Tracer"),
@@ -162,6 +179,15 @@ class ReduceOp(enum.Enum):
     """How processes combine their values; the default of arguments, for there is one process."""
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(8)
+
+
+AuxRequest, BlockMask = _without("AuxRequest", "BlockMask", why="there is no flex_attention")
+SPARSE_BLOCK_SIZE = 128
+
+
+def flex_attention(*_: Any, **__: Any) -> None:
+    """NotImplementedError: masks are tensors here."""
+    raise NotImplementedError("there is no flex_attention; use scaled_dot_product_attention with a mask")
 
 
 def nvtx_mark(*_: Any, **__: Any) -> None:
@@ -181,6 +207,11 @@ class _Options:
 config = _Options()
 
 
+def is_fake(x: Any) -> bool:
+    """False: nothing is traced ahead of time."""
+    return False
+
+
 def in_transform() -> bool:
     """Whether a ``vmap`` or a forward-mode derivative is running in this thread."""
     return bool(active_levels())
@@ -192,6 +223,28 @@ def typename(obj: Any) -> str:
         return str(obj.type())
     named = obj if hasattr(obj, "__qualname__") else type(obj)
     return named.__qualname__ if named.__module__ == "builtins" else f"{named.__module__}.{named.__qualname__}"
+
+
+class _Name:
+    """A name of PyTorch's table of operators, ``torch.ops.aten.clone.default``; libraries compare and look it up."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> _Name:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = self.__dict__[name] = _Name(f"{self._path}.{name}")
+        return found
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(f"{self._path}: there is no table of operators; call the function of that name")
+
+    def __repr__(self) -> str:
+        return self._path
+
+
+ops = _Name("torch.ops")
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -210,6 +263,58 @@ def scatter(*_: Any, **__: Any) -> None:
     raise RuntimeError("there is no GPU to split a batch over, or to gather one from")
 
 
-def wrap(fn: Any) -> Any:
+def as_it_is(fn: Any) -> Any:
     """The function: nothing traces it."""
     return fn
+
+
+# --- text of tensors ---
+
+
+class _PrintOptions:
+    """What ``set_printoptions`` set, as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return formatting._options[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+PRINT_OPTS = _PrintOptions()
+
+
+def tensor_str(x: Any, indent: int) -> str:
+    """The numbers of a tensor as ``repr`` shows them, without what is around them."""
+    return formatting._NUMBER_TEXT.number_body(x.detach().cpu().numpy(), formatting._options, indent)
+
+
+# --- trees of containers ---
+
+
+class MappingKey(NamedTuple):
+    """The way from a dictionary to one of its values."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """The value."""
+        return mapping[self.key]
+
+
+def dict_flatten(d: Any) -> tuple[list[Any], list[Any]]:
+    """Values and keys."""
+    return list(d.values()), list(d)
+
+
+def dict_flatten_with_keys(d: Any) -> tuple[list[tuple[MappingKey, Any]], list[Any]]:
+    """(key, value) of each, and the keys."""
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def dict_unflatten(values: Iterable[Any], context: list[Any]) -> dict[Any, Any]:
+    """A dictionary of values and keys."""
+    return dict(zip(context, values, strict=True))

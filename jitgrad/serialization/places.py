@@ -43,4 +43,6 @@ class Places:
                 f"Attempting to deserialize object on a {location.split(':')[0].upper()} device, which is not there. "
                 "Use load(..., map_location='cpu') to map the storages to the CPU."
             )
-        return Device(wanted)
+        place = Device(wanted)
+        place.check_present()
+        return place

@@ -61,6 +61,7 @@ KNOWN: dict[str, tuple[int, str]] = {
     "cholesky_inverse": (2, "PyTorch's result lies in memory column by column"),
     "cummin": (4, "as cummax"),
     "cumsum_": (1, "a bool without dimensions"),
+    **dict.fromkeys(("subtract", "subtract_"), (4, "takes a number before the tensor, as sub")),
     "to": (4, "None for a dtype, and an unknown keyword"),
 }
 """Where results may differ, in at most how many cases, and why."""

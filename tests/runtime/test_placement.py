@@ -38,7 +38,7 @@ def test_devices_are_spelled_as_in_pytorch() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("cuda:0",), "Expected one of cpu, vcpu, meta device type at start of device string: cuda"),
+        (("gpu:0",), "Expected one of cpu, vcpu, meta, cuda, .* device type at start of device string: gpu"),
         (("vcpu:x",), "Invalid device string: 'vcpu:x'"),
         (("vcpu:0", 1), "type .string. must not include an index because index was passed: vcpu:0"),
         (("vcpu", -3), "Device index must not be negative"),
@@ -47,6 +47,26 @@ def test_devices_are_spelled_as_in_pytorch() -> None:
 def test_devices_that_cannot_be(args: tuple[Any, ...], message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         Device(*args)
+
+
+def test_devices_that_are_absent_can_be_named() -> None:
+    gpu = Device("cuda:1")
+    assert (gpu.type, gpu.index, str(gpu)) == ("cuda", 1, "cuda:1") and gpu is Device("cuda", 1) != CPU
+    uses: list[Callable[[Any], Any]] = [
+        lambda device: jitgrad.zeros(2, device=device),
+        lambda device: jitgrad.tensor([1.0], device=device),
+        lambda device: jitgrad.ones(2).to(device),
+        lambda device: jitgrad.nn.Linear(1, 1).to(device),
+        lambda device: jitgrad.rand(2, device=device),
+    ]
+    for use in uses:
+        with pytest.raises(AssertionError, match=r"not compiled with CUDA enabled: .* torch\.cuda\.is_available"):
+            use("cuda")
+        with pytest.raises(RuntimeError, match="not linked with support for mps devices"):
+            use(Device("mps"))
+    with gpu, pytest.raises(AssertionError, match="CUDA"):
+        jitgrad.zeros(2)
+    assert jitgrad.zeros(2).device is CPU
 
 
 def test_a_device_beyond_the_last() -> None:

@@ -60,7 +60,7 @@ def canonical(device: Any) -> Device:
         device: a Device, its name, or the number of a virtual device; None means ``cpu``.
 
     Raises:
-        RuntimeError: there is no such device.
+        RuntimeError, AssertionError: there is no such device.
         TypeError: for anything else.
     """
     if device is None or device is CPU or device == "cpu":
@@ -68,6 +68,7 @@ def canonical(device: Any) -> Device:
     if type(device) is int:
         return vcpu(device)
     device = Device(device)
+    device.check_present()
     if device.type == "vcpu":
         return vcpu(_current.index if device.index is None else device.index)
     return CPU if device.type == "cpu" else META

@@ -1,4 +1,3 @@
-
 import gpytorch
 import torch
 
