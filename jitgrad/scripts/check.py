@@ -24,7 +24,7 @@ from jitgrad.scripts.tensor_names import TENSOR_NAMES
 __all__ = ["Finding", "check_source"]
 
 _BUILT_ON_TORCH = frozenset(
-    "torchvision torchaudio torchtext pytorch_lightning lightning lightning_fabric timm torch_scatter torch_sparse".split()
+    "lightning lightning_fabric pytorch_lightning timm torch_scatter torch_sparse torchaudio torchvision".split()
 )
 _OF_OTHERS = frozenset(name for kind in (list, str, dict, set, bytes, int, float) for name in dir(kind))
 
