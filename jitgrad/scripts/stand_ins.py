@@ -225,16 +225,16 @@ def typename(obj: Any) -> str:
     return named.__qualname__ if named.__module__ == "builtins" else f"{named.__module__}.{named.__qualname__}"
 
 
-class _Name:
+class _OperatorName:
     """A name of PyTorch's table of operators, ``torch.ops.aten.clone.default``; libraries compare and look it up."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def __getattr__(self, name: str) -> _Name:
+    def __getattr__(self, name: str) -> _OperatorName:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = self.__dict__[name] = _Name(f"{self._path}.{name}")
+        found = self.__dict__[name] = _OperatorName(f"{self._path}.{name}")
         return found
 
     def __call__(self, *_: Any, **__: Any) -> None:
@@ -244,7 +244,7 @@ class _Name:
         return self._path
 
 
-ops = _Name("torch.ops")
+ops = _OperatorName("torch.ops")
 
 
 def nothing(*_: Any, **__: Any) -> None:
