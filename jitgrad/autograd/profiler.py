@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 import functools
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -168,21 +167,15 @@ class EventList(list[Any]):
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write the events for chrome://tracing or https://ui.perfetto.dev."""
-        events = [
-            {
-                "ph": "X",
-                "name": event.name,
-                "cat": event.category,
-                "ts": event.start_ns / 1000,
-                "dur": event.duration_ns / 1000,
-                "pid": os.getpid(),
-                "tid": event.thread,
-                "args": {"Input Dims": event.input_shapes, "kernels": event.kernels},
-            }
-            for event in self
-        ]
+        rows = [
+            _timeline.range_row(
+                e.name, e.category, e.start_ns, e.duration_ns, e.thread,
+                {"Input Dims": e.input_shapes, "kernels": e.kernels},
+            )
+            for e in self
+        ]  # fmt: skip
         with open(path, "w") as file:
-            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
 
 
 def _short(name: str) -> str:

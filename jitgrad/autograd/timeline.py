@@ -22,7 +22,7 @@ from typing import Any
 from jitgrad.compiled.kernel_costs import kernel_labels
 from jitgrad.compiled.timed_kernels import prepare
 
-__all__ = ["Timeline"]
+__all__ = ["Timeline", "range_row"]
 
 _clock = time.perf_counter_ns
 
@@ -71,10 +71,10 @@ class Timeline:
 
     def export(self, path: Any, events: Any, tasks: Any) -> None:
         """Write the file."""
-        rows = [_row(e.name, e.category, e.start_ns, e.duration_ns, e.thread, _arguments(e)) for e in events]
-        rows += [_row(e.name, "task", e.start_ns, e.duration_ns, e.thread, {}) for e in tasks]
+        rows = [range_row(e.name, e.category, e.start_ns, e.duration_ns, e.thread, _arguments(e)) for e in events]
+        rows += [range_row(e.name, "task", e.start_ns, e.duration_ns, e.thread, {}) for e in tasks]
         for thread, start, end in self._blocks:
-            rows += [_row("Python and recording", "python", a, b - a, thread, {})
+            rows += [range_row("Python and recording", "python", a, b - a, thread, {})
                      for a, b in _gaps(events, thread, start, end)]  # fmt: skip
         rows += [_thread_name(thread, nr) for nr, thread in enumerate(self._threads(events, tasks))]
         with open(path, "w") as file:
@@ -85,7 +85,10 @@ class Timeline:
         return list(dict.fromkeys([*own, *(e.thread for e in events), *(e.thread for e in tasks)]))
 
 
-def _row(name: str, category: str, start: int, duration: int, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
+def range_row(
+    name: str, category: str, start: int, duration: int, thread: int, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """A range in Chrome's trace format; ``start`` and ``duration`` in nanoseconds."""
     return {"ph": "X", "name": name, "cat": category, "ts": start / 1000, "dur": duration / 1000, "pid": os.getpid(),
             "tid": thread, "args": arguments}  # fmt: skip
 
@@ -104,8 +107,8 @@ def _gaps(events: Any, thread: int, start: int, end: int) -> list[tuple[int, int
     """What the outermost ranges of a thread leave of a block."""
     found, at = [], start
     for event in sorted((e for e in events if e.thread == thread and e.depth == 0), key=lambda e: e.start_ns):
-        if not start <= event.start_ns < end:
-            continue
+        if event.start_ns >= end:
+            break
         if event.start_ns > at:
             found.append((at, event.start_ns))
         at = max(at, event.start_ns + event.duration_ns)

@@ -16,6 +16,8 @@ __all__ = ["module_html", "tensor_html"]
 
 _MAX_ROWS = 100
 """Modules in the table of a model."""
+_MAX_SHAPES, _MAX_LINES = 8, 400
+"""Parameters in a row of it, and lines of ``repr`` below it."""
 
 
 def tensor_html(tensor: Any) -> str:
@@ -36,14 +38,27 @@ def module_html(module: Any) -> str:
     rows, own = [], []
     for name, child in module.named_modules():
         mine = list(child.parameters(recurse=False))
-        shapes = ", ".join(f"{key} {_extents(p)}" for key, p in child.named_parameters(recurse=False))
-        rows.append((name or type(module).__name__, type(child).__name__, _count(mine), shapes))
+        rows.append((name or type(module).__name__, type(child).__name__, _count(mine), _shapes(child)))
         own += mine
     more = len(rows) - _MAX_ROWS
     if more > 0:
         rows[_MAX_ROWS:] = [(f"and {more} more", "", "", "")]
     table = Table(_title(module, own), ("module", "class", "parameters", "shapes"), rows, are_texts=True)
-    return f"{table.to_html()}<details><summary>repr</summary><pre>{html.escape(repr(module))}</pre></details>"
+    text = html.escape(_bounded(repr(module)))
+    return f"{table.to_html()}<details><summary>repr</summary><pre>{text}</pre></details>"
+
+
+def _shapes(module: Any) -> str:
+    """Name and extents of the first parameters."""
+    found = [f"{name} {_extents(p)}" for name, p in module.named_parameters(recurse=False)]
+    more = len(found) - _MAX_SHAPES
+    return ", ".join([*found[:_MAX_SHAPES], f"and {more} more"] if more > 0 else found)
+
+
+def _bounded(text: str) -> str:
+    lines = text.splitlines()
+    more = len(lines) - _MAX_LINES
+    return "\n".join([*lines[:_MAX_LINES], f"... {more:,} more lines"]) if more > 0 else text
 
 
 def _title(module: Any, parameters: list[Any]) -> str:

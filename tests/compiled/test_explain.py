@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from html_page import Page
 
 import jitgrad as jg
 from jitgrad import nn, optim
@@ -69,30 +69,9 @@ def test_as_text_and_json(training: jg.Explanation) -> None:
     assert len(document["segments"][0]["kernels"]) == len(training.segments[0].kernels)
 
 
-class _Page(HTMLParser):
-    """Checks that tags close in order, and counts them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.counts: dict[str, int] = {}
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.counts[tag] = self.counts.get(tag, 0) + 1
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "rect", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in ("meta", "rect", "br"):
-            assert self.open.pop() == tag
-
-
 def test_the_page_stands_alone(training: jg.Explanation, tmp_path: Path) -> None:
     training.save(tmp_path / "step.html")
-    page = _Page()
-    page.feed((tmp_path / "step.html").read_text())
+    page = Page((tmp_path / "step.html").read_text())
     assert page.open == []
     assert page.links == []
     kernels = len(training.segments[0].kernels)

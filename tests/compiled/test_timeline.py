@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 import jitgrad as jg
+from jitgrad.autograd.timeline import _gaps
 from jitgrad.probe import probe
 from jitgrad.profiler import profile, record_function
 
@@ -53,12 +56,34 @@ def test_outermost_ranges_add_up_to_the_block(tmp_path: Path) -> None:
     with profile(kernels=True) as prof:
         for _ in range(5):
             step(x)
+    ((thread, start, end),) = prof._timeline._blocks
+    outer = [e for e in prof.events() if e.thread == thread and e.depth == 0]
+    inside = sum(max(0, min(e.start_ns + e.duration_ns, end) - max(e.start_ns, start)) for e in outer)
+    assert len(outer) == 5 and inside + sum(b - a for a, b in _gaps(outer, thread, start, end)) == end - start
     prof.export_chrome_trace(tmp_path / "trace.json")
     rows = [r for r in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if r["ph"] == "X"]
-    main = next(r["tid"] for r in rows if r["cat"] == "python")
-    outer = sorted((r["ts"], r["dur"]) for r in rows if r["tid"] == main and r["cat"] in ("python", "segment"))
-    whole = outer[-1][0] + outer[-1][1] - outer[0][0]
-    assert abs(sum(duration for _, duration in outer) - whole) < 0.01 * whole
+    assert [r["cat"] for r in rows if r["cat"] in ("python", "segment")].count("python") == 6
+
+
+class Range(NamedTuple):
+    """What gaps are left by."""
+
+    start_ns: int
+    duration_ns: int
+    thread: int = 1
+    depth: int = 0
+
+
+@pytest.mark.parametrize(("ranges", "gaps"), [
+    ([], [(100, 200)]),
+    ([Range(110, 20), Range(150, 10)], [(100, 110), (130, 150), (160, 200)]),
+    ([Range(90, 30), Range(190, 50)], [(120, 190)]),
+    ([Range(50, 500)], []),
+    ([Range(20, 30), Range(300, 1)], [(100, 200)]),
+    ([Range(110, 50), Range(120, 10), Range(120, 10, depth=1), Range(170, 5, thread=2)], [(100, 110), (160, 200)]),
+])  # fmt: skip
+def test_gaps_between_ranges(ranges: list[Range], gaps: list[tuple[int, int]]) -> None:
+    assert _gaps(ranges, 1, 100, 200) == gaps
 
 
 def test_an_ordinary_profile_times_no_tasks() -> None:

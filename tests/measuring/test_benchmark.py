@@ -165,7 +165,7 @@ def test_forms(tmp_path: Path) -> None:
     assert document["warm_counters"]["segments"] == 2 * document["warm_calls"]
     assert "<table>" in report._repr_html_()
     assert "a warm compiled call" in str(report)
-    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("matplotlib", reason="plot() draws by it").use("Agg")
     report.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 

@@ -45,7 +45,7 @@ def test_arrows_go_down_the_layers() -> None:
 
 @pytest.mark.parametrize("ending", ["svg", "png", "dot"])
 def test_a_graph_is_drawn_without_graphviz(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     model, loss = _model()
     path = draw_graph(loss, tmp_path / f"graph.{ending}", params=dict(model.named_parameters()))
@@ -113,7 +113,7 @@ def test_what_is_odd_about_gradients_is_said(mode: Any, tmp_path: Path) -> None:
 
 
 def test_gradients_are_plotted(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("matplotlib", reason="pictures are drawn by it").use("Agg")
     model, loss = _model()
     loss.backward()
     jitgrad.gradient_flow(model).plot(tmp_path / "flow.png")

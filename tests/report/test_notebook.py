@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from html_page import Page
 from modes import Mode
 
 import jitgrad as jg
 from jitgrad import nn
 
 
-class _Page(HTMLParser):
-    """Text, and tags that must be closed in their order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.open.append(tag)
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def _read(shown: Any) -> _Page:
-    page = _Page()
-    page.feed(shown._repr_html_())
-    page.close()
+def _read(shown: Any) -> Page:
+    page = Page(shown._repr_html_())
     assert page.open == []
     return page
 
@@ -69,7 +47,7 @@ def test_a_module() -> None:
     assert "Sequential: 24 parameters, 96 B with gradients, 12 frozen" in page.text
     assert "weight 4×3, bias 4" in page.text
     assert repr(model) in page.text
-    assert page.tags.count("tr") == 1 + 4
+    assert page.counts["tr"] == 1 + 4
     model(jg.ones(1, 3)).sum().backward()
     assert "24 parameters, 144 B with gradients" in _read(model).text
 
@@ -98,3 +76,17 @@ def test_nothing_is_loaded_before_somebody_looks() -> None:
     script = "import sys, jitgrad, jitgrad.nn; print('jitgrad.report.notebook' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_what_is_shown_of_a_large_model_is_bounded() -> None:
+    class Many(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for i in range(40):
+                self.register_parameter(f"p{i}", nn.Parameter(jg.ones(2, 3)))
+            self.blocks = nn.ModuleList([nn.Linear(1, 1) if i % 2 else nn.ReLU() for i in range(2000)])
+
+    page = _read(Many())
+    assert "p7 2×3, and 32 more" in page.text and "p8" not in page.text
+    assert "more lines" in page.text
+    assert len(page.text) < 40_000

@@ -218,7 +218,7 @@ def test_scikit_learn_takes_tensors() -> None:
 
 
 def test_matplotlib_takes_tensors() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib = pytest.importorskip("matplotlib", reason="it is what takes the tensors")
     matplotlib.use("agg")
     from matplotlib import pyplot
 
