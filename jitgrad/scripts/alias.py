@@ -8,7 +8,7 @@ Must not know: which names jitgrad lacks (``advice.py``), where its modules are 
 # A finder in front of all others answers for ``torch`` and ``torch.*``. ``torch.nn.functional`` is the module
 # ``jitgrad.nn.functional`` itself, so classes and functions are the same objects by both names. Only ``torch`` is a
 # module of its own: it has jitgrad's names and PyTorch's version, which scripts compare. Names that jitgrad finds late
-# are asked for at the first use.
+# are asked for at the first use. Libraries also import names from PyTorch's inside; ``private_names.py`` lists these.
 """
 
 from __future__ import annotations
