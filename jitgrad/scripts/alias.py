@@ -24,7 +24,7 @@ from typing import Any
 import jitgrad
 from jitgrad.dtypes import PACKAGE
 from jitgrad.scripts.advice import advice_on
-from jitgrad.scripts.modules import has_module, our_module
+from jitgrad.scripts.modules import has_module, imported_module
 from jitgrad.scripts.private_names import has_private_name, is_private_module, private_name
 from jitgrad.version import TORCH_VERSION
 
@@ -62,7 +62,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__name__ != "torch":  # Python takes what it finds there afterwards
-            sys.modules[module.__name__] = our_module(module.__name__)
+            sys.modules[module.__name__] = imported_module(module.__name__)
 
 
 class _Finder(MetaPathFinder):

@@ -1,6 +1,6 @@
 """Which module of jitgrad a module of PyTorch is.
 
-Owns: ``our_module``, ``has_module``.
+Owns: ``our_module``, ``imported_module``, ``has_module``.
 Must not know: imports of torch, scripts.
 
 A package is the package of the same name, and so is a file where jitgrad has one. PyTorch's files of layers, optimizers
@@ -17,7 +17,7 @@ from typing import Any
 
 from jitgrad.scripts.private_names import is_private_module, private_names
 
-__all__ = ["has_module", "our_module"]
+__all__ = ["has_module", "imported_module", "our_module"]
 
 _FILES = {
     "torch.nn.modules": (
@@ -69,7 +69,7 @@ class _File(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if _is_file(f"{self.__name__}.{name}"):
-            return importlib.import_module(f"{self.__name__}.{name}")
+            return imported_module(f"{self.__name__}.{name}")
         for place in self._places:
             for wanted in (_BASES.get(name, name), name.removeprefix("_")):
                 if hasattr(place, wanted):
@@ -91,16 +91,6 @@ def our_module(name: str) -> ModuleType:
     Raises:
         ModuleNotFoundError: there is none.
     """
-    module = _module(name)
-    vars(module).update(private_names(name))
-    vars(module).setdefault("__path__", [])  # Python asks for it before it imports a module below this one
-    if name == "torch.optim":  # libraries look for optimizers in its __dict__
-        for each in dir(module):
-            getattr(module, each)
-    return module
-
-
-def _module(name: str) -> ModuleType:
     own = _our_name(name)
     places = (importlib.import_module(own),) if _exists(own) else ()
     if _is_file(name):
@@ -108,6 +98,21 @@ def _module(name: str) -> ModuleType:
     if is_private_module(name) and not places:
         return _File(name, ())
     return importlib.import_module(own)
+
+
+def imported_module(name: str) -> ModuleType:
+    """``our_module`` with what libraries look for in it.
+
+    Raises:
+        ModuleNotFoundError: there is none.
+    """
+    module = our_module(name)
+    vars(module).update(private_names(name))
+    vars(module).setdefault("__path__", [])  # Python asks for it before it imports a module below this one
+    if name == "torch.optim":  # libraries look for optimizers in its __dict__
+        for each in dir(module):
+            getattr(module, each)
+    return module
 
 
 def _our_name(name: str) -> str:
