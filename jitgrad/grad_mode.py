@@ -78,7 +78,11 @@ class GradMode:
         if enabled is not mode:
             recorder = thread.get("handler")
             if recorder is not None:
-                recorder.set_grad_mode(mode)
+                try:
+                    recorder.set_grad_mode(mode)
+                except BaseException:  # Ctrl-C: Python does not call __exit__ of a block that was not entered
+                    thread["grad_enabled"], self._outer = self._outer
+                    raise
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         thread = state.__dict__

@@ -110,10 +110,10 @@ class Entry:
         node = recorder.node.children.get(key)
         if node is None:
             event = InputEvent(recorder.node.next_vid, tensor._aval, kind)
-            node = self._path.publish(self._path.grow(key, event, vids=1), event)
-            node.vid, node.op, node.ids = event.vid, IN, (tensor._aval, kind)
-            if len(key) > 3:
-                node.op = None  # inference tensors are entered here
+            node = self._path.grow(key, event, vids=1)
+            node.vid, node.ids = event.vid, (tensor._aval, kind)
+            node.op = IN if len(key) <= 3 else None  # inference tensors are entered here
+            self._path.publish(node, event)
         recorder.node.last = recorder.node = node
         vid: int = node.vid
         tensor._tid = storage.tid = recorder.tid
@@ -156,8 +156,9 @@ class Entry:
         node = recorder.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, kind, tensor._aval)
-            node = self._path.publish(self._path.grow(key, event, vids=1), event)
+            node = self._path.grow(key, event, vids=1)
             node.vid = event.instr.outputs[0]
+            self._path.publish(node, event)
         recorder.node = node
         tensor._vid = fresh = node.vid
         recorder.inputs[fresh] = tensor
@@ -200,8 +201,9 @@ class Entry:
         node = recorder.node.children.get(key)
         if node is None:
             event = self._alias_event(vid, EXTERNAL, tensor._aval, has_memory)
-            node = self._path.publish(self._path.grow(key, event, vids=1), event)
+            node = self._path.grow(key, event, vids=1)
             node.vid = event.instr.outputs[0]
+            self._path.publish(node, event)
         recorder.node = node
         tensor._vid = fresh = node.vid
         if has_memory:

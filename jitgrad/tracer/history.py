@@ -532,17 +532,20 @@ class History:
         history.advance(tip)
         return history
 
-    def advance(self, tip: TrieNode) -> None:
-        """Replay what lies between here and ``tip``, which is further down the same path."""
+    def advance(self, tip: TrieNode) -> bool:
+        """Replay what lies between here and ``tip``; False, and nothing is done, if that is not below this node."""
         path = []
         node: TrieNode | None = tip
         while node is not self.tip and node is not None:
             path.append(node.event)
             node = node.parent
+        if node is None and self.tip is not None:
+            return False
         for event in reversed(path):
             if event is not None:
                 event.replay(self)
         self.tip = tip
+        return True
 
     def aval_of(self, vid: int) -> Aval:
         """What is known of a value."""

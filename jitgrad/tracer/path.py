@@ -55,7 +55,10 @@ class Path:
         if history is None:
             history = self.history = History()
         if history.tip is not node:
-            history.advance(node)
+            self.history = None  # until it has caught up: a signal's handler that raises leaves no half of an event
+            if not history.advance(node):  # an event was published that the path does not have: an error came between
+                history = History.replay(node)
+            self.history = history
         return history
 
     def is_full(self, count: int) -> bool:
@@ -78,9 +81,11 @@ class Path:
     def publish(self, node: TrieNode, event: Any, mark: Any = None) -> TrieNode:
         """Make a new event findable and part of the history."""
         history, parent = self.live(), node.parent
+        self.history = None  # as in ``live``
         if event is not None:
             event.replay(history)
         history.tip = node
+        self.history = history
         self.misses += 1
         assert parent is not None
         self.new_values += node.next_vid - parent.next_vid
@@ -93,8 +98,10 @@ class Path:
         """``publish`` of a new operation with one result of its own memory, at the history's tip; no numbers moved."""
         history = self.history
         assert history is not None
+        self.history = None  # as in ``live``
         history.add_plain(instr)
         history.tip = node
+        self.history = history
         self.misses += 1
         self.new_values += 1
         if is_logged("record"):

@@ -202,11 +202,12 @@ class Trie:
 
     @staticmethod
     def publish(node: TrieNode) -> TrieNode:
-        """Let calls find ``node`` from now on."""
+        """Let calls find ``node`` from now on. It is complete: a signal's handler may raise after any statement."""
         parent = node.parent
         assert parent is not None
+        node.sibling = parent.first
         parent.children[node.key] = node
-        node.sibling, parent.first = parent.first, node
+        parent.first = node
         parent.last = node
         return node
 

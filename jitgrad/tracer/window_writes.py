@@ -140,8 +140,9 @@ class WindowWrites:
             rebinds = ((fresh, view._vid),) if view._requires_grad else ()
             instr = _window_instr(base, view, fresh, joins=False)
             event = OpEvent(instr, (instr,), node_rebinds=rebinds)
-            node = self._path.publish(self._path.grow(key, event, vids=1), event)
+            node = self._path.grow(key, event, vids=1)
             node.vid = fresh
+            self._path.publish(node, event)
         recorder.node = node
         view._vid = node.vid
 
@@ -260,8 +261,9 @@ class WindowWrites:
         if node is None:
             instr = _window_instr(base, view, recorder.node.next_vid, joins)
             event = OpEvent(instr, (instr,), node_rebinds=() if older is None else ((instr.outputs[0], older),))
-            node = self._path.publish(self._path.grow(key, event, vids=1), event)
+            node = self._path.grow(key, event, vids=1)
             node.vid = instr.outputs[0]
+            self._path.publish(node, event)
         recorder.node = node
         view._tid, view._vid = recorder.tid, node.vid
         if joins:

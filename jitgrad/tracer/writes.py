@@ -257,8 +257,8 @@ class Writes:
         node = recorder.node.children.get(key)
         if node is None:
             node = self._grow_update(op, rows, writes, numbers, params, key)
+        recorder.scalars[node.next_scalar - len(numbers) :] = numbers  # before the path has the event that reads them
         recorder.node.last = recorder.node = node
-        recorder.scalars.extend(numbers)
         HOT.move(recorder, targets, node.event.results)
         for nr, other in rebinds:
             other._vid = node.event.results[nr]
