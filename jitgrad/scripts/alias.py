@@ -9,15 +9,18 @@ Must not know: which names jitgrad lacks (``advice.py``), where its modules are 
 # ``jitgrad.nn.functional`` itself, so classes and functions are the same objects by both names. Only ``torch`` is a
 # module of its own: it has jitgrad's names and PyTorch's version, which scripts compare. Names that jitgrad finds late
 # are asked for at the first use. Libraries also import names from PyTorch's inside; ``private_names.py`` lists these.
+# They ask for PyTorch's version by ``importlib.metadata``, too, so the finder has a distribution of that name.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -65,7 +68,21 @@ class _Loader(Loader):
             sys.modules[module.__name__] = imported_module(module.__name__)
 
 
+class _Distribution(importlib.metadata.Distribution):
+    """What ``importlib.metadata.version("torch")`` finds; libraries ask it whether PyTorch is installed, and which."""
+
+    def read_text(self, filename: str) -> str | None:
+        return f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\n" if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return Path(jitgrad.__file__).parent / path
+
+
 class _Finder(MetaPathFinder):
+    def find_distributions(self, context: Any) -> list[_Distribution]:
+        """For ``importlib.metadata``."""
+        return [_Distribution()] if context.name == "torch" else []
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -89,6 +89,16 @@ def test_a_registry_that_is_assigned_has_the_members() -> None:
     assert other.weight is weight and other.__getattr__("weight") is weight
 
 
+def test_the_version_is_found_where_pytorch_is_not_installed(run_python: Any) -> None:
+    """Transformers asks ``importlib.metadata`` and ``find_spec`` whether there is PyTorch."""
+    program = (
+        "import importlib.metadata, importlib.util, jitgrad; jitgrad.as_torch(); import torch\n"
+        "print(importlib.metadata.version('torch') == torch.__version__, bool(importlib.util.find_spec('torch')))\n"
+        "print(importlib.metadata.version('numpy') > '1')"
+    )
+    assert run_python("-c", program) == "True True\nTrue\n"
+
+
 def test_late_names_do_not_change_a_dictionary_in_a_loop(run_python: Any) -> None:
     """Pyro wraps every optimizer that it finds in ``torch.optim.__dict__``."""
     program = (
