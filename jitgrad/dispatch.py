@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from jitgrad.door import door
 from jitgrad.errors import SparseOperandError
 from jitgrad.events import bump_outside
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_one, apply_two
 from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
@@ -135,6 +136,15 @@ def update_now(
         door.run_inplace(op, tuple(row[i] for i in writes), (*row, *numbers), params)
 
 
+_PLAIN = LazyModule("jitgrad.runtime.engine.run.plain_graph")
+
+
+def _first_backward(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
+    """``door.backward``, until a process runs its first backward."""
+    door.backward = _PLAIN.backward_plainly
+    return door.backward(tensor, gradient, keep_graph)
+
+
 program_leaves: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """By id: some of the leaves whose gradients a backward outside of compiled steps has computed by a program."""
 
@@ -147,4 +157,5 @@ whether it did it. Empty until a backward outside was a program."""
 
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
+door.backward = _first_backward
 door.run_one, door.run_two, door.run_many, door.run_inplace = apply_one, apply_two, apply_eager, apply_inplace_eager

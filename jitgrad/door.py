@@ -37,26 +37,29 @@ class Door:
             tuple ``targets``, which it returns.
         apply_update: ``apply_update(op, rows, writes, numbers, params)``: an optimizer's step, see
             ``dispatch.apply_update``.
+        backward: ``backward(tensor, gradient, keep_graph)``: what ``Tensor.backward`` calls where there is no handler;
+            it returns whether it did it, see Note [Plain backward].
         run_one: ``run_one(op, x, params)``: what ``apply`` calls where there is no handler, for one operand.
         run_two: ``run_two(op, x, y, params=())``: for two.
         run_many: ``run_many(op, inputs, params)``: for any number of operands, and views.
         run_inplace: ``run_inplace(op, targets, inputs, params)``.
     """
 
-    __slots__ = ("apply", "apply_inplace", "apply_update", "run_inplace", "run_many", "run_one", "run_two")
+    __slots__ = ("apply", "apply_inplace", "apply_update", "backward", "run_inplace", "run_many", "run_one", "run_two")
 
     apply: Callable[..., Any]
     apply_inplace: Callable[..., tuple[Any, ...]]
     apply_update: Callable[
         [Any, Sequence[tuple[Any, ...]], tuple[int, ...], tuple[Any, ...], tuple[Any, ...]], None
     ]
+    backward: Callable[..., bool]
     run_one: Callable[..., Any]
     run_two: Callable[..., Any]
     run_many: Callable[..., Any]
     run_inplace: Callable[..., tuple[Any, ...]]
 
     def __init__(self) -> None:
-        self.apply = self.apply_inplace = self.apply_update = _not_installed
+        self.apply = self.apply_inplace = self.apply_update = self.backward = _not_installed
         self.run_one = self.run_two = self.run_many = self.run_inplace = _not_installed
 
 

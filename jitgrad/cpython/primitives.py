@@ -35,6 +35,7 @@ from jitgrad.cpython.liveness import ONE_PASSED, references
 from jitgrad.layouts import Size
 
 __all__ = [
+    "EAGER",
     "FRONTED",
     "NATIVE",
     "ONCE_PER_CALL",
@@ -47,6 +48,7 @@ __all__ = [
     "blank",
     "call_as_given",
     "call_rest",
+    "eager_native",
     "has_front",
     "install_driver",
     "install_handles",
@@ -89,6 +91,17 @@ def optimized(function: F) -> F:
     """``native``, of a function that runs once per operation: see ``OPTIMIZED``."""
     OPTIMIZED.add(function)
     return native(function)
+
+
+EAGER: list[Callable[..., Any]] = []
+"""The functions of eager mode that are written in the subset: a module of their own, without those of ``NATIVE``."""
+
+
+def eager_native(function: F) -> F:
+    """``optimized``, of a function of eager mode: see ``EAGER``."""
+    OPTIMIZED.add(function)
+    EAGER.append(function)
+    return function
 
 
 FRONTED: list[tuple[str, Callable[..., Any], Any]] = []

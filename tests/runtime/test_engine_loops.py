@@ -1,4 +1,7 @@
-"""The engine has two loops: for a graph on one thread, and for all others. They are to do the same, event by event."""
+"""The engine has two loops: for a graph on one thread, and for all others. They are to do the same, event by event.
+
+A third one runs graphs that no code of the user can look into: the same gradients, its Nodes in the same order.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,13 @@ import pytest
 
 import jitgrad
 from jitgrad.autograd import Function, engine
+from jitgrad.door import door
 from jitgrad.probe import probe
+from jitgrad.runtime.eager.plan import plans
+from jitgrad.runtime.engine.graph import node, op_node
+from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.run import engine as engine_module
+from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.runtime.engine.run.trace import Provisional, Trace
 
 
@@ -48,9 +56,10 @@ def _fail(grad: Any) -> None:
 
 
 class _Graph:
-    """A random graph on the CPU: several outputs, undefined gradients, hooks, sums of many gradients."""
+    """A random graph on the CPU: several outputs, undefined gradients, sums of many gradients and, unless it is to be
+    plain, hooks."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_plain: bool = False) -> None:
         rng = random.Random(seed)
         self.leaves = [jitgrad.tensor([rng.uniform(0.5, 1.5), 1.0], requires_grad=True) for _ in range(3)]
         values: list[Any] = list(self.leaves)
@@ -60,6 +69,8 @@ class _Graph:
                 values.append(rng.choice(jitgrad.cat([a, b]).chunk(2)))
             else:
                 values.append(rng.choice([lambda a, b: a * b, lambda a, b: a + b, lambda a, b: a.sin() - b])(a, b))
+            if is_plain:
+                continue
             if rng.random() < 0.2:
                 values[-1].register_hook(lambda grad: grad * 2)
             if rng.random() < 0.1:
@@ -119,6 +130,88 @@ def test_both_loops_do_the_same(first: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_graphs_have_every_kind_of_event() -> None:
     found = {kind for seed in range(40) for kind, *_ in _traced(seed)[1]}
     assert found == {"deps", "ready", "not_ready", "accumulate", "exec", "skip", "capture", "error"}
+
+
+def _in_order(seed: int) -> tuple[Any, list[int]]:
+    """What a plain graph computes, and the sequence numbers of its Nodes in the order in which they run."""
+    graph = _Graph(seed, is_plain=True)
+    first = node.next_sequence_nr()
+    order: list[int] = []
+    apply = op_node.OpNode.apply
+
+    def note(self: Any, grads: list[Any]) -> Any:
+        order.append(first - self.sequence_nr)
+        return apply(self, grads)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(op_node.OpNode, "apply", note)
+        return graph.run(), order
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_the_loop_for_plain_graphs_does_the_same(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(op_node, "_make_programs", [])  # a program would run in the place of ``apply``
+    plans.clear()  # and with them programs that there were
+    runs = []
+    plainly = plain_graph.backward_plainly
+    for seed in range(first, first + 20):
+        runs.clear()
+        monkeypatch.setattr(door, "backward", lambda *args: runs.append(plainly(*args)) or runs[-1])
+        found = _in_order(seed)
+        assert all(runs), "the engine ran it"
+        monkeypatch.setattr(door, "backward", lambda *args: False)
+        assert _in_order(seed) == found, f"seed {seed}"
+
+
+def _packed(x: Any) -> Any:
+    with jitgrad.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved):
+        return (x * x).sum()
+
+
+def _hooked(x: Any) -> Any:
+    y = x * x
+    y.register_hook(lambda grad: None)
+    return y.sum()
+
+
+def _accumulated(x: Any) -> Any:
+    x.register_post_accumulate_grad_hook(lambda leaf: None)
+    return (x * x).sum()
+
+
+@pytest.mark.parametrize("function", [_packed, _hooked, _accumulated, lambda x: _Loose.apply(x, x).sum()])
+def test_graphs_with_code_of_the_user_are_not_plain(function: Callable[[Any], Any]) -> None:
+    x = jitgrad.ones(2, requires_grad=True)
+    root = function(x)
+    assert not plain_graph.backward_plainly(root, None, False)
+    assert x.grad is None
+    root.backward()
+    assert x.grad is not None
+
+
+def test_what_looks_at_a_backward_gets_the_engine() -> None:
+    x = jitgrad.ones(2, requires_grad=True)
+    root = (x * x).sum()
+    with pytest.warns(UserWarning, match="Anomaly"), jitgrad.autograd.detect_anomaly():
+        assert not plain_graph.backward_plainly(root, None, True)
+    with engine.trace():
+        assert not plain_graph.backward_plainly(root, None, True)
+    with _full_loop():
+        assert not plain_graph.backward_plainly(root, None, True)
+    assert x.grad is None
+    assert plain_graph.backward_plainly(root, None, True)
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_an_error_in_a_plain_graph_leaves_the_thread_as_it_was() -> None:
+    x = jitgrad.ones(2, requires_grad=True)
+    y = x * 1
+    root = (y * y).sum()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        root.backward()
+    assert jitgrad.is_grad_enabled()
+    assert current.node is None
 
 
 def test_what_is_not_traced_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -400,6 +400,8 @@ class RulePrograms:
         programs = self.by_asked.get(asked)
         if programs is None:
             programs = self.by_asked[asked] = []
+            if asked is None:
+                node.context.programs_for_all = programs
         saved = node.saved
         for program in programs:
             found: tuple[Any, ...] | None

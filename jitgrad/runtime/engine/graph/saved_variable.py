@@ -38,6 +38,7 @@ __all__ = [
     "check_no_inference",
     "pack",
     "pack_saved",
+    "packed_in_use",
 ]
 
 RELEASED_MESSAGE = (
@@ -137,6 +138,10 @@ class SavedVariable:
         return saved_by, self.output_nr
 
 
+packed_in_use: list[bool] = []
+"""Not empty once there was a ``PackedVariable``: nobody need look for them before."""
+
+
 class PackedVariable(SavedVariable):
     """What a pack hook made of a saved tensor; the unpack hook makes a tensor of it again.
 
@@ -160,6 +165,8 @@ class PackedVariable(SavedVariable):
             self.packed = pack_hook(tensor)
         if tensor._vc[VERSION] != before:
             raise RuntimeError(_PACK_WRITES)
+        if not packed_in_use:
+            packed_in_use.append(True)
         if self._edge is None:
             saved.tensor = new_tensor(original._aval, None)  # its layout is part of the history, its memory is not
 

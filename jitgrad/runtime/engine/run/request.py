@@ -24,7 +24,10 @@ from jitgrad.state import modes_in_use, state
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase, new_result
 
-__all__ = ["ONES", "BackwardRequest", "execute_request", "fill_grads", "input_tuple", "make_grads", "output_edge"]
+__all__ = [
+    "ONES", "BackwardRequest", "execute_request", "fill_grads", "first_gradient", "input_tuple", "make_grads",
+    "output_edge",
+]  # fmt: skip
 
 
 class _Ones:
@@ -162,6 +165,12 @@ def _ones(aval: Aval) -> Any:
     ones = np.empty(aval.shape, aval.dtype.np)
     ones.fill(1)
     return new_result(aval if aval.is_canonical and not aval.offset else make_aval(aval.shape, aval.dtype), ones)
+
+
+def first_gradient(root: Any) -> Any:
+    """The gradient of a root that was given none; None where ``make_grads`` refuses that."""
+    aval = root._aval
+    return _ones(aval) if aval.numel == 1 and aval.dtype.is_floating_point else None
 
 
 def _root_edges(roots: Sequence[Any]) -> list[Edge]:

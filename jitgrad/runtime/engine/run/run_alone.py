@@ -27,7 +27,7 @@ from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import Entry
 from jitgrad.state import state
 
-__all__ = ["run_alone"]
+__all__ = ["merge", "run_alone"]
 
 
 def run_alone(task: GraphTask, run_other: Callable[[Entry], None]) -> None:
@@ -92,7 +92,7 @@ def run_alone(task: GraphTask, run_other: Callable[[Entry], None]) -> None:
             if is_traced:
                 tell_arrival(task, target, not_ready.get(target), input_nr, grad, missing)
             if missing or target in not_ready:
-                buffer = _merge(not_ready, target, input_nr, grad, missing)
+                buffer = merge(not_ready, target, input_nr, grad, missing)
                 if buffer is None:
                     continue
             elif len(target.input_metadata) == 1:
@@ -159,7 +159,7 @@ def _count_down(dependencies: dict[Node, int], target: Node, missing: int) -> No
     dependencies[target] = missing
 
 
-def _merge(not_ready: dict[Node, InputBuffer], target: Node, input_nr: int, grad: Any, missing: int) -> Any:
+def merge(not_ready: dict[Node, InputBuffer], target: Node, input_nr: int, grad: Any, missing: int) -> Any:
     """Add a gradient to those that have arrived; returns them if they are all."""
     buffer = not_ready.get(target)
     if buffer is None:
