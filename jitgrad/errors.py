@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 OTHER_THREAD = (
-    "another thread used or wrote a tensor of this compiled step while it was recorded: threads that share tensors "
-    "must take turns, as with any memory that is written"
+    "two threads record compiled steps with one tensor at the same time, and one of them writes it: threads that share "
+    "tensors must take turns, as with any memory that is written"
 )
 
 _difflib = LazyModule("difflib")

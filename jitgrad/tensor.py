@@ -344,12 +344,12 @@ class Tensor(TensorBase):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None:
-            check_new_grad(self, value)
+        check_new_grad(self, value)
         self._grad = value
 
     @grad.deleter
     def grad(self) -> None:
+        check_new_grad(self, None)
         self._grad = None
 
     @property

@@ -22,6 +22,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.tracer.recorder_state import sets_grad
 from jitgrad.version_counter import count_write, plain_version
 
 __all__ = ["REPLACING_METHODS", "check_new_grad", "move_memory", "swap_tensors"]
@@ -235,7 +236,15 @@ REPLACING_METHODS: dict[str, Any] = {
 
 
 def check_new_grad(self: Any, value: Any) -> None:
-    """PyTorch's refusals of ``self.grad = value``: TypeError for no tensor, RuntimeError for one that does not fit."""
+    """What ``self.grad = value`` refuses.
+
+    Raises:
+        TypeError: no tensor, nor None.
+        RuntimeError: a tensor that does not fit, as in PyTorch; a compiled step on another thread has set the gradient.
+    """
+    sets_grad(self)
+    if value is None:
+        return
     if not isinstance(value, TensorBase):
         kind = type(value).__name__
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {kind}")

@@ -258,6 +258,9 @@ def hit_finish(recorder: RecorderState) -> bool:
     empty(recorder.slot_table)
     empty(recorder.entry.outer)
     empty(recorder.counted_twice)
+    empty(recorder.met)
+    if len(recorder.claims) != 0:
+        recorder.claims.clear()
     empty(recorder.counters.former)
     recorder.scalars.clear()
     recorder.viewed.clear()

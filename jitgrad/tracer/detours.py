@@ -121,7 +121,7 @@ class Detours:
         seen += [vid for vid, known in recorder.inputs.items() if known._vc is tensor._vc]
         recorder.flush()
         if tensor._tid != recorder.tid:
-            tensor._vid = -1  # of another trace
+            tensor._tid, tensor._vid = 0, -1  # of another trace
         overwritten = tuple(dict.fromkeys([*seen, *recorder.aliases.seen_values(tensor)]))
         recorder.path.mark((OUTSIDE, None, overwritten), OutsideEvent(overwritten))
         recorder.aliases.forget(tensor)

@@ -40,9 +40,9 @@ from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.history import BackwardEvent, EndEvent, UpdateEvent
-from jitgrad.tracer.hits import MISSED, Args, is_operand, new_result_handle
+from jitgrad.tracer.hits import MISSED, Args, is_operand, is_ours, new_result_handle
 from jitgrad.tracer.keys import BACKWARD, END, GRADS, UPDATE
-from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.recorder_state import LATEST, RecorderState
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
@@ -130,6 +130,8 @@ def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, c
     if reach is None or reach.op is not BACKWARD:
         return False
     ids: tuple = reach.ids
+    if LATEST[0] is not recorder.tid:
+        return False  # ``claim_grad``
     if ids[0] is not root._vid or ids[1] is not retain_graph or ids[2] is not create_graph:
         return False
     node: TrieNode = reach.last
@@ -186,7 +188,7 @@ def hit_update(
         members: tuple = row
         for x in members:
             member: TensorBase = x
-            if member._vid is not ids[at]:
+            if member._vid is not ids[at] or not (is_atomic() or is_ours(recorder, x)):
                 return False
             at += 1
     recorder.node = node
@@ -419,6 +421,8 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
             recorder.graph.keep(node, alive, event.saves, event.windows)
     if len(recorder.dirty) != 0:
         recorder.dirty.clear()
+    if len(recorder.claims) != 0:
+        recorder.claims.clear()
     if keeps:
         after(recorder, plan, event, alive, is_last)
     return True
@@ -449,9 +453,10 @@ def note_versions(recorder: RecorderState, graph: CallGraph, alive: list) -> Non
 @native
 def note_version(recorder: RecorderState, noted: list, x: TensorBase) -> None:
     """Note the version of a tensor, unless another call has its own number for it."""
+    vid = x._vid
     if x._tid is recorder.tid:
         counter: list = x._vc
-        noted.append(x._vid)
+        noted.append(vid)
         noted.append(x._vc)
         noted.append(counter[0])
 

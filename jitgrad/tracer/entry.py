@@ -21,6 +21,8 @@ from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["Entry"]
 
+_STILL_RECORDED = "this tensor belongs to a compiled step that another thread is still recording"
+
 
 def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
     """The event of a new input. Graphs must not save an inference tensor: what is recorded of one is a path apart."""
@@ -76,7 +78,7 @@ class Entry:
         if tensor._aval.dtype.is_complex or (tensor._base is not None and tensor._base._aval.dtype.is_complex):
             raise ElsewhereError("complex numbers, and views of their parts, have no place in a trace")
         if storage is None:
-            raise JitgradError("this tensor belongs to a compiled step that another thread is still recording")
+            raise JitgradError(_STILL_RECORDED)
         # the property, for a view: a write may have brought its base into the graph
         looks = tensor._base is not None and state.grad_enabled
         requires_grad = tensor.requires_grad if looks else tensor._requires_grad
@@ -88,6 +90,9 @@ class Entry:
         slots = recorder.slots
         slot = slots.get(id(storage))
         root = recorder.backend.root_of(storage)
+        if storage.addr == 0 and slot is None:
+            raise JitgradError(_STILL_RECORDED)
+        recorder.meet(tensor, storage, root)
         if slot is None and root is not storage:
             slot = slots.get(id(root))
         if slot is not None:
@@ -132,10 +137,11 @@ class Entry:
         for other in slot.live():
             if other._vc is not tensor._vc:
                 recorder.counted_twice[id(storage)] = storage
-            is_same = other._aval is tensor._aval and other._tid == recorder.tid and other._storage is storage
+            known: Any = other._vid if other._tid == recorder.tid else None
+            is_same = known is not None and other._aval is tensor._aval and other._storage is storage
             # a view made in this segment: nobody would give memory to its id when its own handle is gone
-            if is_same and (other._vid in recorder.buffers or id(storage) in recorder.dirty):
-                vid = self._same_value(tensor, other, kind)
+            if is_same and (known in recorder.buffers or id(storage) in recorder.dirty):
+                vid = self._same_value(tensor, other, known, kind)
                 break
         else:
             if id(storage) in recorder.dirty:
@@ -144,13 +150,12 @@ class Entry:
         slot.add_older(tensor)
         return vid
 
-    def _same_value(self, tensor: Any, known: Any, kind: InputKind) -> int:
+    def _same_value(self, tensor: Any, known: Any, vid: int, kind: InputKind) -> int:
         """The value id for another handle on a known value. An id is a leaf's, or a node's, or nobody's: never two."""
         recorder = self._recorder
-        tensor._tid, vid = recorder.tid, known._vid
         differs = bool(inference_tensors) and is_inference(tensor) is not is_inference(known)
         if kind is PLAIN and not known._requires_grad and not differs:
-            tensor._vid = vid
+            tensor._tid, tensor._vid = recorder.tid, vid
             return int(vid)
         key = (ALIAS, vid, kind, differs)
         node = recorder.node.children.get(key)
@@ -160,7 +165,8 @@ class Entry:
             node.vid = event.instr.outputs[0]
             self._path.publish(node, event)
         recorder.node = node
-        tensor._vid = fresh = node.vid
+        fresh = node.vid
+        tensor._tid, tensor._vid = recorder.tid, fresh
         recorder.inputs[fresh] = tensor
         recorder.buffers[fresh] = tensor._storage  # where later segments find the value
         return int(fresh)
@@ -205,7 +211,8 @@ class Entry:
             node.vid = event.instr.outputs[0]
             self._path.publish(node, event)
         recorder.node = node
-        tensor._vid = fresh = node.vid
+        fresh = node.vid
+        tensor._tid, tensor._vid = recorder.tid, fresh
         if has_memory:
             recorder.inputs[fresh], recorder.buffers[fresh] = tensor, storage
         return int(fresh)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, native, optimized, same
+from jitgrad.cpython.primitives import active, is_atomic, native, optimized, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts
@@ -24,6 +24,7 @@ from jitgrad.tracer.hits import (
     follow,
     following,
     is_operand,
+    is_ours,
     likeliest,
     may_be_operand,
     rank_of,
@@ -276,7 +277,9 @@ def cross_entropy(row: Any, args: Args) -> Any:
     if not is_operand(recorder, x):
         return MISSED
     node: TrieNode = find_softmax(recorder.node, x._vid)
-    return MISSED if node is None else row(step_to(recorder, node, x), args[1])
+    if node is None or not (is_atomic() or is_ours(recorder, x)):
+        return MISSED
+    return row(step_to(recorder, node, x), args[1])
 
 
 @optimized
@@ -375,7 +378,7 @@ def get_part(recorder: RecorderState, x: TensorBase, items: tuple) -> Any:
             vid = child.vid
             if type(item) is not int:
                 dim += 1
-    if len(path) == 0:
+    if len(path) == 0 or not (is_atomic() or is_ours(recorder, x)):
         return MISSED
     out = x
     for found in path:
@@ -405,7 +408,7 @@ def get_basic(args: Args) -> Any:
         return get_part(recorder, args[0], index)
     x: TensorBase = args[0]
     node: TrieNode = find_item(recorder.node, x._vid, 0, index)
-    return MISSED if node is None else step_to(recorder, node, x)
+    return MISSED if node is None or not (is_atomic() or is_ours(recorder, x)) else step_to(recorder, node, x)
 
 
 OPERATION_FRONTS = (call, call_with_sizes, cross_entropy, write, get_item)

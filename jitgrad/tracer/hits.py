@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from jitgrad.cpython.primitives import active, native, new_handle, once_per_call, optimized, same, within
+from jitgrad.cpython.primitives import active, is_atomic, native, new_handle, once_per_call, optimized, same, within
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes
@@ -35,6 +35,7 @@ from jitgrad.version_counter import inference_tensors
 __all__ = [
     "MISSED",
     "Args",
+    "are_ours",
     "enter_at",
     "follow",
     "following",
@@ -46,6 +47,7 @@ __all__ = [
     "is_input",
     "is_marked",
     "is_operand",
+    "is_ours",
     "kind_of_input",
     "likeliest",
     "may_enter",
@@ -198,6 +200,27 @@ def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
     recorder.entered.append(x)
     recorder.entered.append(storage)
     recorder.entered.append(node.vid)
+    if not is_atomic():
+        recorder.meet(x, storage, storage)  # ``may_enter`` lets no window come here
+
+
+@native
+def is_ours(recorder: RecorderState, x: Any) -> bool:
+    """Whether an operand still has the stamp that ``is_operand`` saw, and so had it when value ids were compared.
+
+    To be asked unless ``is_atomic()``: a call on another thread may have put its own stamp on it, see Note [Threads
+    that share tensors].
+    """
+    return not isinstance(x, TensorBase) or x._tid is recorder.tid
+
+
+@native
+def are_ours(recorder: RecorderState, args: Args, count: int) -> bool:
+    """``is_ours`` of the first ``count`` arguments."""
+    for i in range(count):  # noqa: SIM110
+        if not is_ours(recorder, args[i]):
+            return False
+    return True
 
 
 @once_per_call
@@ -292,6 +315,8 @@ def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
         return MISSED
     node: TrieNode = find_binary(recorder.node, op, a, b)
     if node is None or not node.is_simple or node.is_view:
+        return MISSED
+    if not is_atomic() and not (is_ours(recorder, a) and is_ours(recorder, b)):
         return MISSED
     ids: tuple = node.ids
     note_number(recorder, ids[0], a)
@@ -393,6 +418,8 @@ def follow(recorder: RecorderState, node: TrieNode, args: Args, count: int) -> A
     if node.is_view and node.window is UNTRACKED:
         return MISSED
     if node.bounds is not None and not is_inside(node, args):
+        return MISSED
+    if not is_atomic() and not are_ours(recorder, args, count):
         return MISSED
     ids: tuple = node.ids
     for i in range(count):

@@ -31,6 +31,7 @@ from jitgrad.layouts import Size
 from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.keys import IN
+from jitgrad.tracer.recorder_state import LATEST
 from jitgrad.tracer.trie import UNTRACKED, Bounds, TrieNode
 
 __all__ = ["MAX_CALLS", "Items", "KnownCall", "MadeValue", "remember"]
@@ -137,6 +138,8 @@ def remember(recorder: Any, start: TrieNode, known: KnownCall, given: list[Any],
     nodes = _usual_nodes(recorder, start)
     if nodes is not None and _is_noted(known, recorder.tid, nodes, given, result):
         known.tip = recorder.node
+    if LATEST[0] is not recorder.tid:
+        return  # a call on another thread may have put its stamp on one of the tensors meanwhile
     start.calls = [*(start.calls or ()), known]  # another thread may be looking at the list
 
 

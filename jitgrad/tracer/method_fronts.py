@@ -19,7 +19,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_hits import call_compiled
 from jitgrad.tracer.end_hits import hit_backward, hit_end, may_let_go
 from jitgrad.tracer.hits import MISSED, Args, hit_mark
-from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 
 __all__ = ["METHOD_FRONTS"]
 
@@ -36,13 +36,22 @@ def call_module(row: Any, args: Args, names: Any) -> Any:
     return call_rest(module.forward, args, names)
 
 
+@optimized
+def is_alone() -> bool:
+    """Whether no other thread records a call, which may have set the gradient: ``recorder_state.sets_grad``."""
+    if len(RUNNING) == 0:
+        return True
+    recorder: RecorderState = active()
+    return recorder is not None and LATEST[0] is recorder.tid
+
+
 @native
 def drop_grads(row: Any, args: Args) -> Any:
     """``Optimizer.zero_grad()``."""
     if len(args) != 1:
         return MISSED
     groups = args[0].param_groups
-    if type(groups) is not list:
+    if type(groups) is not list or not is_alone():
         return MISSED
     listed: list = groups
     for group in listed:
@@ -143,7 +152,7 @@ def get_grad(row: Any, args: Args) -> Any:
 @optimized
 def drop_grad(row: Any, args: Args) -> Any:
     """``leaf.grad = None``, also outside a step."""
-    if len(args) != 2 or args[1] is not None or not isinstance(args[0], TensorBase):
+    if len(args) != 2 or args[1] is not None or not isinstance(args[0], TensorBase) or not is_alone():
         return MISSED
     x: TensorBase = args[0]
     x._grad = None

@@ -1,15 +1,33 @@
 """What hits read of a recorder.
 
-Owns: ``RecorderState``: the slots of a recorder that native hits load, and the calls that are being recorded.
+Owns: ``RecorderState``: the slots of a recorder that native hits load; the calls that are being recorded, and what
+they do to each other's tensors.
 Must not know: what the tables mean: the parts of ``recorder.Recorder`` own that.
+
+# Note [Threads that share tensors]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A tensor has room for one stamp, and calls on several threads may meet it at a time. Calls that only read it put their
+# stamps on it in turn; a call that finds another's stamp enters the tensor again, and its tables say which value that
+# is. What a call has read of its own stamp stays true, so it reads ``_vid`` and ``_tid`` in one expression, or ``_tid``
+# last: Python switches threads at calls and jumps back, never inside of ``x._vid if x._tid == tid``.
+# A write moves value ids on, and what it writes is in memory only when its segment has ended. So a storage that a call
+# writes must be its own as long as that segment is open. Each call notes which storages it has met (``met``), and which
+# it is about to write (``claims``), and then looks at what the others have noted: of two calls at least one sees the
+# other, and raises ``RuntimeError`` (``errors.OTHER_THREAD``). Gradients of leaves are claimed like storages.
+# Example: two threads call one training step. Both have met the weights; the first optimizer's step to come raises.
+# A call that is alone (``LATEST``) notes nothing in its native hits, which no other thread can interrupt: they leave
+# its stamp on the storage, and its id in ``dirty``. A call that begins later and finds that stamp notes the storage in
+# the other call's ``met``. Hits of writes are for calls that are alone; the same hits in Python's form claim, too.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jitgrad.dtypes import get_default_dtype
+from jitgrad.errors import OTHER_THREAD
 from jitgrad.handler import Handler
 from jitgrad.state import state
 from jitgrad.tracer.aliases import Stubs
@@ -23,7 +41,7 @@ from jitgrad.tracer.version_counters import VersionCounters
 if TYPE_CHECKING:
     from jitgrad.tracer.backend import Backend
 
-__all__ = ["LATEST", "RUNNING", "RecorderState", "new_tid"]
+__all__ = ["LATEST", "RUNNING", "RecorderState", "new_tid", "sets_grad"]
 
 new_tid = itertools.count(1).__next__
 """The stamp of another call."""
@@ -51,6 +69,9 @@ class RecorderState(Handler):
         node: where the path has got to.
         handles: results since the last segment's end, in order; see ``SegmentEnd``.
         busy: its state is being changed, see Note [Interrupts].
+        met: id -> storage, of the memory that the call has met in the general way; see Note [Threads that share
+            tensors].
+        claims: ids of the memory that the open segment writes, and of leaves whose gradients it sets; see there.
         scalars: run-time scalars so far.
         graph: what escaping results hold on to.
         graphs: some that may serve other calls, once nothing holds on to them.
@@ -79,6 +100,7 @@ class RecorderState(Handler):
         "buffer_table",
         "busy",
         "caught",
+        "claims",
         "counted_twice",
         "counters",
         "dirty",
@@ -95,6 +117,7 @@ class RecorderState(Handler):
         "learned",
         "learns",
         "links",
+        "met",
         "must_record",
         "node",
         "path",
@@ -114,6 +137,7 @@ class RecorderState(Handler):
     buffer_table: dict[int, Any]
     busy: bool
     caught: int
+    claims: set[int]
     counted_twice: dict[int, Any]
     counters: VersionCounters
     dirty: set[int]
@@ -130,6 +154,7 @@ class RecorderState(Handler):
     learned: int
     learns: bool
     links: bool
+    met: dict[int, Any]
     must_record: bool
     node: TrieNode
     path: Path
@@ -162,6 +187,8 @@ class RecorderState(Handler):
         self.must_record = self.has_stopped = self.has_dropped = self.learns = self.links = self.busy = False
         self.slot_table = {}
         self.dirty = set()
+        self.met = {}
+        self.claims = set()
         self.viewed = []
         self.picks = []
         self.keepers = []
@@ -203,6 +230,67 @@ class RecorderState(Handler):
         """Have everything that was entered in the tables."""
         HOT.catch_up(self)
 
+    # --- other threads, see Note [Threads that share tensors] ---
+
+    def others(self) -> list[RecorderState]:
+        """The calls that other threads are recording."""
+        return calls_elsewhere(self.thread) if len(RUNNING) > 1 else []
+
+    def meet(self, tensor: Any, storage: Any, root: Any) -> None:
+        """Note that the call enters a tensor.
+
+        Raises:
+            RuntimeError: a call on another thread is about to write its memory.
+        """
+        key = id(root)
+        is_new = key not in self.met
+        self.met[key] = root
+        for other in self.others():
+            if other.tid in (abs(tensor._tid), storage.tid, root.tid):
+                other.met[key] = root
+            if key in other.claims or other.is_writing(storage, root):
+                if is_new:
+                    del self.met[key]
+                raise RuntimeError(OTHER_THREAD)
+
+    def is_writing(self, storage: Any, root: Any) -> bool:
+        """Whether hits have recorded a write to a storage, or to a window of the same memory."""
+        if not self.dirty:
+            return False
+        slot = self.slot_table.get(id(root))
+        return any(id(s) in self.dirty for s in (storage, root, root if slot is None else slot.storage))
+
+    def claim(self, storage: Any) -> None:
+        """Have a storage for this call as long as the segment is open, which writes it.
+
+        Raises:
+            RuntimeError: a call on another thread has met it.
+        """
+        root = self.backend.root_of(storage)
+        stamps = (storage.tid, root.tid)
+        self._claim(id(root), lambda other: id(root) in other.met or other.tid in stamps)
+
+    def claim_grad(self, leaf: Any) -> None:
+        """Have a leaf's gradient for this call, which sets it.
+
+        Raises:
+            RuntimeError: a call on another thread has set it.
+        """
+        self._claim(id(leaf), lambda other: other.has_set_grad(leaf))
+
+    def has_set_grad(self, leaf: Any) -> bool:
+        """Whether the call has given a leaf its gradient, or is about to do so."""
+        grad = leaf._grad
+        return id(leaf) in self.claims or (grad is not None and not grad.is_sparse and abs(grad._tid) == self.tid)
+
+    def _claim(self, key: int, is_taken: Callable[[RecorderState], bool]) -> None:
+        is_new = key not in self.claims
+        self.claims.add(key)
+        if any(is_taken(other) for other in self.others()):
+            if is_new:
+                self.claims.discard(key)
+            raise RuntimeError(OTHER_THREAD)
+
     def begin(self, tid: int) -> None:
         """Start a call with a recorder that is new, or that ``rest`` has emptied."""
         self.tid = tid
@@ -231,9 +319,33 @@ class RecorderState(Handler):
         self.picks.clear()
         self.keepers.clear()
         self.counted_twice.clear()
+        self.met.clear()
+        self.claims.clear()
         self.counters.former.clear()
         self.path.history = None
         self.stubs.clear()
         self.must_record = self.has_dropped = self.busy = False
         self.segments = self.launches = 0
         return True
+
+
+def calls_elsewhere(thread: dict[str, Any]) -> list[RecorderState]:
+    """The calls that are being recorded, but for those of the thread whose state this is."""
+    calls = tuple(RUNNING.items())
+    return [call for tid, call in calls if call.tid == tid and call.thread is not thread]
+
+
+def sets_grad(leaf: Any) -> None:
+    """``leaf.grad`` is about to be assigned, by a compiled step or outside one.
+
+    Raises:
+        RuntimeError: a call on another thread has set it, see Note [Threads that share tensors].
+    """
+    if not RUNNING:
+        return
+    handler = state.handler
+    call = None if handler is None else RUNNING.get(handler.tid)
+    if call is not None:
+        call.claim_grad(leaf)
+    elif any(other.has_set_grad(leaf) for other in calls_elsewhere(state.__dict__)):
+        raise RuntimeError(OTHER_THREAD)

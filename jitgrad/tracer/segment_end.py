@@ -68,6 +68,7 @@ class SegmentEnd:
         else:
             HOT.settle(recorder, node.event, alive)
         recorder.dirty.clear()
+        recorder.claims.clear()
         if recorder.viewed and not is_last:  # their views are windows on memory from here on
             for slot in recorder.viewed:
                 slot.settle()

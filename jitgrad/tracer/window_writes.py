@@ -55,6 +55,8 @@ class WindowWrites:
             ids, numeric = recorder.entry.ids(inputs)
         except ElsewhereError:
             return False
+        if target._storage is not None:
+            recorder.claim(target._storage)
         base = target._base
         slot = self._window_slot(target, base, joins_graph(inputs))
         if slot is None:

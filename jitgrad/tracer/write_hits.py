@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, native
+from jitgrad.cpython.primitives import active, is_atomic, native
 from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
@@ -16,6 +16,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import (
     MISSED,
     Args,
+    are_ours,
     following,
     is_marked,
     is_operand,
@@ -25,7 +26,7 @@ from jitgrad.tracer.hits import (
     takes_all,
 )
 from jitgrad.tracer.keys import WRITE
-from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.recorder_state import LATEST, RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import link_views
@@ -36,6 +37,8 @@ __all__ = ["all_unwatched", "hit_inplace", "hit_write", "is_unwatched", "move", 
 @native
 def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
     """Whether nobody else can be looking at what a write to a tensor changes. False: it has to be asked in detail."""
+    if LATEST[0] is not recorder.tid:
+        return False
     if recorder.links:
         link_views(recorder)
     if target._tid is not recorder.tid or target._retains_grad or target._base is not None or is_marked(target):
@@ -43,6 +46,8 @@ def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
     storage: StorageBase = target._storage
     if storage is None:
         return True
+    if not is_atomic():
+        recorder.claim(storage)
     slots: dict = recorder.slot_table
     slot: Slot = slots.get(id(storage))
     return slot is None or (slot.others is None and slot.older is None)
@@ -119,6 +124,8 @@ def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -
         return False
     node: TrieNode = find_write(recorder.node, op, target, args, count)
     if node is None or node.writes is None:
+        return False
+    if not is_atomic() and not are_ours(recorder, args, count):
         return False
     ids: tuple = node.ids
     for i in range(count):

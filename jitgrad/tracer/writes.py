@@ -113,12 +113,15 @@ class Writes:
     def rebinds(self, targets: Sequence[Any], inputs: tuple[Any, ...] = ()) -> Sequence[Any] | None:
         """Other handles that look at the targets through the same window; None if the write must be done eagerly."""
         recorder = self._recorder
-        if not recorder.counted_twice and HOT.all_unwatched(recorder, [*targets]):
-            return ()
         same: list[Any] | tuple[()] = ()
-        for nr, target in enumerate(targets):
+        for target in targets:
             if target._tid != recorder.tid:
                 recorder.entry.enter(target)
+            if target._storage is not None:
+                recorder.claim(target._storage)
+        if not recorder.counted_twice and HOT.all_unwatched(recorder, [*targets]):
+            return ()
+        for nr, target in enumerate(targets):
             storage = target._storage
             if target._retains_grad and joins_graph(inputs):
                 return None  # what retains the gradient goes along to the new Node
@@ -256,7 +259,7 @@ class Writes:
         key = (UPDATE, op, ids, tuple(map(type, numbers)), params)
         node = recorder.node.children.get(key)
         if node is None:
-            node = self._grow_update(op, rows, writes, numbers, params, key)
+            node = self._grow_update(op, rows, writes, numbers, key)
         recorder.scalars[node.next_scalar - len(numbers) :] = numbers  # before the path has the event that reads them
         recorder.node.last = recorder.node = node
         HOT.move(recorder, targets, node.event.results)
@@ -298,18 +301,18 @@ class Writes:
         rows: Sequence[tuple[Any, ...]],
         writes: tuple[int, ...],
         numbers: tuple[Any, ...],
-        params: tuple[Any, ...],
         key: Any,
     ) -> TrieNode:
         recorder = self._recorder
+        _, _, ids, _, params = key
         history = self._path.live()
         slots = tuple(RuntimeScalar(recorder.node.next_scalar + i, isinstance(x, float)) for i, x in enumerate(numbers))
         first = vid = recorder.node.next_vid
         events = []
-        for row in rows:
+        for nr, row in enumerate(rows):
             targets = tuple(row[i] for i in writes)
             recorder.backend.check_writable(targets, row)
-            operands = (*(x._vid for x in row), *slots)
+            operands = (*ids[nr * len(row) : (nr + 1) * len(row)], *slots)
             instr, _ = self._path.instr(op, (*row, *numbers), params, operands, vid)
             vid += len(instr.outputs)
             for target, aval in zip(targets, instr.avals, strict=True):
@@ -320,7 +323,6 @@ class Writes:
         event.ends_segment = self._path.is_full(len(rows))
         node = self._path.grow(key, event, vids=vid - first, scalars=len(numbers))
         if not event.ends_segment:
-            ids = (x._vid for row in rows for x in row)
             node.op, node.ids = UPDATE, (op, params, tuple(map(type, numbers)), *ids)
         return self._path.publish(node, event)
 

@@ -92,11 +92,13 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     if reach.refusal:
         return reach.refusal, None
     leaves = [recorder.inputs[vid] for vid in reach.leaves] if request.accumulate else []
-    if any(leaf._grad is not None for leaf in leaves):
-        olds = tuple(leaf._grad for leaf in leaves if leaf._grad is not None)
-        if any(old.is_sparse or old._requires_grad for old in olds) or recorder.writes.rebinds(olds) is None:
-            return "a .grad with a graph, a sparse one, or one in several windows", None
-    states = tuple([leaf._grad if leaf._grad is None else leaf._grad._vid for leaf in leaves])
+    for leaf in leaves:
+        recorder.claim_grad(leaf)
+    grads = [leaf._grad for leaf in leaves]
+    olds = tuple([grad for grad in grads if grad is not None])
+    if olds and (any(old.is_sparse or old._requires_grad for old in olds) or recorder.writes.rebinds(olds) is None):
+        return "a .grad with a graph, a sparse one, or one in several windows", None
+    states = tuple([grad if grad is None else grad._vid for grad in grads])
     key = (GRADS, states)
     node = recorder.node.children.get(key)
     if node is None:
@@ -115,6 +117,7 @@ def repeat_backward(recorder: Any, root: Any, keep_graph: bool, create_graph: bo
         return False
     reach, inputs = node.event, recorder.inputs
     for vid in reach.leaves:
+        recorder.claim_grad(inputs[vid])
         if inputs[vid]._grad is not None:
             return False
     node = node.children.get(reach.fresh_key)

@@ -195,6 +195,8 @@ class TraceGraph(CallGraph):
         if self.entered is not None:
             self._take_over()
         vid = tensor._vid
+        if abs(tensor._tid) != self.tid and tensor._grad_fn is not None:
+            return tensor._grad_fn  # it was just entered by a call on another thread, which asked for the Node first
         if vid not in self.nodes:
             tip = self.tip if self.recorder is None else self.recorder.node
             self.build(vid, make_recipe(History.replay(tip), (vid,), self.nodes))
