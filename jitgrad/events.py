@@ -14,21 +14,23 @@ from typing import Any
 
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
+from jitgrad.user_line import user_line
 
 __all__ = [
     "CALLS",
     "CALL_LIMIT",
     "COUNTERS",
+    "Noted",
     "bump",
     "bump_call",
+    "bump_engine_run",
     "bump_outside",
     "count",
     "is_logged",
     "is_noting",
     "log",
     "logger",
-    "noting_outside",
-    "outside_names",
+    "noting",
     "reset_stats",
     "stats",
 ]
@@ -75,30 +77,55 @@ def bump(name: str, by: int = 1) -> None:
         _values[name] += by
 
 
-outside_names: list[str] = []
-"""Of operations that a trace has no place for, as they run; while ``is_noting`` says so."""
+class Noted:
+    """What a counter does not say, of the block of ``noting``; filled at its end.
+
+    Attributes:
+        outside: names of the operations that ``bump_outside`` counted.
+        engine_runs: why the engine ran backwards, with the line, of each that ``bump_engine_run`` counted.
+    """
+
+    __slots__ = ("engine_runs", "outside")
+
+    def __init__(self) -> None:
+        self.outside: list[str] = []
+        self.engine_runs: list[str] = []
+
+
+_noted = Noted()
 is_noting = [0]
+"""How many blocks of ``noting`` there are; ``_noted`` is filled while there is one."""
 
 
 def bump_outside(name: str) -> None:
     """Count an operation of a compiled step that has no place in its trace, and runs eagerly."""
     bump("fallbacks")
     if is_noting[0]:
-        outside_names.append(name)
+        _noted.outside.append(name)
+
+
+def bump_engine_run(reason: str) -> None:
+    """Count a backward of a compiled step that the engine runs node by node."""
+    bump("engine_runs")
+    log("fusion", "backward is run by the engine: %s", reason)
+    if is_noting[0]:
+        _noted.engine_runs.append(f"{reason}, at {user_line()}")
 
 
 @contextmanager
-def noting_outside() -> Iterator[list[str]]:
-    """The names of the operations of the block that ``bump_outside`` counts; the list is filled at its end."""
-    names: list[str] = []
-    seen = len(outside_names)
+def noting() -> Iterator[Noted]:
+    """Keep the names and reasons behind the counters of the block."""
+    found = Noted()
+    pairs = (found.outside, _noted.outside), (found.engine_runs, _noted.engine_runs)
+    seen = [len(all_of) for _, all_of in pairs]
     is_noting[0] += 1
     try:
-        yield names
+        yield found
     finally:
         is_noting[0] -= 1
-        names += outside_names[seen:]
-        del outside_names[seen:]
+        for (own, all_of), before in zip(pairs, seen, strict=True):
+            own += all_of[before:]
+            del all_of[before:]
 
 
 def bump_call(events: int, misses: int, segments: int, launches: int) -> None:

@@ -41,7 +41,8 @@ class Probe(Protocol):
 
         Args:
             category: ``"segment"``, ``"compile"``, ``"kernel"``, ``"op"`` or ``"node"``.
-            subject: what runs: the node, the loaded native step, the operation's name; else the category.
+            subject: what runs: the node, the loaded native step, the event that ends the segment, the operation's name;
+                else the category.
         """
         ...
 

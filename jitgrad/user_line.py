@@ -75,15 +75,26 @@ def user_line(skip: int = 0) -> str:
     return ""
 
 
+_WRAPPERS = frozenset({"call", "function", "wrapped", "wrapper"})
+"""What functions of jitgrad are called that stand for the one they were made of: ``optimizer.step`` is one."""
+
+
 def user_call() -> tuple[str, str]:
-    """(the function of jitgrad that the user's innermost frame has called, ``file:line`` of that frame)."""
+    """(the function of jitgrad that the user's innermost frame has called, ``file:line`` of that frame).
+
+    The function of a wrapper is the one inside it; that of a class's ``__init__`` is the class.
+    """
     frame: FrameType | None = sys._getframe(1)
     name = ""
     while frame is not None:
         code = frame.f_code
         if code.co_filename not in _inside and not _is_inside(code.co_filename):
             return name, f"{code.co_filename}:{frame.f_lineno}"
-        name, frame = code.co_name, frame.f_back
+        if code.co_name == "__init__":
+            name = type(frame.f_locals.get("self")).__name__
+        elif code.co_name not in _WRAPPERS:
+            name = code.co_name
+        frame = frame.f_back
     return name, ""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import functools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -281,7 +282,16 @@ def _kernel_names(step: Any) -> str:
     return "kernels " + ", ".join([*names[:_MAX_KERNELS_IN_A_NAME], *filter(None, [more])])
 
 
-_NAMES: dict[str, Callable[[Any], str]] = {"node": lambda node: node.name(), "kernel": _kernel_names}
+def _segment_name(event: Any) -> str:
+    """``segment``; of one that ended before the function did, also why, with the line's file but not its folder."""
+    if not event.ends_early:
+        return "segment"
+    return f"segment to {' '.join(os.path.basename(word) for word in event.reason.split(' '))}"
+
+
+_NAMES: dict[str, Callable[[Any], str]] = {
+    "node": lambda node: node.name(), "kernel": _kernel_names, "segment": _segment_name,
+}  # fmt: skip
 """The names of ranges whose subject is no name, by category."""
 
 

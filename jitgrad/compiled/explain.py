@@ -9,20 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jitgrad.abi import EagerStep
 from jitgrad.compiled.backend import backend
 from jitgrad.compiled.explain_changes import what_changed
-from jitgrad.events import noting_outside, stats
+from jitgrad.events import noting, stats
 from jitgrad.lazy import LazyModule
 from jitgrad.report.tables import Table
 from jitgrad.report.units import nbytes_text, share_text, time_text
-from jitgrad.structs import struct
-from jitgrad.tracer.graph import Segment, segment_text
+from jitgrad.structs import field, struct
+from jitgrad.tracer.graph import Instr, Segment, segment_text
 from jitgrad.tracer.history import EndEvent
 
 __all__ = ["Explanation", "explain"]
 
 _costs: Any = LazyModule("jitgrad.compiled.kernel_costs")
 _page: Any = LazyModule("jitgrad.compiled.explain_page")
+_MAX_NAMES = 6
+"""So many operations without a kernel are named in a sentence."""
 
 
 @struct
@@ -52,6 +55,12 @@ class SegmentReport:
         found: list[Any] = self.measured
         return found
 
+    def without_kernels(self) -> list[Instr]:
+        """The operations that NumPy's rules compute."""
+        if self.program.interpreted:
+            return list(self.segment.instrs)
+        return [step.instr for step in self.program.steps if isinstance(step, EagerStep)]
+
     def table(self) -> Table:
         """The kernels and their costs."""
         header = ("kernel", "does", "lines", "arithmetic", "bytes", "estimated", "measured", "of peak", "of bandwidth")
@@ -66,8 +75,12 @@ class SegmentReport:
         return Table("kernels; ' marks operations of a backward", header, rows)
 
     def borders(self) -> list[str]:
-        """Why kernels end where they do."""
-        return [f"kernel {nr}: {why}" for nr, c in enumerate(self.costs) for why in c.borders]
+        """Why kernels end where they do: a sentence for each border, with the kernels at its sides."""
+        sides: dict[str, list[str]] = {}
+        for nr, cost in enumerate(self.costs):
+            for why in cost.borders:
+                sides.setdefault(why, []).append(str(nr))
+        return [f"kernel{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {why}" for why, numbers in sides.items()]
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the program."""
@@ -83,7 +96,7 @@ class SegmentReport:
         lines += [f"  note: {note}" for note in self.notes]
         if self.costs:
             lines += [f"  {line}" for line in self.table().to_text().splitlines()]
-            lines += [f"  border of {line}" for line in self.borders()]
+            lines += [f"  border: {line}" for line in self.borders()]
         lines.append(f"  ended by: {self.ended_by}")
         return "\n".join(lines)
 
@@ -106,6 +119,7 @@ class Explanation:
             complex numbers, or tensors on another device.
         changes: where the call left the path of the call before, and how: the reason of its misses.
         name: of the function.
+        engine_runs: why the engine ran a backward node by node, with the line -> how often.
     """
 
     result: Any
@@ -114,9 +128,10 @@ class Explanation:
     outside: dict[str, int]
     changes: list[str]
     name: str = "step"
+    engine_runs: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> list[str]:
-        """Sentences: what is unusual about the call."""
+        """Sentences: what is unusual about the call, and its line."""
         count = self.counters
         lines = list(self.changes)
         if count["misses"] and not self.changes:
@@ -125,11 +140,19 @@ class Explanation:
             lines.append(f"that made {count['misses']} misses, {count['plans']} plans, {count['compiles']} compiles")
         for nr, segment in enumerate(self.segments[:-1]):
             lines.append(f"segment {nr} ended early: {segment.ended_by}")
-        if count["engine_runs"]:
-            lines.append(f"{count['engine_runs']} backwards were run by the engine node by node (a hook, a Function)")
+        for why, times in self.engine_runs.items():
+            lines.append(f"{times} backwards were run by the engine node by node: {why}")
         if count["fallbacks"]:
-            lines.append(f"{count['fallbacks']} operations ran by NumPy")
+            lines.append(f"{count['fallbacks']} operations ran by NumPy: {self._without_kernels()}")
         return lines
+
+    def _without_kernels(self) -> str:
+        """Names and lines of the operations that no kernel computes."""
+        names = [f"{i.op.name} at {i.where or i.origin}" for s in self.segments for i in s.without_kernels()]
+        found = {**_counted(names), **{f"{name} (outside the trace)": times for name, times in self.outside.items()}}
+        shown = [f"{name} ({times} times)" if times > 1 else name for name, times in found.items()]
+        more = [f"and {len(shown) - _MAX_NAMES} others"] if len(shown) > _MAX_NAMES else []
+        return ", ".join([*shown[:_MAX_NAMES], *more])
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the result, as what ``json.dumps`` takes."""
@@ -151,11 +174,11 @@ class Explanation:
         return self.to_html()
 
     def __str__(self) -> str:
-        parts = [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
+        parts = self.summary() or ["nothing unusual: no new events, one segment, no operation without a kernel"]
+        parts += [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
         if self.outside:
             names = ", ".join(f"{name} {times}" if times > 1 else name for name, times in self.outside.items())
             parts.append(f"outside the trace, run eagerly (complex numbers, other devices): {names}")
-        parts += self.summary()
         parts.append("counters " + ", ".join(f"{k}={v}" for k, v in self.counters.items() if v))
         return "\n".join(parts)
 
@@ -177,9 +200,9 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
         raise TypeError(f"explain() takes a function decorated with jitgrad.compile, not {fn!r}")
     before, path_before = stats(), fn.last
     fn.skip = 0
-    with noting_outside() as names:
+    with noting() as noted:
         result = fn(*args, **kwargs)
-    outside = _counted(names)
+    outside = _counted(noted.outside)
     counters = {name: value - before[name] for name, value in stats().items()}
     reports = []
     for event in fn.last_path():
@@ -188,8 +211,9 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
                 event.program, event.is_deferred = backend.compile_end(event.segment, fn.trie.plans), False
             program = event.program.program
             reports.append(SegmentReport(event.segment, program.kernel_names, program.notes, event.reason, program))
-    changes = what_changed(path_before, fn.last)
-    return Explanation(result, reports, counters, outside, changes, getattr(fn, "__name__", "step"))
+    changes = what_changed(path_before, fn.last) if counters["misses"] else []  # else it took a path that it knew
+    name = getattr(fn, "__name__", "step")
+    return Explanation(result, reports, counters, outside, changes, name, _counted(noted.engine_runs))
 
 
 def _counted(names: list[str]) -> dict[str, int]:

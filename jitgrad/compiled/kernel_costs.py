@@ -179,13 +179,33 @@ def _work(piece: Piece, job: Job) -> tuple[float, int]:
         nbytes = 2 * sum(source.nbytes for source in job.sources)
         return 0.0, nbytes
     operations = float(sum(n * _operations(i.op) for i, n in zip(group.lowerer.instrs, _times(group), strict=True)))
-    read: dict[Value, None] = {i.extra[0]: None for i in group.lowerer.instrs if i.op in ("load", "gather")}
+    reads = [
+        (i.extra[0], _visited(group.lowerer.domain.extents, (i.address or ())[1:] if i.op == "load" else None))
+        for i in group.lowerer.instrs if i.op in ("load", "gather")
+    ]  # fmt: skip
     if isinstance(job.kernel, MatmulKernel):
         operations += 2.0 * math.prod(job.kernel.shape)
-        read.update((view[0], None) for view in job.kernel.views)
-    nbytes = sum(piece.nbytes(v) for v in read)
+        batch, m, n, k = job.kernel.shape
+        extents = (batch, m, k), (batch, k, n)
+        reads += [(v, _visited(e, strides)) for (v, _, strides), e in zip(job.kernel.views, extents, strict=True)]
+    nbytes = sum(_read_nbytes(piece, reads))
     nbytes += sum(piece.nbytes(root.value) * max(1, len(root.destinations)) for root in group.roots)
     return operations, nbytes
+
+
+def _visited(extents: Any, strides: Any) -> int:
+    """How many elements a read visits: those of the loops that its address depends on; None: of all loops."""
+    if strides is None:
+        return math.prod(extents)
+    return math.prod(n for n, stride in zip(extents, strides, strict=False) if stride)
+
+
+def _read_nbytes(piece: Piece, reads: list[tuple[Value, int]]) -> list[int]:
+    """Per value: all of it, or what is visited of it if that is less, as where a batch is a window of a data set."""
+    visited: dict[Value, int] = {}
+    for value, count in reads:
+        visited[value] = visited.get(value, 0) + count * value.dtype.itemsize
+    return [min(nbytes, piece.nbytes(value)) for value, nbytes in visited.items()]
 
 
 def _times(group: Group) -> list[int]:

@@ -60,7 +60,7 @@ class LoadedProgram:
 def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False, is_watched: bool = False) -> None:
     """Run a segment's program and hand out the storages."""
     if probe.session is not None and not is_watched:
-        probe.session.call("segment", "segment", run_end, recorder, event, alive, is_last, True)
+        probe.session.call("segment", event, run_end, recorder, event, alive, is_last, True)
         return
     buffers = recorder.buffers
     if event.has_pending:

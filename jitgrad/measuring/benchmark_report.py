@@ -50,7 +50,7 @@ class TimeShares:
     """Where a warm compiled call's time goes, in seconds per call.
 
     Attributes:
-        kernels: native code of segments.
+        kernels: from the first task of each native step to its last.
         recording: events found in the trie: their number times what one takes on this machine, an estimate.
         fallbacks: operations that ran by NumPy's rules.
         nodes: nodes of backwards that the engine ran itself.

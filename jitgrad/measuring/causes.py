@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from jitgrad.events import logger, noting_outside, stats
+from jitgrad.events import logger, noting, stats
 from jitgrad.probe import probe
 from jitgrad.user_line import user_line
 
@@ -72,6 +72,7 @@ class _CallWatch:
     def __init__(self, calls: WarmCalls, caller: str) -> None:
         self._calls, self._caller = calls, caller
         self._inside: list[float] = []
+        self._native_s: float | None = None
         self._node_lines: list[str] = []  # where the backward was called, of each node that is running
 
     def enter(self, name: str) -> int:
@@ -97,9 +98,16 @@ class _CallWatch:
             own = duration - self._inside.pop()
             if self._inside:
                 self._inside[-1] += duration
+            if category == "kernel" and self._native_s is not None:
+                own, self._native_s = self._native_s, None
             where = self._FIELDS.get(category)
             if where is not None:
                 setattr(self._calls, where, getattr(self._calls, where) + own)
+
+    def hand_tasks(self, loaded: Any, step: Any, times: Any) -> None:
+        """From a step's first task to its last: what is before and after is Python, which a hit does without."""
+        if times:
+            self._native_s = (max(t.end_ns for t in times) - min(t.start_ns for t in times)) * 1e-9
 
     def _segment_ends(self, line: str) -> None:
         """In a hook the user's line is the hook's; in a node without one it is that of the backward."""
@@ -110,21 +118,19 @@ class _CallWatch:
 
 
 class _Listener(logging.Filter):
-    """Hears the artifacts "record" and "fusion" where they are logged, and lets nothing of them through."""
+    """Hears the artifact "record" where it is logged, and lets nothing of it through."""
 
     def __init__(self, calls: WarmCalls, caller: str) -> None:
         super().__init__()
         self._calls, self._caller = calls, caller
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Note a miss, or a backward that the engine runs."""
+        """Note a miss."""
         if record.msg.startswith("miss: ") and record.args:
             line = _line_behind_logging()
             if line != self._caller:
                 self._calls.misses[line] += 1
                 self._calls.keys.setdefault(line, []).append(_argument(record))
-        elif "run by the engine" in record.msg and record.args:
-            self._calls.reasons[str(_argument(record))] += 1
         return False
 
 
@@ -155,22 +161,21 @@ def watch_calls(calls: WarmCalls, caller: str = "") -> Iterator[None]:
     if probe.session is not None:
         raise RuntimeError("a profiler is active: benchmark outside of its block")
     before = stats()
-    logs = [logger().getChild(name) for name in ("record", "fusion")]
-    levels = [log.level for log in logs]
-    listener = _Listener(calls, caller)
-    for log in logs:
-        log.addFilter(listener)
-        log.setLevel(logging.DEBUG)
-    probe.session = _CallWatch(calls, caller)
+    log = logger().getChild("record")
+    level, listener = log.level, _Listener(calls, caller)
+    log.addFilter(listener)
+    log.setLevel(logging.DEBUG)
+    watch = _CallWatch(calls, caller)
+    probe.session, probe.hand_tasks = watch, watch.hand_tasks
     try:
-        with noting_outside() as names:
+        with noting() as noted:
             yield
-        calls.outside.update(names)
+        calls.outside.update(noted.outside)
+        calls.reasons.update(noted.engine_runs)
     finally:
-        probe.session = None
-        for log, level in zip(logs, levels, strict=True):
-            log.setLevel(level)
-            log.removeFilter(listener)
+        probe.session = probe.hand_tasks = None
+        log.setLevel(level)
+        log.removeFilter(listener)
         for name, value in stats().items():
             calls.counters[name] = calls.counters.get(name, 0) + value - before[name]
 

@@ -20,6 +20,7 @@ from jitgrad.tracer.keys import HOOKED, LEAF, Filling, InputKind
 from jitgrad.tracer.trie import TrieNode
 
 __all__ = [
+    "RETURNED",
     "BackwardEvent",
     "DataEvent",
     "DetachEvent",
@@ -39,6 +40,9 @@ __all__ = [
     "UpdateEvent",
     "ViewStep",
 ]
+
+RETURNED = "the function returned"
+"""``EndEvent.reason`` of a call's last segment."""
 
 
 @struct
@@ -370,6 +374,11 @@ class EndEvent:
     plan: Any = None
     has_plan: bool = False
     reason: str = ""
+
+    @property
+    def ends_early(self) -> bool:
+        """The segment was ended by something before the function's own end."""
+        return self.reason not in ("", RETURNED)
 
     def replay(self, history: History) -> None:
         history.avals.update(self.avals)

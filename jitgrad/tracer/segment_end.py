@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.tracer.flush import build_end
+from jitgrad.tracer.history import RETURNED
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.path import Path
@@ -85,7 +86,7 @@ class SegmentEnd:
     def _reason(self, is_last: bool) -> str:
         """What ends the segment, in words."""
         if is_last:
-            return "the function returned"
+            return RETURNED
         if self._path.is_full(0):
             return f"it reached {self._path.segment_limit} operations (config.max_segment_ops)"
         name, where = user_call()

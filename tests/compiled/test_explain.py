@@ -63,7 +63,7 @@ def test_costs_of_kernels(training: jg.Explanation) -> None:
 
 def test_as_text_and_json(training: jg.Explanation) -> None:
     text = str(training)
-    for part in ("matmul 32x32x16", "of peak", "border of kernel", "ended by: the function returned", "linear gelu"):
+    for part in ("matmul 32x32x16", "of peak", "border: kernel", "ended by: the function returned", "linear gelu"):
         assert part in text
     document = json.loads(json.dumps(training.to_json()))
     assert len(document["segments"][0]["kernels"]) == len(training.segments[0].kernels)

@@ -26,7 +26,7 @@ from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
-from jitgrad.events import bump, log
+from jitgrad.events import bump_engine_run, log
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import own_layout
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
@@ -74,8 +74,7 @@ def record_backward(recorder: Any, request: BackwardRequest) -> Any:
         return _as_views(request, results) if results else results
     # The engine itself, at this and every call, over Nodes of the trace; what they compute is recorded one by one. No
     # function of its own: backwards nest, and each level has few frames to spare (``reentrant_pool.MAX_DEPTH``).
-    bump("engine_runs")
-    log("fusion", "backward is run by the engine: %s", reason)
+    bump_engine_run(reason)
     results = execute_request(request)
     if not request.keep_graph:
         recorder.mark_released((_known_ids(recorder, request.roots), _known_ids(recorder, request.inputs)))
