@@ -119,7 +119,7 @@ class profile(profile_block):
     def start(self) -> None:
         """As at the beginning of the block."""
         if self.current_action in _RECORDING:
-            self._events = []
+            self._forget()
             super().start()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Every tool that looks at a step, tried on the whole programs of ``examples/`` and on steps made slow on purpose.
 
 ``python -m tools.try_tools [--only NAME[,NAME]] [--out FOLDER]`` runs each program in a process of its own. At the
-fifth call of each of its compiled steps the tools get the step and the arguments so far: ``explain`` (text, JSON, page),
+fifth call of each of its steps the tools get the step and the arguments so far: ``explain`` (text, JSON, page),
 ``verify``, ``profile``, the graph of the result, ``benchmark``. What they say goes to ``FOLDER/PROGRAM/STEP.*``; the
 table has what each has found first, or raised. The exit status is 1 if one has raised, or a program has.
 """

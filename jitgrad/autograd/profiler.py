@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from jitgrad.door import door
 from jitgrad.lazy import LazyModule
@@ -189,30 +189,25 @@ def _time(microseconds: float) -> str:
     return f"{microseconds / 1000:.3f}ms" if microseconds >= 1000 else f"{microseconds:.3f}us"
 
 
-class _Stack(threading.local):
-    """Per thread: for each range that is open, the time spent in ranges inside it."""
-
-    def __init__(self) -> None:
-        self.inside: list[int] = []
-
-
 class _Session:
     """What stands in ``probe.session`` and takes the times.
 
     Attributes:
-        begin: called with each range's name.
-        end: called at its end with (name, category, arguments, start, duration, time in ranges inside, depth).
-        hand_tasks: called with (program, step, times) of a native step whose tasks are timed; None: none are.
+        begin: called with each range's name; None: nobody asks.
+        end: called at its end with (category, subject, arguments, start); the subject is as in ``Probe.call``, or the
+            range's name.
+        hand_tasks: called with (program, step, rows) of a native step whose tasks are timed; None: none are.
+        stamps: see ``ProbeSlot.stamps``.
     """
 
     def __init__(
         self,
         begin: Callable[[str], None] | None,
-        end: Callable[..., None],
+        end: Callable[[str, Any, tuple[Any, ...], int], None],
         hand_tasks: Callable[[Any, Any, Any], None] | None = None,
+        stamps: list[Any] | None = None,
     ) -> None:
-        self.begin, self.end, self.hand_tasks = begin, end, hand_tasks
-        self._stack = _Stack()
+        self.begin, self.end, self.hand_tasks, self.stamps = begin, end, hand_tasks, stamps
 
     def open(self) -> None:
         with _lock:
@@ -222,38 +217,32 @@ class _Session:
             one, two, many, inplace = self._before
             door.run_one, door.run_two, door.run_many = self._timed(one), self._timed(two), self._timed(many)
             door.run_inplace = self._timed(inplace, "_")
-            probe.session, probe.hand_tasks = self, self.hand_tasks
+            probe.stamps, probe.hand_tasks, probe.session = self.stamps, self.hand_tasks, self
 
     def close(self) -> None:
         with _lock:
-            probe.session = probe.hand_tasks = None
+            probe.session = probe.hand_tasks = probe.stamps = None
             door.run_one, door.run_two, door.run_many, door.run_inplace = self._before
 
     def enter(self, name: str) -> int:
         """Begin a range on this thread; returns when."""
-        self._stack.inside.append(0)
         if self.begin is not None:
             self.begin(name)
         return _clock()
 
     def leave(self, name: str, category: str, args: tuple[Any, ...], start: int) -> None:
         """End the thread's innermost range."""
-        duration = _clock() - start
-        inside = self._stack.inside
-        covered = inside.pop()
-        if inside:
-            inside[-1] += duration
-        self.end(name, category, args, start, duration, covered, len(inside))
+        self.end(category, name, args, start)
 
     def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
         """See ``Probe.call``."""
-        name_of = _NAMES.get(category)
-        name = subject if name_of is None else name_of(subject)
-        start = self.enter(name)
+        if self.begin is not None:
+            self.begin(_name(category, subject))
+        start = _clock()
         try:
             return function(*args)
         finally:
-            self.leave(name, category, args, start)
+            self.end(category, subject, args, start)
 
     def _timed(self, run: Callable[..., Any], suffix: str = "") -> Callable[..., Any]:
         """One of the door's functions, which takes the time."""
@@ -264,7 +253,7 @@ class _Session:
             try:
                 return run(op, *args)
             finally:
-                self.leave(name, "op", (op, *args), start)
+                self.end("op", name, (op, *args), start)
 
         return timed
 
@@ -295,10 +284,17 @@ _NAMES: dict[str, Callable[[Any], str]] = {
 """The names of ranges whose subject is no name, by category."""
 
 
+def _name(category: str, subject: Any) -> str:
+    name_of = _NAMES.get(category)
+    name: str = subject if name_of is None or type(subject) is str else name_of(subject)
+    return name
+
+
 class profile:
     """``with profile() as prof: ...``, then ``prof.key_averages().table()`` or ``prof.export_chrome_trace(path)``.
 
-    Of the whole process, one at a time. Costs nothing while none is active, and about a microsecond per range. Of an
+    Of the whole process, one at a time. Costs nothing while none is active; ranges are kept as they come, and named and
+    nested when they are asked for (``benchmarks/profiling.py`` measures what that costs a step). Of an
     operation on a virtual device the range is what the caller's thread does: putting it into the queue.
 
     Args:
@@ -316,7 +312,8 @@ class profile:
     ) -> None:
         self.enabled, self.record_shapes, self.kernels = enabled, record_shapes, kernels
         self._timeline: Any = _timeline.Timeline() if kernels else None
-        self._events: list[FunctionEvent] = []
+        self._ranges: list[Range] = []
+        self._stamps: list[Any] = []
         self._session: _Session | None = None
 
     def __enter__(self) -> profile:
@@ -329,7 +326,8 @@ class profile:
     def start(self) -> None:
         """As at the beginning of the block."""
         if self.enabled:
-            session = _Session(None, self._add, self._timeline.add if self._timeline is not None else None)
+            hand_tasks = self._timeline.add if self._timeline is not None else None
+            session = _Session(None, self._add, hand_tasks, self._stamps)
             session.open()
             if self._timeline is not None:
                 self._timeline.begin()
@@ -347,19 +345,21 @@ class profile:
         """With ``kernels=True``: a range per task of a kernel, category ``"task"``, on the thread that ran it."""
         return EventList(self._timeline.events(FunctionEvent) if self._timeline is not None else [])
 
-    def _add(
-        self, name: str, category: str, args: tuple[Any, ...], start: int, duration: int, covered: int, depth: int
-    ) -> None:
+    def _add(self, category: str, subject: Any, args: tuple[Any, ...], start: int) -> None:
+        end = _clock()
+        if category == "node":
+            subject = subject.name()  # a node that is kept would keep its graph
         shapes = _shapes(args) if self.record_shapes and category == "op" else ()
-        kernels = _kernels(args[1]) if category == "kernel" else ()
-        thread = threading.get_ident()
-        event = FunctionEvent(name, category, start, duration, duration - covered, thread, depth, shapes, kernels)
-        self._events.append(event)
+        self._ranges.append((category, subject, start, end, threading.get_ident(), shapes))
+
+    def _forget(self) -> None:
+        """Another recording begins."""
+        self._ranges, self._stamps = [], []
 
     @property
     def function_events(self) -> EventList:
         """Every range, in order of its beginning."""
-        return EventList(sorted(self._events, key=lambda event: (event.start_ns, event.depth)))
+        return EventList(_nested([*self._ranges, *_ranges_of_stamps(self._stamps)]))
 
     def events(self) -> EventList:
         """``function_events``."""
@@ -390,7 +390,48 @@ class profile:
             self._timeline.export(path, self.function_events, self.task_events())
 
     def __repr__(self) -> str:
-        return self.table() if self._events else "<profile without events>"
+        return self.table() if self._ranges or self._stamps else "<profile without events>"
+
+
+Range: TypeAlias = "tuple[str, Any, int, int, int, tuple[Any, ...]]"
+"""Category, subject, start, end, thread, shapes of the operands."""
+
+
+def _ranges_of_stamps(stamps: list[Any]) -> list[Range]:
+    """What the session would have been called with: a segment, and its native step inside."""
+    found: list[Range] = []
+    for event, program, (start, began, ended, end), thread in stamps:
+        if program is not None:
+            found.append(("kernel", program.only, began, ended, thread, ()))
+        found.append(("segment", event, start, end, thread, ()))
+    return found
+
+
+def _nested(ranges: list[Range]) -> list[FunctionEvent]:
+    """Events, in order of their beginning; a range is inside of those of its thread that are open when it begins.
+
+    Of two with the same times the later in the list, which ended later, is outside.
+    """
+    order = sorted(range(len(ranges)), key=lambda nr: (ranges[nr][2], -ranges[nr][3], -nr))
+    own = [end - start for _, _, start, end, _, _ in ranges]
+    depths = [0] * len(ranges)
+    open_ranges: dict[int, list[int]] = {}
+    for nr in order:
+        _, _, start, end, thread, _ = ranges[nr]
+        outer = open_ranges.setdefault(thread, [])
+        while outer and ranges[outer[-1]][3] <= start:
+            outer.pop()
+        if outer:
+            own[outer[-1]] -= min(end, ranges[outer[-1]][3]) - start
+        depths[nr] = len(outer)
+        outer.append(nr)
+    found = []
+    for nr in order:
+        category, subject, start, end, thread, shapes = ranges[nr]
+        kernels = _kernels(subject) if category == "kernel" else ()
+        name = _name(category, subject)
+        found.append(FunctionEvent(name, category, start, end - start, own[nr], thread, depths[nr], shapes, kernels))
+    return found
 
 
 def _shapes(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from jitgrad.compiled.kernel_costs import kernel_labels
-from jitgrad.compiled.timed_kernels import prepare
+from jitgrad.compiled.timed_kernels import prepare, task_times
 
 __all__ = ["Timeline", "range_row"]
 
@@ -31,7 +31,7 @@ class Timeline:
     """What a profiler with ``kernels=True`` collects besides ranges."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[Any, Any, Any]] = []
+        self._rows: list[tuple[Any, Any, bytes]] = []
         self._labels: dict[int, tuple[Any, list[str]]] = {}
         self._blocks: list[tuple[int, int, int]] = []  # (thread, start, end)
         self._start = 0
@@ -45,16 +45,16 @@ class Timeline:
         """It ends."""
         self._blocks.append((threading.get_ident(), self._start, _clock()))
 
-    def add(self, loaded: Any, step: Any, times: Any) -> None:
+    def add(self, loaded: Any, step: Any, words: bytes) -> None:
         """A native step has run."""
-        self._rows.append((loaded, step, times))  # named later: that takes planning
+        self._rows.append((loaded, step, words))  # named later: that takes planning
 
     def events(self, event_class: Any) -> list[Any]:
         """A range per task."""
         found = []
-        for loaded, step, times in self._rows:
+        for loaded, step, words in self._rows:
             names = self._names(loaded, step)
-            for row in times:
+            for row in task_times(words):
                 duration = row.end_ns - row.start_ns
                 found.append(event_class(names[row.launch], "task", row.start_ns, duration, duration, row.thread, 0))
         return sorted(found, key=lambda event: event.start_ns)

@@ -1,6 +1,6 @@
 """When each task of a native step ran, and on which thread.
 
-Owns: ``TaskTime``, ``run_timed``.
+Owns: ``TaskTime``, ``run_timed``, ``task_times``.
 Must not know: how kernels are made, what the times are for.
 In: a ``LoadedStep`` and what it runs on. Out: its status word, and a row per task.
 
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,50 +29,49 @@ from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.native.pool import libc_address
 
-__all__ = ["TaskTime", "prepare", "run_timed"]
+__all__ = ["TaskTime", "prepare", "run_timed", "task_times"]
 
-_COLUMNS = 6
+_WORD = 8
+
 _CLOCK_MONOTONIC = 1
+
+
+def _loads(base: str, names: dict[str, str]) -> str:
+    """Words of a table, one after the other: name -> type."""
+    lines = []
+    for nr, (name, kind) in enumerate(names.items()):
+        lines += [f"  %{name}_at = getelementptr i64, ptr %{base}, i64 {nr}"]
+        lines += [f"  %{name} = load {kind}, ptr %{name}_at"]
+    return "\n".join(lines)
+
+
+def _stores(base: str, names: Sequence[str]) -> str:
+    """Words into a table, one after the other."""
+    lines = []
+    for nr, name in enumerate(names):
+        lines += [f"  %to_{name} = getelementptr i64, ptr %{base}, i64 {nr}", f"  store i64 %{name}, ptr %to_{name}"]
+    return "\n".join(lines)
+
+
+_ARGUMENTS = {"kernel": "ptr", "own": "ptr", "log": "ptr", "nr": "i64", "clock": "ptr", "self": "ptr"}
+_ROW = ("nr", "thread", "s0", "n0", "s1", "n1")
+_COLUMNS = len(_ROW)
 _TEXT = f"""
 define void @jitgrad_timed(ptr %bufs, ptr %args, i64 %begin, i64 %end) {{
   %t0 = alloca [2 x i64]
   %t1 = alloca [2 x i64]
-  %kernel = load ptr, ptr %args
-  %a1 = getelementptr i64, ptr %args, i64 1
-  %own = load ptr, ptr %a1
-  %a2 = getelementptr i64, ptr %args, i64 2
-  %log = load ptr, ptr %a2
-  %a3 = getelementptr i64, ptr %args, i64 3
-  %nr = load i64, ptr %a3
-  %a4 = getelementptr i64, ptr %args, i64 4
-  %clock = load ptr, ptr %a4
-  %a5 = getelementptr i64, ptr %args, i64 5
-  %self = load ptr, ptr %a5
+{_loads("args", _ARGUMENTS)}
   %thread = call i64 %self()
   %r0 = call i32 %clock(i32 {_CLOCK_MONOTONIC}, ptr %t0)
   call void %kernel(ptr %bufs, ptr %own, i64 %begin, i64 %end)
   %r1 = call i32 %clock(i32 {_CLOCK_MONOTONIC}, ptr %t1)
+{_loads("t0", {"s0": "i64", "n0": "i64"})}
+{_loads("t1", {"s1": "i64", "n1": "i64"})}
   %slot = atomicrmw add ptr %log, i64 1 monotonic
   %at = mul i64 %slot, {_COLUMNS}
   %first = add i64 %at, 1
   %row = getelementptr i64, ptr %log, i64 %first
-  store i64 %nr, ptr %row
-  %p1 = getelementptr i64, ptr %row, i64 1
-  store i64 %thread, ptr %p1
-  %s0 = load i64, ptr %t0
-  %p2 = getelementptr i64, ptr %row, i64 2
-  store i64 %s0, ptr %p2
-  %q0 = getelementptr i64, ptr %t0, i64 1
-  %n0 = load i64, ptr %q0
-  %p3 = getelementptr i64, ptr %row, i64 3
-  store i64 %n0, ptr %p3
-  %s1 = load i64, ptr %t1
-  %p4 = getelementptr i64, ptr %row, i64 4
-  store i64 %s1, ptr %p4
-  %q1 = getelementptr i64, ptr %t1, i64 1
-  %n1 = load i64, ptr %q1
-  %p5 = getelementptr i64, ptr %row, i64 5
-  store i64 %n1, ptr %p5
+{_stores("row", _ROW)}
   ret void
 }}
 """
@@ -125,12 +126,17 @@ class _TimedStep:
             NativeStep(step.inputs, step.outputs, step.arena_nbytes, step.scalars, tuple(stages), keep)
         )
 
-    def times(self) -> list[TaskTime]:
-        rows = []
-        for nr in range(self.log[0]):
-            launch, thread, s0, n0, s1, n1 = self.log[1 + nr * _COLUMNS : 1 + (nr + 1) * _COLUMNS]
-            rows.append(TaskTime(launch, thread, s0 * 1_000_000_000 + n0, s1 * 1_000_000_000 + n1))
-        return rows
+    def words(self) -> bytes:
+        """A copy of the log's rows."""
+        return ctypes.string_at(ctypes.addressof(self.log) + _WORD, self.log[0] * _COLUMNS * _WORD)
+
+
+def task_times(words: bytes) -> list[TaskTime]:
+    """The rows of a log; named late, because a step is faster than this."""
+    found = []
+    for launch, thread, s0, n0, s1, n1 in struct.iter_unpack(f"={_COLUMNS}q", words):
+        found.append(TaskTime(launch, thread, s0 * 1_000_000_000 + n0, s1 * 1_000_000_000 + n1))
+    return found
 
 
 def prepare() -> None:
@@ -142,15 +148,15 @@ def prepare() -> None:
 _steps: WeakKeyDictionary[LoadedStep, _TimedStep] = WeakKeyDictionary()
 
 
-def run_timed(step: LoadedStep, addresses: list[int], scalars: Any) -> tuple[int, list[TaskTime]]:
-    """Run a step; (its status word, when its tasks ran). Without times where the system has no such clock."""
+def run_timed(step: LoadedStep, addresses: list[int], scalars: Any) -> tuple[int, bytes]:
+    """Run a step; (its status word, the rows for ``task_times``). Without rows where the system has no such clock."""
     timer = _timer()
     if timer is None:
-        return step.run(addresses, (), scalars), []
+        return step.run(addresses, (), scalars), b""
     timed = _steps.get(step)
     if timed is None:
         timed = _steps.setdefault(step, _TimedStep(step.step, timer))
     with timed.lock:  # the log is of one run
         timed.log[0] = 0
         status = timed.step.run(addresses, (), scalars)
-        return status, timed.times()
+        return status, timed.words()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from jitgrad.compiled.timed_kernels import task_times
 from jitgrad.events import logger, noting, stats
 from jitgrad.probe import probe
 from jitgrad.user_line import user_line
@@ -104,8 +105,9 @@ class _CallWatch:
             if where is not None:
                 setattr(self._calls, where, getattr(self._calls, where) + own)
 
-    def hand_tasks(self, loaded: Any, step: Any, times: Any) -> None:
+    def hand_tasks(self, loaded: Any, step: Any, words: bytes) -> None:
         """From a step's first task to its last: what is before and after is Python, which a hit does without."""
+        times = task_times(words)
         if times:
             self._native_s = (max(t.end_ns for t in times) - min(t.start_ns for t in times)) * 1e-9
 

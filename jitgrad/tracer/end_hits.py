@@ -14,6 +14,8 @@ Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its p
 
 from __future__ import annotations
 
+from threading import get_ident
+from time import perf_counter_ns
 from typing import Any
 from weakref import ref
 
@@ -301,7 +303,7 @@ def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
 
 
 @once_per_call
-def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> bool:
+def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_stamped: bool) -> bool:
     """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
     if not is_known(recorder, plan):
         return False
@@ -319,10 +321,14 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool) -> boo
     if arena is not None:
         poke(int(record.bufs_addr), 1 + len(plan.places) + len(plan.outs), int(arena.addr))
     status = 0
+    if is_stamped:
+        recorder.program_began = perf_counter_ns()
     if plan.releases:  # noqa: SIM108
         status = run_driver_released(int(record.record_addr))
     else:
         status = run_driver(int(record.record_addr))
+    if is_stamped:
+        recorder.program_ended = perf_counter_ns()
     idle.append(record)
     if status != 0:
         return False
@@ -387,8 +393,12 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
 @once_per_call
 def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
-    if probe.session is not None:  # Note [Profiling points]
+    stamps: list = probe.stamps
+    if probe.session is not None and (stamps is None or probe.hand_tasks is not None):  # Note [Profiling points]
         return False
+    began: Any = None
+    if stamps is not None:
+        began = perf_counter_ns()
     if not counts_references or recorder.picks or recorder.stubs.views or modes_in_use:
         return False
     alive: list = living(recorder)
@@ -404,7 +414,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event)
     if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
-    if plan.has_program and not run(recorder, plan, alive, keeps):
+    if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None):
         return False
     recorder.node = node
     retire_all(recorder.handles)
@@ -425,7 +435,19 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
         recorder.claims.clear()
     if keeps:
         after(recorder, plan, event, alive, is_last)
+    if stamps is not None:
+        stamp(recorder, plan, event, stamps, began)
     return True
+
+
+@native
+def stamp(recorder: RecorderState, plan: EndPlan, event: EndEvent, stamps: list, began: Any) -> None:
+    """Add a row to ``probe.stamps``."""
+    program: Any = None
+    if plan.has_program:
+        program = plan.program
+    times = (began, recorder.program_began, recorder.program_ended, perf_counter_ns())
+    stamps.append((event, program, times, get_ident()))
 
 
 @native

@@ -234,7 +234,9 @@ def result_at(place: int, made: list, given: list) -> Any:
 def recall(row: Any, args: Args, names: Any) -> Any:
     """A call of ``row.function``: repeated if it is known, else run, and remembered where that can be done."""
     recorder: RecorderState = active()
-    if recorder is None or recorder.busy or recorder.learns or autocasts or modes_in_use or probe.session is not None:
+    if recorder is None or recorder.busy or recorder.learns or autocasts or modes_in_use:
+        return MISSED
+    if probe.session is not None and probe.stamps is None:  # Note [Profiling points]
         return MISSED
     given: list = []
     for x in args:

@@ -80,6 +80,7 @@ class RecorderState(Handler):
         has_dropped: handles of the open segment have left ``handles``, see Note [Nodes that die].
         must_record: the call may not stop recording, and has_stopped: it did, see Note [Long calls].
         segments, launches: counters of this call.
+        program_began, program_ended: of the last program that ran while ``probe.stamps`` was there; nanoseconds.
         entered: of ``Entry``: (tensor, storage, value id), flat, of what hits have entered; ``catch_up`` moves it on to
             the tables.
         caught: of ``Entry``: how much of ``entered`` is in the tables.
@@ -122,6 +123,8 @@ class RecorderState(Handler):
         "node",
         "path",
         "picks",
+        "program_began",
+        "program_ended",
         "root",
         "scalars",
         "segments",
@@ -159,6 +162,8 @@ class RecorderState(Handler):
     node: TrieNode
     path: Path
     picks: list[Any]
+    program_began: int
+    program_ended: int
     root: TrieNode
     scalars: list[int | float]
     segments: int
@@ -183,7 +188,7 @@ class RecorderState(Handler):
         self.input_table = {}
         self.buffer_table = {}
         self.scalars = []
-        self.segments = self.launches = self.learned = 0
+        self.segments = self.launches = self.learned = self.program_began = self.program_ended = 0
         self.must_record = self.has_stopped = self.has_dropped = self.learns = self.links = self.busy = False
         self.slot_table = {}
         self.dirty = set()

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from modes import Mode
 
 import jitgrad
 from jitgrad import nn, optim
-from jitgrad.autograd.profiler import emit_ranges, profile, record_function
+from jitgrad.autograd.profiler import _nested, emit_ranges, profile, record_function
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.probe import probe
@@ -123,6 +124,47 @@ def test_times_add_up() -> None:
     total = prof.total_average()
     assert total.count == len(events)
     assert total.self_cpu_time_total == pytest.approx(outer.cpu_time)
+
+
+@pytest.mark.skipif(not counts_references, reason="without reference counts no segment's end is a hit")
+def test_hits_stay_hits() -> None:
+    """A profiled warm step takes the way of one that is not profiled: its ranges are rows that the hit has written."""
+    step = jitgrad.compile(_step)
+    for _ in range(3):
+        step(*_make())
+    with profile() as prof:
+        for _ in range(4):
+            step(*_make())
+    assert len(prof._stamps) == 4
+    assert {category for category, *_ in prof._ranges}.isdisjoint({"segment", "kernel"})
+    events = [e for e in prof.function_events if e.category in ("segment", "kernel")]
+    assert [(e.category, e.depth) for e in events] == [("segment", 0), ("kernel", 1)] * 4
+    for outer, inner in pairwise(events):
+        if outer.category == "segment":
+            assert outer.start_ns <= inner.start_ns
+            assert inner.start_ns + inner.duration_ns <= outer.start_ns + outer.duration_ns
+            assert outer.self_ns == outer.duration_ns - inner.duration_ns
+            assert inner.kernels
+    with profile(kernels=True) as timed:
+        step(*_make())
+    assert timed._stamps == [], "a hit runs the step whose tasks are not timed"
+    assert len(timed.task_events()) > 0
+    assert probe.stamps is None
+
+
+@pytest.mark.parametrize(("ranges", "events"), [
+    ([], []),
+    ([("b", 10, 20, 1), ("a", 0, 30, 1)], [("a", 0, 20), ("b", 1, 10)]),
+    ([("inner", 0, 30, 1), ("outer", 0, 30, 1)], [("outer", 0, 0), ("inner", 1, 30)]),
+    ([("a", 0, 10, 1), ("b", 10, 20, 1)], [("a", 0, 10), ("b", 0, 10)]),
+    ([("a", 0, 10, 1), ("b", 5, 20, 1)], [("a", 0, 5), ("b", 1, 15)]),
+    ([("a", 0, 10, 1), ("b", 2, 4, 2)], [("a", 0, 10), ("b", 0, 2)]),
+    ([("c", 3, 4, 1), ("b", 2, 6, 1), ("d", 7, 9, 1), ("a", 0, 10, 1)],
+     [("a", 0, 4), ("b", 1, 3), ("c", 2, 1), ("d", 1, 2)]),
+])  # fmt: skip
+def test_ranges_nest_by_their_times(ranges: list[Any], events: list[Any]) -> None:
+    found = _nested([("user", name, start, end, thread, ()) for name, start, end, thread in ranges])
+    assert [(e.name, e.depth, e.self_ns) for e in found] == events
 
 
 def test_table() -> None:
