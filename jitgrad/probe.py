@@ -8,7 +8,8 @@ Must not know: what is done with it (``autograd.profiler`` measures times).
 # ``probe.session`` is None nearly always. These places look at it, once per range and before they start, and if
 # somebody is there, they run as ``probe.session.call(category, subject, function, *args)``:
 # - ``compiled.run``: a segment, its native steps ("kernel"); ``compiled.interpret``: operations without one ("op");
-# - ``compiled.backend``: compiling a segment;
+# - ``compiled.backend``: compiling a segment; ``codegen.llvm.object_cache``: reading object code ("cache");
+# - the queues of devices: their work ("queue"), and the host's waiting for it ("wait");
 # - the engine: a node. Its short loop for the CPU looks once per backward and leaves the graph to the full loop.
 # Eager operations do not look, because that would be a look per operation: they are called as ``door.run_one`` and the
 # like, and the profiler puts functions there that take the time and call the ones before. That is below all that
@@ -43,7 +44,8 @@ class Probe(Protocol):
         """Return ``function(*args)``, or something that stands for it.
 
         Args:
-            category: ``"segment"``, ``"compile"``, ``"kernel"``, ``"op"`` or ``"node"``.
+            category: ``"segment"``, ``"compile"``, ``"cache"``, ``"kernel"``, ``"op"``, ``"node"``, ``"queue"`` or
+                ``"wait"``.
             subject: what runs: the node, the loaded native step, the event that ends the segment, the operation's name;
                 else the category.
         """

@@ -53,7 +53,8 @@ class FunctionEvent:
 
     Attributes:
         name: of the operation, the node, the kernels, or as given to ``record_function``.
-        category: ``"op"``, ``"node"``, ``"segment"``, ``"kernel"``, ``"compile"`` or ``"user"``.
+        category: ``"op"``, ``"node"``, ``"segment"``, ``"kernel"``, ``"compile"``, ``"cache"``, ``"queue"``, ``"wait"``
+            or ``"user"``.
         start_ns: when it began, by ``time.perf_counter_ns``.
         duration_ns: how long it took.
         self_ns: of that, not in other ranges inside it.

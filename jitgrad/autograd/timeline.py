@@ -4,11 +4,11 @@ Owns: ``Timeline``.
 Must not know: how tasks are timed (``compiled/timed_kernels.py``).
 In: ranges, and when each task of a kernel ran. Out: the trace format of Chrome, as JSON.
 
-Every thread is a track: segments, operations, backward nodes, compiles and the user's own ranges as they nest, tasks of
-kernels on the threads that ran them. Kernels are named by what they do. What lies between the outermost ranges of the
-thread that profiles is Python, with the recording of compiled steps in it; it is a range of the category ``"python"``,
-so that the outermost ranges of that track add up to the block's time. Between the tasks of a segment lies what its
-program costs besides, and waiting for other threads.
+Every thread is a track: segments, operations, backward nodes, compiles, cache reads, work of a device's queue, waiting
+for it, and the user's own ranges as they nest; tasks of kernels on the threads that ran them. Kernels are named by what
+they do. What lies between the outermost ranges of the thread that profiles is Python, with the recording of compiled
+steps in it; it is a range of the category ``"python"``, so that the outermost ranges of that track add up to the
+block's time. Between the tasks of a segment lies what its program costs besides, and waiting for other threads.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Timeline:
         for thread, start, end in self._blocks:
             rows += [range_row("Python and recording", "python", a, b - a, thread, {})
                      for a, b in _gaps(events, thread, start, end)]  # fmt: skip
-        rows += [_thread_name(thread, nr) for nr, thread in enumerate(self._threads(events, tasks))]
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        names |= {thread: "the profiled thread" for thread, _, _ in self._blocks}
+        for nr, thread in enumerate(self._threads(events, tasks)):
+            rows.append(_thread_name(thread, names.get(thread, f"thread {nr}")))
         with open(path, "w") as file:
             json.dump({"traceEvents": rows, "displayTimeUnit": "ns"}, file)
 
@@ -98,8 +101,7 @@ def _arguments(event: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _thread_name(thread: int, nr: int) -> dict[str, Any]:
-    name = "the profiled thread" if nr == 0 else f"thread {nr}"
+def _thread_name(thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": "thread_name", "pid": os.getpid(), "tid": thread, "args": {"name": name}}
 
 

@@ -65,6 +65,9 @@ class WarmCalls:
         return self.counters.get(name, 0) / max(1, self.count)
 
 
+_WATCHED = frozenset({"segment", "kernel", "op", "node", "compile"})
+
+
 class _CallWatch:
     """What stands in ``probe.session``: adds up times, and notes at which lines segments end."""
 
@@ -84,6 +87,8 @@ class _CallWatch:
 
     def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
         """Run it; its own time, without that of ranges inside it, is added up."""
+        if category not in _WATCHED:  # a queue's work is another thread's
+            return function(*args)
         if category == "segment" and (line := user_line()) != self._caller:
             self._segment_ends(line)
         if category == "node":

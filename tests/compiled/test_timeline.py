@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +12,10 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.autograd.timeline import _gaps
+from jitgrad.codegen.llvm.object_cache import open_cache
 from jitgrad.probe import probe
 from jitgrad.profiler import profile, record_function
+from jitgrad.runtime.devices.device_queue import DeviceQueue
 
 
 def _step() -> tuple[Any, Any]:
@@ -84,6 +88,39 @@ class Range(NamedTuple):
 ])  # fmt: skip
 def test_gaps_between_ranges(ranges: list[Range], gaps: list[tuple[int, int]]) -> None:
     assert _gaps(ranges, 1, 100, 200) == gaps
+
+
+def test_work_of_a_queue_and_waiting_for_it(tmp_path: Path) -> None:
+    queue = DeviceQueue("vcpu:7")
+
+    def work() -> None:
+        while not queue._waiting:
+            time.sleep(0.001)
+
+    with profile(kernels=True) as prof:
+        queue.wait(queue.submit(work))
+    queue.is_retired = True
+    done, waited = sorted((e for e in prof.events() if e.category in ("queue", "wait")), key=lambda e: e.category)
+    assert (done.name, waited.name) == ("work of vcpu:7", "wait for vcpu:7")
+    assert done.thread != waited.thread == threading.get_ident()
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"the profiled thread", "jitgrad-queue-vcpu:7"} <= {r["args"]["name"] for r in rows if r["ph"] == "M"}
+
+
+def test_operations_on_a_device_are_work_of_its_queue() -> None:
+    with profile() as prof:
+        total = (jg.ones(4, device="vcpu:0") + 1).sum().item()
+    assert total == 8
+    assert [e.name for e in prof.events() if e.category == "queue"].count("work of vcpu:0") >= 3
+
+
+def test_reading_the_cache_is_a_range(tmp_path: Path) -> None:
+    cache = open_cache(str(tmp_path / "cache"), 1 << 20)
+    assert cache is not None and cache.store(b"d" * 32, b"code")
+    with profile() as prof:
+        assert cache.load(b"d" * 32) == b"code"
+    assert [(e.name, e.category) for e in prof.events()] == [("cache read", "cache")]
 
 
 def test_an_ordinary_profile_times_no_tasks() -> None:

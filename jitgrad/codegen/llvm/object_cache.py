@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 from jitgrad.events import logger
+from jitgrad.probe import probe
 
 __all__ = ["ObjectCache", "open_cache"]
 
@@ -95,6 +96,10 @@ class ObjectCache:
         """The object code stored under a key digest, None if there is none that can be trusted."""
         if not self.readable:
             return None
+        session = probe.session  # Note [Profiling points]
+        return self._load(digest) if session is None else session.call("cache", "cache read", self._load, digest)
+
+    def _load(self, digest: bytes) -> bytes | None:
         try:
             fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
         except OSError:

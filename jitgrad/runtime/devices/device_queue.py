@@ -34,6 +34,7 @@ from collections import deque
 from collections.abc import Callable
 
 from jitgrad.errors import DeviceError
+from jitgrad.probe import probe
 
 __all__ = ["DeviceQueue", "QueueMark"]
 
@@ -150,6 +151,13 @@ class DeviceQueue:
         """Block until everything up to ``ticket`` has ended. Ctrl-C interrupts the wait, not the work."""
         if self._finished >= ticket:
             return
+        session = probe.session  # Note [Profiling points]
+        if session is None:
+            self._wait(ticket)
+        else:
+            session.call("wait", f"wait for {self.name}", self._wait, ticket)
+
+    def _wait(self, ticket: int) -> None:
         with self._lock:
             self._waiting += 1
             try:
@@ -240,8 +248,12 @@ class DeviceQueue:
 
     def _run(self, work: _Work) -> BaseException | None:
         try:
+            session = probe.session
             with self._running:
-                work()
+                if session is None:
+                    work()
+                else:
+                    session.call("queue", f"work of {self.name}", work)
         except BaseException as error:  # whatever it is, it belongs to the thread that synchronizes
             with self._lock:
                 self._error, self._error_ticket = error, self._finished + 1
