@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from jitgrad.functions.storages import TypedStorage, UntypedStorage
     from jitgrad.pictures.gradient_flow import gradient_flow
     from jitgrad.pictures.graph import draw_graph
+    from jitgrad.pictures.memory_use import memory_use
     from jitgrad.scripts.alias import as_torch
     from jitgrad.serialization import load, save
     from jitgrad.settings import (
@@ -258,6 +259,7 @@ __all__ = [
     "long",
     "manual_seed",
     "memory_format",
+    "memory_use",
     "mps",
     "nan",
     "newaxis",
@@ -366,6 +368,7 @@ _LATE = {
     "to_dot": "jitgrad.autograd.dot",
     "draw_graph": "jitgrad.pictures.graph",
     "gradient_flow": "jitgrad.pictures.gradient_flow",
+    "memory_use": "jitgrad.pictures.memory_use",
     "utils": "jitgrad.utils",
     **dict.fromkeys("Verification VerificationError VerifyReport verify".split(), "jitgrad.checking.verify"),
     **dict.fromkeys("NonFiniteError watch_nan".split(), "jitgrad.checking.watch"),

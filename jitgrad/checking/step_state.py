@@ -30,7 +30,7 @@ from jitgrad.generator import Generator, restore_stream, stream_state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import count_write
 
-__all__ = ["StepState", "named_tensors"]
+__all__ = ["StepState", "named_tensors", "reached_tensors"]
 
 _MAX_OBJECTS = 200_000
 _SKIPPED = (
@@ -96,10 +96,10 @@ def _children(obj: Any, name: str, names: dict[int, str]) -> Iterator[tuple[str,
             yield f"{name}.{key}", item
 
 
-def _reached(roots: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Every object that can be reached, once, the nearest first."""
+def _reached(roots: list[tuple[str, Any]], names: dict[int, str] | None = None) -> Iterator[tuple[str, Any]]:
+    """Every object that can be reached, once, the nearest first; ``names`` gets those of tensors, by identity."""
     seen: set[int] = set()
-    names: dict[int, str] = {}
+    names = {} if names is None else names
     waiting = deque(roots)
     keep: list[Any] = []  # ids must not be used again meanwhile
     while waiting and len(seen) < _MAX_OBJECTS:
@@ -127,16 +127,29 @@ def _roots(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     return [*given, *kwargs.items(), (getattr(own, "__name__", "step"), fn)]
 
 
+def reached_tensors(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any = None
+) -> Iterator[tuple[str, Any]]:
+    """(name, tensor or array) of everything that the step reaches or has returned, each once."""
+    roots = [("result", result), *_roots(fn, args, kwargs)]
+    names: dict[int, str] = {}
+    for _ in _reached(roots, names):  # an optimizer's state is named by parameters that may be found after it
+        pass
+    for name, obj in _reached(roots, names):
+        if isinstance(obj, TensorBase | np.ndarray):
+            yield _shown(name), obj
+
+
 def named_tensors(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
     """Name -> array, of every tensor that the step reaches or has returned; of a complex one, both parts in a row."""
     found: dict[str, Any] = {}
-    for name, obj in _reached([("result", result), *_roots(fn, args, kwargs)]):
+    for name, obj in reached_tensors(fn, args, kwargs, result):
         if isinstance(obj, TensorBase) and _has_memory(obj):
             array = obj._storage.array(obj._aval)
             is_complex = array.dtype.kind == "c"
-            found.setdefault(_shown(name), np.stack([array.real, array.imag]) if is_complex else array.copy())
+            found.setdefault(name, np.stack([array.real, array.imag]) if is_complex else array.copy())
         elif isinstance(obj, np.ndarray) and obj.dtype.kind in "fiub":
-            found.setdefault(_shown(name), obj.copy())
+            found.setdefault(name, obj.copy())
     return found
 
 

@@ -36,7 +36,7 @@ from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Instr, Segment
 
-__all__ = ["KernelCost", "Peaks", "kernel_costs", "kernel_labels", "peaks"]
+__all__ = ["KernelCost", "Peaks", "job_line", "job_words", "jobs_of", "kernel_costs", "kernel_labels", "peaks"]
 
 _MOVES = frozenset({"reshape", "permute", "expand", "slice", "pad", "cast", "copy"})
 """Primitives that an operation may have at its ends, where another operation's kernel computes them."""
@@ -97,11 +97,8 @@ def kernel_labels(segment: Segment, program: Program) -> list[str]:
     if program.interpreted:
         return []
     pieces = [part for part in plan_segment(segment) if isinstance(part, Piece)]
-    jobs = [(piece, job) for piece in pieces for stage in _jobs(piece) for job in stage]
-    return [
-        f"{_form(job)}: {' '.join(_words([segment.instrs[n] for n in sorted(_held(piece, job))]) or ('copy',))}"
-        for piece, job in jobs
-    ]
+    jobs = [(piece, job) for piece in pieces for stage in jobs_of(piece) for job in stage]
+    return [f"{_form(job)}: {' '.join(job_words(piece, segment, job))}" for piece, job in jobs]
 
 
 def kernel_costs(segment: Segment, program: Program) -> list[KernelCost]:
@@ -109,7 +106,7 @@ def kernel_costs(segment: Segment, program: Program) -> list[KernelCost]:
     if program.interpreted:
         return []
     pieces = [part for part in plan_segment(segment) if isinstance(part, Piece)]
-    jobs = [_jobs(piece) for piece in pieces]
+    jobs = [jobs_of(piece) for piece in pieces]
     steps = [step for step in program.steps if not isinstance(step, EagerStep)]
     found: list[KernelCost] = []
     stage = 0
@@ -122,18 +119,19 @@ def kernel_costs(segment: Segment, program: Program) -> list[KernelCost]:
     return found
 
 
-def _jobs(piece: Piece) -> list[list[Job]]:
+def jobs_of(piece: Piece) -> list[list[Job]]:
+    """What is launched for a piece, stage by stage."""
     assert piece.plan is not None
     stages = [[job for job in stage if has_work(job)] for stage in piece.plan.stages]
     return [stage for stage in stages if stage]
 
 
 def _cost(piece: Piece, segment: Segment, job: Job, launch: Launch, stage: int, measured: float) -> KernelCost:
-    instrs = [segment.instrs[n] for n in sorted(_held(piece, job))]
+    instrs = _instrs(piece, segment, job)
     operations, nbytes = _work(piece, job)
     most = peaks()
     return KernelCost(
-        launch.name, _words(instrs) or ("copy",), _form(job), tuple(dict.fromkeys(map(_line, instrs))), stage,
+        launch.name, job_words(piece, segment, job), _form(job), tuple(dict.fromkeys(map(_line, instrs))), stage,
         _borders(piece, segment, job), operations, nbytes, launch.cost * 1e-9, measured,
         operations / measured / most.operations, nbytes / measured / most.bandwidth,
     )  # fmt: skip
@@ -143,9 +141,21 @@ def _line(instr: Instr) -> str:
     return instr.where or instr.origin or "the backward"
 
 
-def _words(instrs: list[Instr]) -> tuple[str, ...]:
+def _instrs(piece: Piece, segment: Segment, job: Job) -> list[Instr]:
+    return [segment.instrs[n] for n in sorted(_held(piece, job))]
+
+
+def job_words(piece: Piece, segment: Segment, job: Job) -> tuple[str, ...]:
+    """The operations that a job holds; ``'`` marks those of a backward."""
+    instrs = _instrs(piece, segment, job)
     names = [i.op.name if i.where else f"{i.op.name}'" for i in instrs if not i.op.is_view]
-    return tuple(dict.fromkeys(names or [i.op.name for i in instrs]))
+    return tuple(dict.fromkeys(names or [i.op.name for i in instrs])) or ("copy",)
+
+
+def job_line(piece: Piece, segment: Segment, job: Job) -> str:
+    """The user's line of the last operation that a job holds; empty of a copy."""
+    instrs = _instrs(piece, segment, job)
+    return _line(instrs[-1]) if instrs else ""
 
 
 def _held(piece: Piece, job: Job) -> set[int]:

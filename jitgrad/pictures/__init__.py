@@ -1,1 +1,1 @@
-"""Pictures of a training: the backward graph, the gradients of each layer."""
+"""Pictures of a training: the backward graph, the gradients of each layer, the memory over a step."""
