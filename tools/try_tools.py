@@ -2,8 +2,9 @@
 
 ``python -m tools.try_tools [--only NAME[,NAME]] [--out FOLDER]`` runs each program in a process of its own. At the
 fifth call of each of its steps the tools get the step and the arguments so far: ``explain`` (text, JSON, page),
-``verify``, ``profile``, the graph of the result, ``benchmark``. What they say goes to ``FOLDER/PROGRAM/STEP.*``; the
-table has what each has found first, or raised. The exit status is 1 if one has raised, or a program has.
+``verify``, ``profile``, the graph of the result, ``memory_use``, ``benchmark``. What they say goes to
+``FOLDER/PROGRAM/STEP.*``; the table has what each has found first, or raised. The exit status is 1 if one has raised,
+or a program has.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Tried:
     def try_all(self, kwargs: dict[str, Any], batches: list[Any] | None = None) -> None:
         """Hand the step to one tool after the other; ``explain`` goes first, before the arguments have been seen."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for tool in (_explain, _verify, _profile, _picture, _benchmark):
+        for tool in (_explain, _verify, _profile, _picture, _memory, _benchmark):
             try:
                 said = tool(self._compiled, batches or self.recent, kwargs, self._folder / self.__name__)
             except Exception as error:
@@ -124,6 +125,13 @@ def _picture(step: Any, batches: list[Any], kwargs: dict[str, Any], path: Path) 
     jitgrad.draw_graph(result, path.with_suffix(".graph.dot"))
     jitgrad.draw_graph(result, path.with_suffix(".graph.png"))
     return "drawn"
+
+
+def _memory(step: Any, batches: list[Any], kwargs: dict[str, Any], path: Path) -> str:
+    report = jitgrad.memory_use(step, *batches[-1], **kwargs)
+    path.with_suffix(".memory.txt").write_text(str(report))
+    report.plot(path.with_suffix(".memory.png"))
+    return " ".join(report.notes())
 
 
 def _tensors(result: Any) -> list[Any]:

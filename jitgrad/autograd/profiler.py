@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import json
 import os
 import threading
 import time
@@ -169,15 +168,7 @@ class EventList(list[Any]):
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write the events for chrome://tracing or https://ui.perfetto.dev."""
-        rows = [
-            _timeline.range_row(
-                e.name, e.category, e.start_ns, e.duration_ns, e.thread,
-                {"Input Dims": e.input_shapes, "kernels": e.kernels},
-            )
-            for e in self
-        ]  # fmt: skip
-        with open(path, "w") as file:
-            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+        _timeline.write_trace(path, [_timeline.range_of(event) for event in self], {})
 
 
 def _short(name: str) -> str:
@@ -327,7 +318,10 @@ class profile:
     def start(self) -> None:
         """As at the beginning of the block."""
         if self.enabled:
-            hand_tasks = self._timeline.add if self._timeline is not None else None
+            hand_tasks = None
+            if self._timeline is not None:
+                hand_tasks = self._timeline.add
+                self._timeline.prepare()
             session = _Session(None, self._add, hand_tasks, self._stamps)
             session.open()
             if self._timeline is not None:

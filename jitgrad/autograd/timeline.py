@@ -1,6 +1,6 @@
 """The timeline of a profiled block, for https://ui.perfetto.dev and chrome://tracing.
 
-Owns: ``Timeline``.
+Owns: ``Timeline``, ``write_trace``.
 Must not know: how tasks are timed (``compiled/timed_kernels.py``).
 In: ranges, and when each task of a kernel ran. Out: the trace format of Chrome, as JSON.
 
@@ -17,12 +17,12 @@ import json
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, TypeAlias
 
 from jitgrad.compiled.kernel_costs import kernel_labels
 from jitgrad.compiled.timed_kernels import prepare, task_times
 
-__all__ = ["Timeline", "range_row"]
+__all__ = ["Timeline", "range_of", "write_trace"]
 
 _clock = time.perf_counter_ns
 
@@ -36,9 +36,12 @@ class Timeline:
         self._blocks: list[tuple[int, int, int]] = []  # (thread, start, end)
         self._start = 0
 
+    def prepare(self) -> None:
+        """Compile what times tasks, or read it from the cache; before anything is timed."""
+        prepare()
+
     def begin(self) -> None:
         """The block begins on this thread."""
-        prepare()
         self._start = _clock()
 
     def end(self) -> None:
@@ -71,38 +74,49 @@ class Timeline:
 
     def export(self, path: Any, events: Any, tasks: Any) -> None:
         """Write the file."""
-        rows = [range_row(e.name, e.category, e.start_ns, e.duration_ns, e.thread, _arguments(e)) for e in events]
-        rows += [range_row(e.name, "task", e.start_ns, e.duration_ns, e.thread, {}) for e in tasks]
-        for thread, start, end in self._blocks:
-            rows += [range_row("Python and recording", "python", a, b - a, thread, {})
-                     for a, b in _gaps(events, thread, start, end)]  # fmt: skip
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        names |= {thread: "the profiled thread" for thread, _, _ in self._blocks}
-        for nr, thread in enumerate(self._threads(events, tasks)):
-            rows.append(_thread_name(thread, names.get(thread, f"thread {nr}")))
-        with open(path, "w") as file:
-            json.dump({"traceEvents": rows, "displayTimeUnit": "ns"}, file)
-
-    def _threads(self, events: Any, tasks: Any) -> list[int]:
-        own = [thread for thread, _, _ in self._blocks]
-        return list(dict.fromkeys([*own, *(e.thread for e in events), *(e.thread for e in tasks)]))
+        gaps: list[Range] = [
+            (thread, "Python and recording", "python", a, b - a, {})
+            for thread, start, end in self._blocks
+            for a, b in _gaps(events, thread, start, end)
+        ]
+        own = {thread: "the profiled thread" for thread, _, _ in self._blocks}
+        write_trace(path, [*gaps, *map(range_of, events), *map(range_of, tasks)], own)
 
 
-def range_row(
-    name: str, category: str, start: int, duration: int, thread: int, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    """A range in Chrome's trace format; ``start`` and ``duration`` in nanoseconds."""
-    return {"ph": "X", "name": name, "cat": category, "ts": start / 1000, "dur": duration / 1000, "pid": os.getpid(),
-            "tid": thread, "args": arguments}  # fmt: skip
+Range: TypeAlias = "tuple[int, str, str, int, int, dict[str, Any]]"
+"""Thread, name, category, start and duration in nanoseconds, arguments."""
 
 
-def _arguments(event: Any) -> dict[str, Any]:
+def range_of(event: Any) -> Range:
+    """What a file says of a ``FunctionEvent``."""
     found = {"Input Dims": event.input_shapes, "kernels": event.kernels}
-    return {name: value for name, value in found.items() if value}
+    arguments = {name: value for name, value in found.items() if value}
+    return event.thread, event.name, event.category, event.start_ns, event.duration_ns, arguments
 
 
-def _thread_name(thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": "thread_name", "pid": os.getpid(), "tid": thread, "args": {"name": name}}
+def write_trace(path: Any, ranges: list[Range], own: dict[int, str]) -> None:
+    """Write ranges in Chrome's trace format.
+
+    Threads get small numbers, in the order of ``own`` and ``ranges``: Perfetto's trace processor keeps 32 bits of what
+    the file has, which are the same for several of Python's identities, and drops ranges of one track that overlap.
+
+    Args:
+        own: names of threads; others have those that ``threading`` knows.
+    """
+    numbers = {thread: nr for nr, thread in enumerate(dict.fromkeys([*own, *(r[0] for r in ranges)]), 1)}
+    names = {thread.ident: thread.name for thread in threading.enumerate()} | own
+    pid = os.getpid()
+    rows: list[dict[str, Any]] = [
+        {"ph": "M", "name": "thread_name", "pid": pid, "tid": nr, "args": {"name": names.get(thread, f"thread {nr}")}}
+        for thread, nr in numbers.items()
+    ]
+    for thread, name, category, start, duration, arguments in ranges:
+        rows.append({
+            "ph": "X", "name": name, "cat": category, "ts": start / 1000, "dur": duration / 1000, "pid": pid,
+            "tid": numbers[thread], "args": arguments,
+        })  # fmt: skip
+    with open(path, "w") as file:
+        json.dump({"traceEvents": rows, "displayTimeUnit": "ns"}, file)
 
 
 def _gaps(events: Any, thread: int, start: int, end: int) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.checking.rounding import shaken
+from jitgrad.checking.rounding import shaken, terms_of
 from jitgrad.door import door
 from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.graph.current import current_node
@@ -93,9 +93,10 @@ def log_operations(seed: int | None = None) -> Iterator[list[EagerCall]]:
     def after(op: Op, operands: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         arrays = [array_of(x) for x in results]
         if random is not None and not op.is_view:
+            sizes = [x._aval.numel for x in operands if isinstance(x, TensorBase)]
             for array in arrays:
                 for part in _real_parts(array):
-                    part[...] = shaken(part, random)
+                    part[...] = shaken(part, random, terms=terms_of(op.name, sizes, part.size))
         node = current_node()
         numbers = tuple(x for x in operands if type(x) in (int, float))
         copies = tuple(None if a is None else a.copy() for a in arrays)

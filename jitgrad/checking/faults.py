@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.checking.array_facts import widened
-from jitgrad.checking.reference import evaluate, operands_of, run_rule, run_wide
+from jitgrad.checking.reference import evaluate, operands_of, run_rule, run_wide, terms_in
 from jitgrad.checking.rounding import Difference, first_difference, noise_between, operation_noise
 from jitgrad.checking.segment_runs import SegmentRun, run_copy
 from jitgrad.ops.aval import make_aval
@@ -73,7 +73,8 @@ def judge(instr: Instr, operands: list[Any], found: list[Any]) -> tuple[Any, Any
     for nr, (want, have) in enumerate(zip(expected, found, strict=True)):
         if have is None or np.array_equal(want, have):
             continue
-        noise = operation_noise(partial(_wide_result, instr, nr), operands, want)
+        terms = terms_in(instr, operands, np.asarray(want).size)
+        noise = operation_noise(partial(_wide_result, instr, nr), operands, want, terms)
         difference = first_difference(want, have, noise)
         if difference is not None:
             return want, have, difference

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.checking.array_facts import widened
-from jitgrad.checking.rounding import eps_of, shaken
+from jitgrad.checking.rounding import eps_of, shaken, terms_of
 from jitgrad.compiled.interpret import compute
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.numpy_rule import run_numpy
@@ -66,9 +66,14 @@ def evaluate(
             if is_wide:
                 result = widened(result)
             elif random is not None and eps_of(result) and not instr.op.is_view:
-                result = shaken(result, random).astype(aval.dtype.np)
+                result = shaken(result, random, terms=terms_in(instr, operands, aval.numel)).astype(aval.dtype.np)
             values[vid] = result
     return values
+
+
+def terms_in(instr: Instr, operands: Sequence[Any], size: int) -> float:
+    """How many numbers an instruction adds up for one element of a result of ``size`` elements."""
+    return terms_of(instr.op.name, [x.size for x in operands if isinstance(x, np.ndarray)], size)
 
 
 def where_is(instr: Instr) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad import nn, optim
+from jitgrad.checking.rounding import terms_of
 from jitgrad.codegen.primitives import simplify
 from jitgrad.compiled.nodes import graph_nodes
 from jitgrad.nn import functional as F
@@ -129,6 +130,27 @@ def test_rounding_is_no_error(dtype: Any) -> None:
 
     report = jg.verify(step)
     assert report, str(report)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_the_rounding_of_a_long_sum_is_no_error(shift: float) -> None:
+    """A kernel adds in one chain where NumPy adds in pairs: 200,000 roundings of partial sums."""
+    weight, x = jg.randn(8, 8, requires_grad=True), jg.randn(200_000, 8) + shift
+
+    def step() -> Any:
+        weight.grad = None
+        loss = (x @ weight).tanh().sum()
+        loss.backward()
+        return loss, weight.grad
+
+    report = jg.verify(step)
+    assert report, str(report)
+
+
+def test_terms_of_sums_and_products() -> None:
+    assert terms_of("mm", [2 * 50, 50 * 3], 6) == 50.0
+    assert terms_of("sum_dim", [400], 4) == 100.0
+    assert terms_of("mul", [16, 16], 16) == terms_of("full", [], 16) == terms_of("sum", [0], 1) == 1.0
 
 
 def test_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
