@@ -1,6 +1,6 @@
 """Which values of a segment lie in the arena, from which stage to which.
 
-Owns: ``Temporary``, ``Stages``, ``stages_of``.
+Owns: ``Temporary``, ``Stage``, ``stages_of``.
 Must not know: how memory is shown.
 In: a segment and its program. Out: the stages of its native steps, and the temporaries that live in each.
 """
