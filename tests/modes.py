@@ -59,17 +59,16 @@ def cpu_and(device: str, **stated: Any) -> Any:
 
 
 _listeners: list[Shown] = []
-_log = backward_module.log
+_bump = backward_module.bump_engine_run
 
 
-def _listen(artifact: str, message: str, *args: object) -> None:
-    if "run by the engine" in message:
-        for shown in tuple(_listeners):
-            shown.reasons.add(str(args[0]))
-    _log(artifact, message, *args)
+def _listen(reason: str) -> None:
+    for shown in tuple(_listeners):
+        shown.reasons.add(reason)
+    _bump(reason)
 
 
-backward_module.log = _listen
+backward_module.bump_engine_run = _listen
 
 
 class Shown:
