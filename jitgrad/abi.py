@@ -109,6 +109,7 @@ __all__ = [
     "NativeStep",
     "Program",
     "RunRecord",
+    "TimedRuns",
 ]
 
 TASK_WORDS = 5
@@ -209,6 +210,23 @@ class Program:
     notes: tuple[str, ...] = ()
     text: dict[str, str] = field(default_factory=dict)
     interpreted: bool = False
+
+
+class TimedRuns:
+    """Records of a step whose tasks are timed, Note [Timed kernels]: runs that need nothing done before or after them.
+
+    Attributes:
+        idle: records that no thread is using.
+        left: how many runs have room in the log.
+    """
+
+    __slots__ = ("idle", "left")
+
+    idle: list[Any]
+    left: int
+
+    def __init__(self) -> None:
+        self.idle, self.left = [], 0
 
 
 class RunRecord:

@@ -15,8 +15,8 @@ Must not know: what is done with it (``autograd.profiler`` measures times).
 # like, and the profiler puts functions there that take the time and call the ones before. That is below all that
 # handles operations (native hits, overrides, transforms), so every operation is seen, however it comes.
 # Hits of a segment's end (Note [Hits of an end]) call nobody: they leave the segment to ``compiled.run``, unless there
-# is a list ``probe.stamps``, to which they add a row of times. They never run a step whose tasks are timed. Remembered
-# calls (Note [Remembered calls]) report nothing, so they are repeated while there is that list.
+# is a list ``probe.stamps``, to which they add a row of times. While tasks are timed, they run the timed step.
+# Remembered calls (Note [Remembered calls]) report nothing, so they are repeated while there is that list.
 # Operations of a compiled step are recorded, not run: its ranges are those above. Kernels of one native call are
 # listed; they are timed one by one, on each thread, while ``probe.hand_tasks`` is set (Note [Timed kernels]).
 """
@@ -57,8 +57,8 @@ class ProbeSlot:
 
     Attributes:
         session: the watcher of the whole process; None: there is none.
-        hand_tasks: called with (program, step, rows for ``task_times``) of each native step; None: tasks are not timed.
-            It is set only while ``session`` is.
+        hand_tasks: called with (program, step, its ``TaskLog``, first row) of each native step that is no hit's; hits
+            add rows to a log that was handed over. None: tasks are not timed. It is set only while ``session`` is.
         stamps: where hits of segments' ends write when they ran, so that a watched step is nearly as quick as any
             other; None: no such hits, every segment is a call of ``session``. A row is (the ``EndEvent``, its
             ``LoadedProgram`` or None, four times, the thread's identity). The times are those of
@@ -70,7 +70,7 @@ class ProbeSlot:
     def __init__(self) -> None:
         self.session: Probe | None = None
         self.stamps: list[Any] | None = None
-        self.hand_tasks: Callable[[Any, Any, Any], None] | None = None
+        self.hand_tasks: Callable[[Any, Any, Any, int], None] | None = None
 
 
 probe = ProbeSlot()

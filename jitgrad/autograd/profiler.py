@@ -188,7 +188,7 @@ class _Session:
         begin: called with each range's name; None: nobody asks.
         end: called at its end with (category, subject, arguments, start); the subject is as in ``Probe.call``, or the
             range's name.
-        hand_tasks: called with (program, step, rows) of a native step whose tasks are timed; None: none are.
+        hand_tasks: see ``ProbeSlot.hand_tasks``.
         stamps: see ``ProbeSlot.stamps``.
     """
 
@@ -196,7 +196,7 @@ class _Session:
         self,
         begin: Callable[[str], None] | None,
         end: Callable[[str, Any, tuple[Any, ...], int], None],
-        hand_tasks: Callable[[Any, Any, Any], None] | None = None,
+        hand_tasks: Callable[[Any, Any, Any, int], None] | None = None,
         stamps: list[Any] | None = None,
     ) -> None:
         self.begin, self.end, self.hand_tasks, self.stamps = begin, end, hand_tasks, stamps

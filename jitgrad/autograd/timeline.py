@@ -20,7 +20,7 @@ import time
 from typing import Any, TypeAlias
 
 from jitgrad.compiled.kernel_costs import kernel_labels
-from jitgrad.compiled.timed_kernels import prepare, task_times
+from jitgrad.compiled.timed_kernels import TaskLog, finish, prepare
 
 __all__ = ["Timeline", "range_of", "write_trace"]
 
@@ -31,7 +31,7 @@ class Timeline:
     """What a profiler with ``kernels=True`` collects besides ranges."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[Any, Any, bytes]] = []
+        self._logs: dict[int, tuple[Any, Any, TaskLog]] = {}
         self._labels: dict[int, tuple[Any, list[str]]] = {}
         self._blocks: list[tuple[int, int, int]] = []  # (thread, start, end)
         self._start = 0
@@ -47,17 +47,18 @@ class Timeline:
     def end(self) -> None:
         """It ends."""
         self._blocks.append((threading.get_ident(), self._start, _clock()))
+        finish()
 
-    def add(self, loaded: Any, step: Any, words: bytes) -> None:
-        """A native step has run."""
-        self._rows.append((loaded, step, words))  # named later: that takes planning
+    def add(self, loaded: Any, step: Any, log: TaskLog, first: int) -> None:
+        """A native step has run, and written to a log, from row ``first`` on; hits will add rows."""
+        self._logs.setdefault(id(log), (loaded, step, log))  # named later: that takes planning
 
     def events(self, event_class: Any) -> list[Any]:
         """A range per task."""
         found = []
-        for loaded, step, words in self._rows:
+        for loaded, step, log in self._logs.values():
             names = self._names(loaded, step)
-            for row in task_times(words):
+            for row in log.times():
                 duration = row.end_ns - row.start_ns
                 found.append(event_class(names[row.launch], "task", row.start_ns, duration, duration, row.thread, 0))
         return sorted(found, key=lambda event: event.start_ns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.abi import TimedRuns
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.tracer.end_hits import EndPlan
 from jitgrad.tracer.history import EndEvent
@@ -40,7 +41,7 @@ def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None
     plan.holders = tuple(holders.get(vid, -1) for vid in outs)
     plan.is_pending = tuple(at >= 0 and event.assign[at] is PENDING for at in plan.holders)
     plan.numbers = tuple(slot for slot, _ in step.step.scalars)
-    plan.idle, plan.arena_nbytes = step.idle, step.lent_nbytes
+    plan.idle, plan.timed, plan.arena_nbytes = step.idle, step.timed, step.lent_nbytes
     plan.releases, plan.launches = step.cost > _RELEASE_COST, loaded.launches
     return plan
 
@@ -53,4 +54,4 @@ def _fill(plan: EndPlan, outs: Any, sizes: Any, inputs: Any, entered: list[Any])
     plan.outs, plan.sizes = tuple(outs), tuple(sizes)
     plan.spares, plan.seconds = [None] * len(plan.outs), [None] * len(plan.outs)
     plan.holders = plan.is_pending = plan.numbers = ()
-    plan.idle, plan.arena_nbytes, plan.releases, plan.launches = [], 0, False, 0
+    plan.idle, plan.timed, plan.arena_nbytes, plan.releases, plan.launches = [], TimedRuns(), 0, False, 0

@@ -163,8 +163,8 @@ def _run_native(
     values = [scalars[slot] for slot, _ in native.scalars] if native.scalars else ()
     hand_tasks = probe.hand_tasks
     if hand_tasks is not None:
-        status, words = _timed.run_timed(step, addresses, values)
-        hand_tasks(loaded, step, words)
+        status, log, first = _timed.run_timed(step, addresses, values)
+        hand_tasks(loaded, step, log, first)
     else:
         status = step.run(addresses, (), values)
     if status:

@@ -1,8 +1,8 @@
 """When each task of a native step ran, and on which thread.
 
-Owns: ``TaskTime``, ``run_timed``, ``task_times``.
+Owns: ``TaskTime``, ``TaskLog``, ``run_timed``, ``prepare``, ``finish``.
 Must not know: how kernels are made, what the times are for.
-In: a ``LoadedStep`` and what it runs on. Out: its status word, and a row per task.
+In: a ``LoadedStep`` and what it runs on. Out: its status word, and a log with a row per task.
 
 # Note [Timed kernels]
 # ~~~~~~~~~~~~~~~~~~~~
@@ -10,7 +10,9 @@ In: a ``LoadedStep`` and what it runs on. Out: its status word, and a row per ta
 # kernel at every launch: it looks at the clock, calls the kernel that its argument words name, looks again, and writes
 # a row. So stages, tasks, sharing and threads are those of the ordinary step, which itself is not touched, and what is
 # not timed costs nothing. A task costs two looks at the clock more, some 50 ns. The clock is that of
-# ``perf_counter_ns``.
+# ``perf_counter_ns``. Kernels number their rows themselves, so a run needs nothing done before it or after it: a log
+# has room for many, and ``LoadedStep.timed`` lends its records to hits (Note [Hits of an end]) until it is full. The
+# next run takes the general way, which begins another log.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -26,14 +27,17 @@ from weakref import WeakKeyDictionary
 from jitgrad.abi import Launch, NativeStep
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.compiled.lazy_codegen import open_codegen
+from jitgrad.locks import process_lock
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.native.pool import libc_address
 
-__all__ = ["TaskTime", "prepare", "run_timed", "task_times"]
+__all__ = ["TaskLog", "TaskTime", "finish", "prepare", "run_timed"]
 
 _WORD = 8
 
 _CLOCK_MONOTONIC = 1
+_LOG_ROWS = 1 << 14
+"""Of a log, if a run has fewer tasks: 768 KiB."""
 
 
 def _loads(base: str, names: dict[str, str]) -> str:
@@ -53,7 +57,9 @@ def _stores(base: str, names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-_ARGUMENTS = {"kernel": "ptr", "own": "ptr", "log": "ptr", "nr": "i64", "clock": "ptr", "self": "ptr"}
+_ARGUMENTS = {
+    "kernel": "ptr", "own": "ptr", "log": "ptr", "limit": "i64", "nr": "i64", "clock": "ptr", "self": "ptr",
+}  # fmt: skip
 _ROW = ("nr", "thread", "s0", "n0", "s1", "n1")
 _COLUMNS = len(_ROW)
 _TEXT = f"""
@@ -68,10 +74,15 @@ define void @jitgrad_timed(ptr %bufs, ptr %args, i64 %begin, i64 %end) {{
 {_loads("t0", {"s0": "i64", "n0": "i64"})}
 {_loads("t1", {"s1": "i64", "n1": "i64"})}
   %slot = atomicrmw add ptr %log, i64 1 monotonic
+  %has_room = icmp ult i64 %slot, %limit
+  br i1 %has_room, label %write, label %done
+write:
   %at = mul i64 %slot, {_COLUMNS}
   %first = add i64 %at, 1
   %row = getelementptr i64, ptr %log, i64 %first
 {_stores("row", _ROW)}
+  br label %done
+done:
   ret void
 }}
 """
@@ -98,8 +109,35 @@ def _timer() -> tuple[CompiledKernel, int, int] | None:
     clock, self_address = libc_address("clock_gettime"), libc_address("pthread_self")
     if not (clock and self_address):
         return None
-    (kernel,) = compile_kernels([KernelSource("jitgrad_timed", "jitgrad_timed 1", lambda: _TEXT)])
+    (kernel,) = compile_kernels([KernelSource("jitgrad_timed", "jitgrad_timed 2", lambda: _TEXT)])
     return kernel, clock, self_address
+
+
+class TaskLog:
+    """Rows that the tasks of one step have written, in the order in which they ended.
+
+    Attributes:
+        address: of the number of rows; they follow it.
+        limit: there is room for so many.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._words = (ctypes.c_int64 * (1 + _COLUMNS * limit))()
+        self.address = ctypes.addressof(self._words)
+
+    def __len__(self) -> int:
+        return min(self._words[0], self.limit)
+
+    def times(self, first: int = 0) -> list[TaskTime]:
+        """The rows from ``first`` on."""
+        start, end = (1 + _COLUMNS * nr for nr in (first, len(self)))
+        return [
+            TaskTime(launch, thread, s0 * 1_000_000_000 + n0, s1 * 1_000_000_000 + n1)
+            for launch, thread, s0, n0, s1, n1 in struct.iter_unpack(
+                f"={_COLUMNS}q", memoryview(self._words).cast("B")[start * _WORD : end * _WORD]
+            )
+        ]
 
 
 class _TimedStep:
@@ -108,10 +146,9 @@ class _TimedStep:
     def __init__(self, step: NativeStep, timer: tuple[CompiledKernel, int, int]) -> None:
         kernel, clock, self_address = timer
         tasks = sum(-(-launch.units // max(1, launch.grain)) for stage in step.stages for launch in stage)
-        self.lock = threading.Lock()
-        self.log = (ctypes.c_int64 * (1 + _COLUMNS * max(tasks, 1)))()
-        log_address = ctypes.addressof(self.log)
-        keep: list[Any] = [step.keep_alive, kernel]
+        self.runs = max(1, _LOG_ROWS // max(tasks, 1))
+        self.log = TaskLog(self.runs * max(tasks, 1))
+        keep: list[Any] = [step.keep_alive, kernel, self.log]
         stages: list[tuple[Launch, ...]] = []
         for stage in step.stages:
             timed: list[Launch] = []
@@ -119,44 +156,48 @@ class _TimedStep:
                 own = (ctypes.c_int64 * max(len(launch.args), 1))(*launch.args)
                 keep.append(own)
                 nr = sum(map(len, stages)) + len(timed)
-                words = (launch.kernel, ctypes.addressof(own), log_address, nr, clock, self_address)
+                words = (
+                    launch.kernel, ctypes.addressof(own), self.log.address, self.log.limit, nr, clock, self_address,
+                )  # fmt: skip
                 timed.append(Launch(kernel.address, words, launch.units, launch.grain, launch.cost, launch.name))
             stages.append(tuple(timed))
         self.step = LoadedStep(
             NativeStep(step.inputs, step.outputs, step.arena_nbytes, step.scalars, tuple(stages), keep)
         )
 
-    def words(self) -> bytes:
-        """A copy of the log's rows."""
-        return ctypes.string_at(ctypes.addressof(self.log) + _WORD, self.log[0] * _COLUMNS * _WORD)
 
-
-def task_times(words: bytes) -> list[TaskTime]:
-    """The rows of a log; named late, because a step is faster than this."""
-    found = []
-    for launch, thread, s0, n0, s1, n1 in struct.iter_unpack(f"={_COLUMNS}q", words):
-        found.append(TaskTime(launch, thread, s0 * 1_000_000_000 + n0, s1 * 1_000_000_000 + n1))
-    return found
+_steps: WeakKeyDictionary[LoadedStep, _TimedStep] = WeakKeyDictionary()
+_lock = process_lock()
 
 
 def prepare() -> None:
-    """Make what the first timed step would wait for."""
+    """Make what the first timed step would wait for, and begin new logs."""
     open_codegen().install_loops()
     _timer()
+    finish()
 
 
-_steps: WeakKeyDictionary[LoadedStep, _TimedStep] = WeakKeyDictionary()
+def finish() -> None:
+    """No step is timed any more: logs live as long as who was handed them."""
+    with _lock:
+        for step in list(_steps):
+            step.timed.left, step.timed.idle = 0, []
+        _steps.clear()
 
 
-def run_timed(step: LoadedStep, addresses: list[int], scalars: Any) -> tuple[int, bytes]:
-    """Run a step; (its status word, the rows for ``task_times``). Without rows where the system has no such clock."""
+def run_timed(step: LoadedStep, addresses: list[int], scalars: Any) -> tuple[int, TaskLog, int]:
+    """Run a step; (its status word, the log, the first row of this run).
+
+    The log stays empty where the system has no such clock.
+    """
     timer = _timer()
     if timer is None:
-        return step.run(addresses, (), scalars), b""
-    timed = _steps.get(step)
-    if timed is None:
-        timed = _steps.setdefault(step, _TimedStep(step.step, timer))
-    with timed.lock:  # the log is of one run
-        timed.log[0] = 0
-        status = timed.step.run(addresses, (), scalars)
-        return status, timed.words()
+        return step.run(addresses, (), scalars), TaskLog(0), 0
+    with _lock:
+        timed = _steps.get(step)
+        if timed is None or step.timed.left <= 0:
+            timed = _steps[step] = _TimedStep(step.step, timer)
+            step.timed.left, step.timed.idle = timed.runs, timed.step.idle
+        step.timed.left -= 1
+    first = len(timed.log)
+    return timed.step.run(addresses, (), scalars), timed.log, first

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from jitgrad.compiled.timed_kernels import task_times
+from jitgrad.compiled.timed_kernels import TaskLog, finish
 from jitgrad.events import logger, noting, stats
 from jitgrad.probe import probe
 from jitgrad.user_line import user_line
@@ -110,9 +110,9 @@ class _CallWatch:
             if where is not None:
                 setattr(self._calls, where, getattr(self._calls, where) + own)
 
-    def hand_tasks(self, loaded: Any, step: Any, words: bytes) -> None:
+    def hand_tasks(self, loaded: Any, step: Any, log: TaskLog, first: int) -> None:
         """From a step's first task to its last: what is before and after is Python, which a hit does without."""
-        times = task_times(words)
+        times = log.times(first)
         if times:
             self._native_s = (max(t.end_ns for t in times) - min(t.start_ns for t in times)) * 1e-9
 
@@ -181,6 +181,7 @@ def watch_calls(calls: WarmCalls, caller: str = "") -> Iterator[None]:
         calls.reasons.update(noted.engine_runs)
     finally:
         probe.session = probe.hand_tasks = None
+        finish()
         log.setLevel(level)
         log.removeFilter(listener)
         for name, value in stats().items():

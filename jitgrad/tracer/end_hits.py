@@ -19,7 +19,7 @@ from time import perf_counter_ns
 from typing import Any
 from weakref import ref
 
-from jitgrad.abi import RunRecord
+from jitgrad.abi import RunRecord, TimedRuns
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
     active,
@@ -63,6 +63,7 @@ class EndPlan:
         has_program: something is to be run.
         program: what the records belong to; another thread may have given the event a program of its own.
         idle: the program's records that no thread is using.
+        timed: of the same program, with tasks that are timed.
         places: per input of the program, which of the call's entered tensors it is; -1: ``vids`` says.
         vids: per input, its value id.
         sizes: bytes of each output.
@@ -95,6 +96,7 @@ class EndPlan:
         "seconds",
         "sizes",
         "spares",
+        "timed",
         "vids",
         "views",
         "written",
@@ -115,6 +117,7 @@ class EndPlan:
     seconds: list[Any]
     sizes: tuple[int, ...]
     spares: list[Any]
+    timed: TimedRuns
     vids: tuple[int, ...]
     views: tuple[int, ...]
     written: tuple[tuple[int, int], ...]
@@ -303,17 +306,24 @@ def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
 
 
 @once_per_call
-def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_stamped: bool) -> bool:
+def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_stamped: bool, is_timed: bool) -> bool:
     """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
     if not is_known(recorder, plan):
         return False
+    idle: list = plan.idle
+    if is_timed:
+        timed: TimedRuns = plan.timed
+        left: int = timed.left
+        if left <= 0:
+            return False
+        timed.left = left - 1
+        idle = timed.idle
     made: list = []
     for i in range(len(plan.outs)):
         made.append(output_storage(plan, i))
     arena: StorageBase = None
     if int(plan.arena_nbytes) != 0:
         arena = StorageBase.kind(plan.arena_nbytes)
-    idle: list = plan.idle
     record: RunRecord = take_last(idle)
     if record is None:
         return False
@@ -394,7 +404,7 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
 def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
     stamps: list = probe.stamps
-    if probe.session is not None and (stamps is None or probe.hand_tasks is not None):  # Note [Profiling points]
+    if probe.session is not None and stamps is None:  # Note [Profiling points]
         return False
     began: Any = None
     if stamps is not None:
@@ -414,7 +424,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event)
     if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
-    if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None):
+    if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None, probe.hand_tasks is not None):
         return False
     recorder.node = node
     retire_all(recorder.handles)

@@ -19,6 +19,7 @@ from modes import Mode
 import jitgrad
 from jitgrad import nn, optim
 from jitgrad.autograd.profiler import _nested, emit_ranges, profile, record_function
+from jitgrad.compiled import timed_kernels
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.probe import probe
@@ -145,11 +146,31 @@ def test_hits_stay_hits() -> None:
             assert inner.start_ns + inner.duration_ns <= outer.start_ns + outer.duration_ns
             assert outer.self_ns == outer.duration_ns - inner.duration_ns
             assert inner.kernels
-    with profile(kernels=True) as timed:
-        step(*_make())
-    assert timed._stamps == [], "a hit runs the step whose tasks are not timed"
-    assert len(timed.task_events()) > 0
     assert probe.stamps is None
+
+
+@pytest.mark.skipif(not counts_references, reason="without reference counts no segment's end is a hit")
+@pytest.mark.parametrize("room", [1 << 14, 1], ids=["one log", "a log per call"])
+def test_hits_time_tasks(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call in the block makes a log; hits run the timed step until the log is full."""
+    monkeypatch.setattr(timed_kernels, "_LOG_ROWS", room)
+    step = jitgrad.compile(_step)
+    for _ in range(3):
+        step(*_make())
+    with profile(kernels=True) as one:
+        step(*_make())
+    tasks = [event.name for event in one.task_events()]
+    assert len(tasks) > 0 and one._stamps == []
+    with profile(kernels=True) as prof:
+        for _ in range(4):
+            step(*_make())
+    assert len(prof._stamps) == (3 if room > 1 else 0)
+    assert [event.name for event in prof.task_events()] == tasks * 4
+    segments = [e for e in prof.function_events if e.category == "segment"]
+    assert len(segments) == 4
+    for event in prof.task_events():
+        assert any(s.start_ns <= event.start_ns <= s.start_ns + s.duration_ns for s in segments)
+    assert not timed_kernels._steps, "logs are not kept after the block"
 
 
 @pytest.mark.parametrize(("ranges", "events"), [

@@ -26,6 +26,7 @@ from jitgrad.abi import (
     Launch,
     NativeStep,
     RunRecord,
+    TimedRuns,
 )
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.primitives import install_driver
@@ -188,6 +189,7 @@ class LoadedStep:
         idle: instances that no thread is using.
         is_short: it is run on the calling thread.
         lent_nbytes: of an arena that is lent for one run; 0: each instance has its own.
+        timed: what a hit runs in its place while tasks are timed.
     """
 
     __slots__ = (
@@ -202,6 +204,7 @@ class LoadedStep:
         "is_short",
         "lent_nbytes",
         "step",
+        "timed",
     )
 
     def __init__(self, step: NativeStep, takes_arrays: bool = False) -> None:
@@ -216,6 +219,7 @@ class LoadedStep:
         self._packs_arena = bool(self.lent_nbytes or kinds)
         self._pack = struct.Struct(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
         self.idle: list[_Instance] = []
+        self.timed = TimedRuns()
         self.is_short = self.cost < LONG_COST
         _LOADED.add(self)
 
