@@ -11,6 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from jitgrad.compiled.backend import backend
@@ -26,6 +27,7 @@ from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.recorder_state import new_tid
 from jitgrad.tracer.trie import Trie
+from jitgrad.user_line import PACKAGE, came_between
 
 # Note [New graphs]
 # ~~~~~~~~~~~~~~~~~
@@ -172,12 +174,12 @@ class CompiledFunction(CallSite):
     def _flush_after(error: BaseException, recorder: Recorder, tid: int) -> None:
         """What was recorded before an exception has happened, as in eager mode.
 
-        Ctrl-C may have come while the recorder changed its state. If ``flush`` cannot be finished then, what the
-        segment would have written is not written, and the interrupt goes on.
+        Ctrl-C, or what a signal handler raises, may have come while the recorder changed its state. If ``flush`` cannot
+        be finished then, what the segment would have written is not written, and the interrupt goes on.
         """
         if recorder.tid is not tid:
             return
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not came_between(error, _below_step(error.__traceback__)):
             recorder.flush()
             return
         recorder.path.misses += 1  # no other call uses this recorder
@@ -242,6 +244,15 @@ class CompiledFunction(CallSite):
 
     def __repr__(self) -> str:
         return f"<jitgrad.compile of {getattr(self.fn, '__qualname__', self.fn)!r}>"
+
+
+def _below_step(place: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback from the first frame of jitgrad on that the step itself has called."""
+    while place is not None and place.tb_frame.f_code.co_filename == __file__:
+        place = place.tb_next
+    while place is not None and not place.tb_frame.f_code.co_filename.startswith(PACKAGE):
+        place = place.tb_next
+    return place
 
 
 @overload

@@ -1,7 +1,7 @@
 """The user's line: the innermost frame outside jitgrad.
 
 Owns: ``PACKAGE``, the folder whose frames are not the user's, ``user_line``, ``user_call``, ``is_called_from_outside``,
-and warnings that name that line.
+which errors are the user's, and warnings that name that line.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 
 __all__ = [
-    "PACKAGE", "WARNED", "is_called_from_outside", "is_warn_always_enabled", "set_warn_always", "user_call",
-    "user_line", "warn_of_cycle", "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
+    "PACKAGE", "WARNED", "OwnErrorsIgnored", "came_between", "is_called_from_outside", "is_warn_always_enabled",
+    "let_through", "set_warn_always", "user_call", "user_line", "warn_of_cycle", "warn_of_missing_grad",
+    "warn_of_number", "warn_once", "warn_user",
 ]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -45,6 +46,50 @@ def is_called_from_outside(end: CodeType) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+_CALLED = sys.stdlib_module_names | {"jitgrad", "llvmlite", "numpy"}
+"""Packages whose code runs where jitgrad calls no code of the user."""
+
+
+def came_between(error: BaseException, place: TracebackType | None) -> bool:
+    """Whether the user's code has raised an error in the middle of jitgrad's.
+
+    Where jitgrad calls no code of the user, that is what a signal handler or a finalizer has raised: its own frame is
+    the last one outside the packages that jitgrad calls, or it is of a class of the user's, which another thread may
+    have had raised here.
+
+    Args:
+        place: the part of its traceback from which on jitgrad calls no code of the user.
+    """
+    was_inside = is_inside = False
+    while place is not None:
+        name = str(place.tb_frame.f_globals.get("__name__", "jitgrad")).partition(".")[0]
+        if name == "jitgrad" or name not in _CALLED:
+            is_inside = name == "jitgrad"
+            was_inside = was_inside or is_inside
+        place = place.tb_next
+    is_of_user = type(error).__module__.partition(".")[0] not in _CALLED
+    return was_inside and (is_of_user or not is_inside)
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an error again if it ``came_between``, where jitgrad is about to do without what has raised."""
+    if came_between(error, error.__traceback__):
+        raise error
+
+
+class OwnErrorsIgnored:
+    """``contextlib.suppress`` of errors that are not the user's, see ``let_through``."""
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        return isinstance(error, self._kinds) and not came_between(error, error.__traceback__)
 
 
 _lines: dict[tuple[int, int], tuple[CodeType, str]] = {}

@@ -35,6 +35,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import is_logged, log
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment, segment_text
+from jitgrad.user_line import let_through
 
 __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
 
@@ -72,6 +73,7 @@ def compile_segment(segment: Segment) -> Program:
     except CompileError:
         raise
     except Exception as error:
+        let_through(error)
         raise CompileError(f"planning failed: {type(error).__name__}: {error}") from error
 
 

@@ -40,13 +40,16 @@ def run_without_kernels(segment: Segment, buffers: Buffers, scalars: Numbers) ->
         np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
 
 
-def replay_error(segment: Segment, buffers: Buffers, scalars: Numbers) -> None:
+def replay_error(segment: Segment, buffers: Buffers, scalars: Numbers, found: Exception | None = None) -> None:
     """A step found bad data (an index out of range): run the segment again, one operation at a time.
 
     Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
-    user's line, after the writes that came before it have been done.
+    user's line, after the writes that came before it have been done. Where none does, ``found`` is raised: a signal
+    handler's exception came in the middle of a step.
     """
     _interpret(segment, buffers, scalars)
+    if found is not None:
+        raise found
     raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
 
 

@@ -14,6 +14,7 @@ from jitgrad.codegen.driver import driver
 from jitgrad.compiled import native_hits
 from jitgrad.events import log
 from jitgrad.runtime.native import executor
+from jitgrad.user_line import let_through
 
 __all__ = ["install_hits", "install_loops"]
 
@@ -33,4 +34,5 @@ def install_hits() -> None:
     try:
         native_hits.install(native.driver)
     except Exception as error:  # they are an accelerator: without them every hit takes the Python path
+        let_through(error)
         log("record", "native hits are off: %r", error)

@@ -135,9 +135,9 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
         else:
             try:
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
-            except Exception:
+            except Exception as error:
                 buffers.update(aliases)
-                _one_by_one.replay_error(loaded.segment, buffers, scalars)
+                _one_by_one.replay_error(loaded.segment, buffers, scalars, error)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
     buffers.update(aliases)

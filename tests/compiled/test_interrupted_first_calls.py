@@ -1,23 +1,33 @@
-"""An exception at a statement of the recorder in a step's first call: what a signal's handler raises arrives there.
+"""An exception at a statement of jitgrad in a step's first call: what a signal's handler raises arrives there.
 
-Afterwards the thread's grad mode is as it was, and the next calls are right. ``INTERRUPTED_LINES=all`` tries every
-statement that the first call runs; otherwise every eleventh.
+It reaches the caller, the thread's grad mode is as it was afterwards, and the next calls are right.
+``INTERRUPTED_LINES=all`` tries every statement that the first call runs; otherwise every eleventh of the recorder, and
+every hundredth of what it calls.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.codegen import pipeline
+from jitgrad.codegen.llvm import object_cache
+from jitgrad.compiled.backward import backward
 
 ROOT = Path(jg.__file__).parent
-STRIDE = 1 if os.environ.get("INTERRUPTED_LINES") == "all" else 11
+STRIDES = {"recorder": 11, "the rest": 101}
+if os.environ.get("INTERRUPTED_LINES") == "all":
+    STRIDES = dict.fromkeys(STRIDES, 1)
+FINALIZERS = ("__del__", "give")
+"""Python prints what a finalizer raises, and goes on."""
 Line = tuple[str, int]
 
 
@@ -55,7 +65,7 @@ def _make_step() -> tuple[Callable[[], Any], Callable[[], None]]:
 
 
 def _traced(call: Callable[[], Any], at_line: Callable[[Line], None]) -> BaseException | None:
-    """What ``call`` raises; ``at_line`` sees each statement of the recorder before it runs."""
+    """What ``call`` raises; ``at_line`` sees each statement of jitgrad before it runs."""
 
     def local(frame: Any, event: str, arg: Any) -> Any:
         if event == "line":
@@ -63,8 +73,13 @@ def _traced(call: Callable[[], Any], at_line: Callable[[Line], None]) -> BaseExc
         return local
 
     before = sys.gettrace()
-    inside = str(ROOT / "tracer")
-    sys.settrace(lambda frame, event, arg: local if frame.f_code.co_filename.startswith(inside) else None)
+    inside = str(ROOT)
+
+    def enter(frame: Any, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        return local if code.co_filename.startswith(inside) and code.co_name not in FINALIZERS else None
+
+    sys.settrace(enter)
     try:
         call()
     except BaseException as error:
@@ -88,9 +103,11 @@ def _interrupted_at(line: Line, want: list[float]) -> str:
             met.append(here)
             raise _Interrupt
 
-    _traced(step, at_line)
+    raised = _traced(step, at_line)
     if not met:  # a plan that a former step of this test left is used instead
         return ""
+    if type(raised) is not _Interrupt:
+        return f"the call raised {raised!r}"
     if not jg.is_grad_enabled():
         jg.set_grad_enabled(True)
         return "grad mode was left off"
@@ -108,11 +125,92 @@ def no_kernels() -> None:
 
 
 @pytest.mark.usefixtures("no_kernels")
-def test_the_next_call_is_right() -> None:
+@pytest.mark.parametrize("part", STRIDES)
+def test_the_next_call_is_right(part: str) -> None:
     want = _losses(_make_step()[0])
     lines: dict[Line, None] = {}
     assert _traced(_make_step()[0], lambda line: lines.setdefault(line)) is None
-    assert len(lines) > 500
-    found = {line: _interrupted_at(line, want) for line in list(lines)[::STRIDE]}
+    chosen = [line for line in lines if line[0].startswith(str(ROOT / "tracer")) == (part == "recorder")]
+    assert len(chosen) > 500
+    found = {line: _interrupted_at(line, want) for line in chosen[:: STRIDES[part]]}
     wrong = {f"{Path(name).relative_to(ROOT)}:{nr}": text for (name, nr), text in found.items() if text}
     assert not wrong
+
+
+class _Timeout:
+    """Has a signal come at the first call of a function; its handler raises TimeoutError, which is an OSError."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        self.count = 0
+        function = getattr(owner, name)
+
+        def interrupted(*args: Any, **names: Any) -> Any:
+            self.count += 1
+            if self.count == 1:
+                signal.raise_signal(signal.SIGUSR1)
+            return function(*args, **names)
+
+        monkeypatch.setattr(owner, name, interrupted)
+
+    @staticmethod
+    def raise_it(signum: int, frame: Any) -> None:
+        raise TimeoutError("too late")
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, _Timeout.raise_it)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+WHERE = {
+    "a segment is planned": (pipeline, "plan_segment"),
+    "its kernels are linked": (pipeline, "link"),
+    "a backward is recorded": (backward, "execute_request"),
+    "the next backward's event is made": (backward, "_event"),
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
+@pytest.mark.usefixtures("handler")
+@pytest.mark.parametrize("where", WHERE)
+def test_what_a_signal_handler_raises_reaches_the_caller(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, scale = jg.arange(6.0), 2.5
+    leaf = jg.full((6,), 2.0).requires_grad_()
+
+    @jg.compile
+    def step() -> Any:
+        loss = ((leaf * numbers - scale).cos() + (numbers * numbers - scale).cos()).sum()
+        loss.backward()
+        return loss
+
+    timeout = _Timeout(monkeypatch, *WHERE[where])
+    with pytest.raises(TimeoutError, match="too late"):
+        step()
+    assert timeout.count >= 1
+    leaf.grad = None
+    n = np.arange(6.0)
+    for _ in range(3):
+        loss = step().item()
+        assert loss == pytest.approx((np.cos(2 * n - scale) + np.cos(n * n - scale)).sum(), rel=1e-4)
+        np.testing.assert_allclose(leaf.grad.numpy(), -n * np.sin(2 * n - scale), rtol=1e-4, atol=1e-5)
+        leaf.grad = None
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
+@pytest.mark.usefixtures("handler")
+def test_the_cache_takes_no_timeout_for_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache, digest = object_cache.ObjectCache(tmp_path, 1 << 20), bytes(32)
+    for name in ("open", "replace"):
+        with monkeypatch.context() as patch:
+            _Timeout(patch, object_cache.os, name)
+            with pytest.raises(TimeoutError, match="too late"):
+                cache.store(digest, b"code")
+        assert cache.writable
+    assert cache.store(digest, b"code")
+    with monkeypatch.context() as patch:
+        _Timeout(patch, object_cache, "_verified")
+        with pytest.raises(TimeoutError, match="too late"):
+            cache.load(digest)
+    assert cache.load(digest) == b"code"

@@ -35,6 +35,7 @@ from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.locks import process_lock
+from jitgrad.user_line import let_through
 
 __all__ = ["CompiledKernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
 
@@ -132,6 +133,7 @@ class _LlvmSession:
                 self._clean_up(module)
             return self._machine.emit_object(module)
         except RuntimeError as error:
+            let_through(error)
             raise CompileError(f"kernel {name}: {error}") from error
 
     def _clean_up(self, module: Any) -> None:
@@ -150,6 +152,7 @@ class _LlvmSession:
         try:
             tracker = library.link(self._linker, f"kernel{next(self._serial)}")
         except RuntimeError as error:
+            let_through(error)
             raise CompileError(f"kernel {name}: {error}") from error
         return CompiledKernel(name, tracker[name], tracker)
 

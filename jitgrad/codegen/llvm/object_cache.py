@@ -15,7 +15,6 @@ In: a key digest, object code. Out: the object code, or None. Nothing here raise
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from jitgrad.events import logger
 from jitgrad.probe import probe
+from jitgrad.user_line import OwnErrorsIgnored, let_through
 
 __all__ = ["ObjectCache", "open_cache"]
 
@@ -78,6 +78,7 @@ class ObjectCache:
                 return True
             fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
         except OSError as error:
+            let_through(error)
             logger().info("no object cache: %s", error)
             return False
         info = os.fstat(fd)
@@ -102,7 +103,8 @@ class ObjectCache:
     def _load(self, digest: bytes) -> bytes | None:
         try:
             fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return None
         info = os.fstat(fd)
         why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
@@ -115,7 +117,8 @@ class ObjectCache:
                 payload = _verified(digest, file.read())
                 if payload is not None and time.time() - info.st_mtime > _STALE_S:
                     os.utime(fd)  # keeps the file among the recently used; hourly is exact enough
-            except OSError:
+            except OSError as error:
+                let_through(error)
                 return None
         return payload
 
@@ -132,9 +135,10 @@ class ObjectCache:
             fds = {"src_dir_fd": self._fd, "dst_dir_fd": self._fd}
             os.replace(temporary, self._at(digest.hex() + _SUFFIX), **fds)
         except OSError as error:
+            let_through(error)
             self.writable = False  # a full or read-only disk stays so: do not try again for every kernel
             logger().info("object cache not written: %s", error)
-            with contextlib.suppress(OSError):
+            with OwnErrorsIgnored(OSError):
                 os.unlink(temporary, dir_fd=self._fd)
             return False
         self._grow(len(data))
@@ -149,9 +153,9 @@ class ObjectCache:
     def _trim(self) -> None:
         """Count the files; beyond the limit delete the least recently used ones until a tenth is free."""
         files: list[tuple[float, int, str]] = []
-        with contextlib.suppress(OSError):
+        with OwnErrorsIgnored(OSError):
             for name in os.listdir(self._path if self._fd is None else self._fd):
-                with contextlib.suppress(OSError):
+                with OwnErrorsIgnored(OSError):
                     info = os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
                     if not name.endswith(".tmp"):
                         files.append((info.st_mtime, info.st_size, name))
@@ -162,7 +166,7 @@ class ObjectCache:
         for mtime, size, name in sorted(files):
             if total <= goal and mtime > 0.0:
                 break
-            with contextlib.suppress(OSError):
+            with OwnErrorsIgnored(OSError):
                 os.unlink(self._at(name), dir_fd=self._fd)
             total -= size
         self._total = total

@@ -37,6 +37,7 @@ from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History, Returned
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
 from jitgrad.tracer.slots import fresh_handle, input_kind
+from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, count_write
 
 __all__ = ["record_backward", "repeat_backward"]
@@ -242,6 +243,7 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         # whatever it was, eager execution will meet it too, and leave the leaves as eager execution does
         log("record", "backward not recorded: %r", error)
         _undo(before)
+        let_through(error)
         return None
     finally:
         switch_handler(active)

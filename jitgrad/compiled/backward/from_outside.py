@@ -49,6 +49,7 @@ from jitgrad.tracer.history import History, ViewStep
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.recorder_state import new_tid
 from jitgrad.tracer.slots import fresh_handle
+from jitgrad.user_line import let_through
 
 __all__ = ["CallBackward", "GradTarget", "call_backward"]
 
@@ -222,6 +223,7 @@ class CallBackward:
             with Provisional():
                 engine.execute([Edge(*nodes[self.vids[nr]]) for nr in chosen], seeds, True, False, True)
         except Exception as error:
+            let_through(error)
             log("record", "backward from outside not recorded: %r", error)
             return None
         finally:

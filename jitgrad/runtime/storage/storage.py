@@ -54,13 +54,13 @@ class Storage(StorageBase):
     __slots__ = ()
 
     def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes  # before the address: an interrupt may come between, and a block goes back by its size
         # memory.take, spelled out: this is the hot path of every output of every program
         try:
             self.addr = free_lists.blocks[nbytes].pop()
             free_lists.nbytes -= nbytes
         except (KeyError, IndexError):
             self.addr = take(nbytes)
-        self.nbytes = nbytes
         self.owner = None
 
     def __del__(self, _give: Any = give) -> None:
@@ -80,8 +80,8 @@ class Storage(StorageBase):
 
     def materialize(self, nbytes: int) -> None:
         """Give a pending storage memory of its own."""
-        self.addr = take(nbytes)
         self.nbytes = nbytes
+        self.addr = take(nbytes)
 
     def adopt(self, other: Storage) -> None:
         """Let a pending storage share the memory of another one, and keep that one alive."""

@@ -203,27 +203,31 @@ class Engine:
         """Run the nodes that are this thread's, until the task is completed; leave the thread as it was."""
         outer, grad_mode = (current.graph_task, current.node), state.grad_enabled
         try:
-            if grad_mode is not task.grad_mode:
-                set_grad_mode(task.grad_mode)
-            if not task.is_alone:
-                self.thread_main(task)
-                return
-            current.graph_task = task
             try:
-                run_alone(task, self._run_entry)
-            except BaseException as error:
-                self.thread_on_exception(task, current.node, error)
-                task.outstanding_tasks = task.outstanding_tasks - 1 if task.exit_on_error else 0
-                if trace.is_active() and not task.exit_on_error:
-                    _tell_dropped(task)
-            current.node = outer[1]
-            task.mark_as_completed_and_run_post_processing()
-        finally:
-            if task.has_error:
-                task.cpu_ready_queue.discard(task.base)
+                if grad_mode is not task.grad_mode:
+                    set_grad_mode(task.grad_mode)
+                if not task.is_alone:
+                    self.thread_main(task)
+                    return
+                current.graph_task = task
+                try:
+                    run_alone(task, self._run_entry)
+                except BaseException as error:
+                    self.thread_on_exception(task, current.node, error)
+                    task.outstanding_tasks = task.outstanding_tasks - 1 if task.exit_on_error else 0
+                    if trace.is_active() and not task.exit_on_error:
+                        _tell_dropped(task)
+                current.node = outer[1]
+                task.mark_as_completed_and_run_post_processing()
+            finally:
+                if state.grad_enabled is not grad_mode:
+                    set_grad_mode(grad_mode)
+        finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
             current.graph_task, current.node = outer
             if state.grad_enabled is not grad_mode:
                 set_grad_mode(grad_mode)
+            if task.has_error:
+                task.cpu_ready_queue.discard(task.base)
 
     def thread_main(self, graph_task: GraphTask | None) -> None:
         """Take tasks from this thread's queue and run them.

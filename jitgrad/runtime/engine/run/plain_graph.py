@@ -388,10 +388,13 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
         return False
     running, enabled = current.node, state.grad_enabled
     try:
-        if enabled:
-            state.grad_enabled = False
-        done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.run, current.__dict__)
-    finally:
+        try:
+            if enabled:
+                state.grad_enabled = False
+            done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.run, current.__dict__)
+        finally:
+            state.grad_enabled = enabled
+    finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
         state.grad_enabled, current.node = enabled, running
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
