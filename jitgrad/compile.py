@@ -20,6 +20,7 @@ from jitgrad.config import config
 from jitgrad.cpython.primitives import Raised, has_front
 from jitgrad.events import bump, bump_call
 from jitgrad.lazy import LazyModule
+from jitgrad.runtime.eager.direct import install_native
 from jitgrad.runtime.eager.kernel import install_kernels
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.tracer.call_hits import CallSite
@@ -52,6 +53,7 @@ _MOST_LOOKS, _TAKEN_BACK = 7, 2
 
 _checking: Any = LazyModule("jitgrad.checking.verify")
 
+install_native(lambda: LazyModule("jitgrad.compiled.native_eager").install())
 install_kernels(lambda *what: LazyModule("jitgrad.compiled.eager_kernels").make_kernel(*what))
 
 __all__ = ["CompiledFunction", "compile", "eager"]

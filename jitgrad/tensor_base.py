@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from jitgrad.cpython.primitives import install_handles
+from jitgrad.cpython.primitives import counter, eager_native, install_handles, new_handle
 from jitgrad.errors import UnknownNameError
 from jitgrad.ops.aval import Aval
 from jitgrad.state import modes_in_use, state
@@ -174,17 +174,19 @@ def tensor_class() -> type[TensorBase]:
     return _class[0]
 
 
+@eager_native
 def new_result(aval: Aval, array: Any) -> Any:
     """A tensor over an array that nobody else knows, outside any graph; see Note [Storage on demand]."""
-    cls = _class[0]
-    out = cls.__new__(cls)
+    out: TensorBase = new_handle()
     out._aval = aval
     out._array = array
-    out._vc = new_version() if modes_in_use else [0]
+    out._vc = new_version() if modes_in_use else counter()
     # every one of these is looked at before long; setting them here is cheaper than ``__getattr__`` later
     out._requires_grad = False
-    out._base = out._grad_fn = None
-    out._output_nr = out._tid = 0
+    out._base = None
+    out._grad_fn = None
+    out._output_nr = 0
+    out._tid = 0
     return out
 
 

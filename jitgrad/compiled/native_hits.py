@@ -24,7 +24,7 @@ from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
-from jitgrad.cpython.install import callables, put_in_compare_slot, put_in_slots
+from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_slots
 from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
 from jitgrad.cpython.native import COMPARISONS, Front, Handles, NumberStub, Stub, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import NATIVE
@@ -39,9 +39,9 @@ from jitgrad.tracer.front_hits import OPERATION_FRONTS
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.method_fronts import METHOD_FRONTS
 
-__all__ = ["install"]
+__all__ = ["KEPT_SLOTS", "NUMBERS", "install"]
 
-_NUMBERS = {  # slot: the operation; the one that takes the operands the other way round, or a vector; the methods
+NUMBERS = {  # slot: the operation; the one that takes the operands the other way round, or a vector; the methods
     "nb_add": ("add", "add", "__add__", "__radd__"),
     "nb_subtract": ("sub", "rsub", "__sub__", "__rsub__"),
     "nb_multiply": ("mul", "mul", "__mul__", "__rmul__"),
@@ -49,7 +49,7 @@ _NUMBERS = {  # slot: the operation; the one that takes the operands the other w
     "nb_power": ("pow", "", "__pow__", "__rpow__"),
     "nb_matrix_multiply": ("mm", "mv", "__matmul__", ""),
 }
-_KEPT = ("_tid", "_vid", "_aval", "_requires_grad")
+KEPT_SLOTS = ("_tid", "_vid", "_aval", "_requires_grad")
 
 _installing = process_lock()
 
@@ -67,9 +67,9 @@ def install(driver_address: int = 0) -> None:
 
 def _install(driver_address: int) -> None:
     tensor = tensor_class()
-    handles = Handles(tensor, _KEPT)
+    handles = Handles(tensor, KEPT_SLOTS)
     stubs = [
-        Stub("door_apply", hits.through_door, (), dispatch.apply),
+        Stub("door_apply", hits.through_door, (), door.apply),
         Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
         Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
     ]
@@ -83,6 +83,7 @@ def _install(driver_address: int) -> None:
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     kernel = compile_kernels([source])[0]
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
+    outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(kernel, module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
@@ -94,7 +95,7 @@ def _install(driver_address: int) -> None:
     if config.check_hits:
         _check_hits(tensor, functions)
     else:
-        methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in _NUMBERS.items()}
+        methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
         methods["nb_negative"] = ("__neg__",)
         put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
         put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
@@ -107,7 +108,7 @@ def _install(driver_address: int) -> None:
 
 def _number_stubs() -> list[NumberStub]:
     stubs = [NumberStub("nb_negative", hits.through_door, (OPS["neg"],), "__neg__", arity=1)]
-    for slot, (op, swapped, method, reflected) in _NUMBERS.items():
+    for slot, (op, swapped, method, reflected) in NUMBERS.items():
         constants = (OPS[op], OPS[swapped] if swapped else None)
         stubs.append(NumberStub(slot, _hit_of(op), constants, method, reflected, 3 if slot == "nb_power" else 2))
     return stubs
@@ -124,7 +125,7 @@ def _compare() -> tuple[Any, list[Any]]:
 def _check_hits(tensor: Any, functions: dict[str, Any]) -> None:
     """Put ``checked`` around the entries; operators stay methods."""
     door.apply = checked(door.apply, lambda op, *args: (op, args))
-    for op, swapped, method, reflected in _NUMBERS.values():
+    for op, swapped, method, reflected in NUMBERS.values():
         for name in filter(None, (method, reflected)):
             hit = functions[_hit_of(op).__name__]
             setattr(tensor, name, _checked_operator(tensor, name, hit, (OPS[op], OPS.get(swapped))))

@@ -13,7 +13,7 @@ from typing import Any
 from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import NUMBER_SLOTS, compare_slot, number_slots
 
-__all__ = ["callables", "fill_words", "put_in_compare_slot", "put_in_slots"]
+__all__ = ["callables", "fill_words", "native_slots", "put_in_compare_slot", "put_in_slots"]
 
 _METH_FASTCALL, _METH_O = 0x0080, 0x0008
 
@@ -66,6 +66,10 @@ def _builtin(name: str, address: int, flags: int) -> Any:
     return make(_definition(name, address, flags), None, None)
 
 
+native_slots: dict[str, int] = {}
+"""Slot -> address of the native code that ``put_in_slots`` has put there last."""
+
+
 def put_in_slots(cls: type, functions: dict[str, int], methods: dict[str, tuple[str, ...]]) -> None:
     """Put C functions into number slots of a class, and of those of its subclasses that inherit the operators.
 
@@ -75,6 +79,7 @@ def put_in_slots(cls: type, functions: dict[str, int], methods: dict[str, tuple[
         functions: slot -> address.
         methods: slot -> the special methods that it stands for.
     """
+    native_slots.update(functions)
     pending, wanted = [cls], {name: getattr(cls, name) for names in methods.values() for name in names}
     while pending:
         heir = pending.pop()

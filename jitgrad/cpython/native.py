@@ -44,6 +44,9 @@ class Stub(NamedTuple):
 class NumberStub(NamedTuple):
     """What stands in a number slot of a type, such as ``nb_multiply``: it tries a hit, and else calls a method.
 
+    Where another module's code stood in the slot before, that goes on: its address is the word ``before_`` with the
+    slot's name.
+
     Attributes:
         slot: the slot's name; ``slot_`` and it is the symbol.
         function: the native function; it says ``MISSED`` where it does nothing.
@@ -118,7 +121,7 @@ def make_module(
     entries: Sequence[Callable[..., Any]],
     stubs: Sequence[Stub],
     numbers: Sequence[NumberStub],
-    compare: tuple[Callable[..., Any], Sequence[Any]],
+    compare: tuple[Callable[..., Any], Sequence[Any]] | None,
     fronts: Sequence[Front],
     handles: Handles,
     missed: Any,
@@ -129,7 +132,7 @@ def make_module(
         functions: all of them.
         entries: those that Python calls.
         stubs, numbers: entries of other forms.
-        compare: the function of comparisons, and its operation for each of ``COMPARISONS``.
+        compare: the function of comparisons, and its operation for each of ``COMPARISONS``; None: there is none.
         fronts: see Note [Native fronts].
         handles: the class of ``new_handle``.
         missed: what a function of a stub or a front returns where it does nothing.
@@ -139,13 +142,16 @@ def make_module(
     module.parts += [_entry(module, function) for function in entries]
     module.parts += [_stub(module, stub, missed) for stub in stubs]
     module.parts += [_number_stub(module, stub, handles.cls, missed) for stub in numbers]
-    module.parts.append(_compare_stub(module, *compare, missed))
+    if compare is not None:
+        module.parts.append(_compare_stub(module, *compare, missed))
     module.parts.append(_row_of(module))
     module.parts += [_front(module, front, missed) for front in fronts]
     stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "owned": handles.owned}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
     symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
-    symbols += [f"slot_{stub.slot}" for stub in numbers] + ["slot_tp_richcompare", "activate"]
+    symbols += [f"slot_{stub.slot}" for stub in numbers] + ["activate"]
+    if compare is not None:
+        symbols.append("slot_tp_richcompare")
     symbols += [f"front_{front.function.__name__}" for front in fronts]
     return NativeModule(module.text(symbols), module.objects, symbols)
 
@@ -265,7 +271,16 @@ def _number_stub(module: ModuleText, stub: NumberStub, cls: type, missed: Any) -
         ]
     head = f"define internal ptr @slot_{stub.slot}({', '.join(f'ptr {o}' for o in operands)}) nounwind {{"
     body = _try_hit(module, stub.function, args, missed)
-    return "\n".join([head, *lines, "try:", *body, "ask:", call, *method, "}"])
+    before = [
+        f"  %before = {module.api_word(f'before_{stub.slot}')}",
+        "  %is.first = icmp eq ptr %before, null",
+        "  br i1 %is.first, label %method, label %go.on",
+        "go.on:",
+        f"  %answer.before = call ptr %before({', '.join(f'ptr {o}' for o in operands)})",
+        "  ret ptr %answer.before",
+        "method:",
+    ]
+    return "\n".join([head, *lines, "try:", *body, "ask:", *before, call, *method, "}"])
 
 
 COMPARISONS = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")

@@ -47,18 +47,23 @@ __all__ = [
     "attempt_pair",
     "blank",
     "call_as_given",
+    "call_inside",
     "call_rest",
+    "counter",
     "eager_native",
     "has_front",
     "install_driver",
     "install_handles",
     "is_atomic",
+    "is_hashable",
+    "joined",
     "native",
     "new_handle",
     "number_at",
     "once_per_call",
     "optimized",
     "packed",
+    "packed_rest",
     "poke",
     "poke_float",
     "refcount",
@@ -218,6 +223,35 @@ def active() -> Any:
     return None
 
 
+def call_inside(context: Any, function: Any, args: tuple[Any, ...]) -> Any:
+    """``context.run(function, *args)``; None if the context cannot be entered, because it is entered already."""
+    try:
+        return context.run(function, *args)
+    except RuntimeError as error:
+        if "cannot enter context" not in str(error):
+            raise
+    return None
+
+
+def is_hashable(x: Any) -> bool:
+    """Whether an object can be a key."""
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True
+
+
+def joined(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``(*a, *b)``."""
+    return a + b
+
+
+def counter() -> list[Any]:
+    """``[0]``."""
+    return [0]
+
+
 def activate(recorder: Any) -> None:
     """Let native code do hits for this recorder (None: for nobody's) on this thread; Python's hits ask nobody."""
 
@@ -236,6 +270,11 @@ class Raised:
 def packed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments, for Python: in native code they are a C array."""
     return args
+
+
+def packed_rest(args: tuple[Any, ...], first: int) -> tuple[Any, ...]:
+    """``packed`` of the arguments from one on."""
+    return args[first:]
 
 
 def call_as_given(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:

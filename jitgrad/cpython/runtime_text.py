@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython.attempt_text import attempt_text
+from jitgrad.cpython.inside_text import inside_text
 from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.layouts import Size
@@ -191,7 +192,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
     )
-    parts += [_NEW_COUNTER, attempt_text(module)]
+    parts += [_NEW_COUNTER, attempt_text(module), inside_text(module)]
     parts.append(
         f"define internal i64 @run_driver(i64 %record) nounwind {{\n  %driver = {driver_word}\n"
         "  %status = call i64 %driver(i64 %record)\n  ret i64 %status\n}"

@@ -11,6 +11,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.compile import _LOOK_AT_LEAST, _LOOK_EVERY
+from jitgrad.compiled import native_eager
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.user_line import PACKAGE
@@ -80,7 +81,8 @@ def test_recording_costs_a_few_eager_steps(
     monkeypatch.setattr(config, "compile_at_once", 0)
     x = jg.ones(4)
     for _ in range(2):
-        eager = work(step, x, 60)
+        with native_eager.pythons_form():
+            eager = work(step, x, 60)
         first = work(jg.compile(lambda x: step(x, 60)), x)
     assert first < most * eager, first / eager
 

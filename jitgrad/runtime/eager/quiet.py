@@ -1,6 +1,6 @@
 """NumPy without floating-point warnings, at no cost per call.
 
-Owns: ``run_quietly``, ``run_into``, and ``quiet.run`` for the one caller that cannot afford its frame.
+Owns: ``run_quietly``, ``run_into``, and ``quiet.run`` and ``quiet.context`` for callers that cannot afford a frame.
 
 # Note [Quiet NumPy]
 # ~~~~~~~~~~~~~~~~~~
@@ -19,27 +19,44 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["quiet", "run_anyway", "run_into", "run_quietly"]
+__all__ = ["has_context", "quiet", "run_anyway", "run_in_errstate", "run_into", "run_quietly"]
 
 
-def _run_in_errstate(function: Callable[..., Any], *args: Any) -> Any:
+def run_in_errstate(function: Callable[..., Any], *args: Any) -> Any:
     with np.errstate(all="ignore"):
         return function(*args)
 
 
+class _Errstate:
+    """Stands for a context where the error state is none of a context."""
+
+    run = staticmethod(run_in_errstate)
+
+
 class _Quiet(threading.local):
-    """A context cannot be entered twice at once, so each thread has its own."""
+    """A context cannot be entered twice at once, so each thread has its own.
+
+    Attributes:
+        context: a ``contextvars.Context``, or with old NumPy an object with the same ``run``.
+        run: its method.
+    """
 
     def __init__(self) -> None:
         if np.lib.NumpyVersion(np.__version__) < "2.0.0":
-            self.run: Callable[..., Any] = _run_in_errstate
+            self.context: Any = _Errstate
+            self.run: Callable[..., Any] = run_in_errstate
         else:
             context = contextvars.copy_context()
             context.run(np.seterr, all="ignore")
-            self.run = context.run
+            self.context, self.run = context, context.run
 
 
 quiet = _Quiet()
+
+
+def has_context() -> bool:
+    """Whether NumPy's error state belongs to a context."""
+    return isinstance(quiet.context, contextvars.Context)
 
 
 def run_quietly(function: Callable[..., Any], *args: Any) -> Any:
@@ -65,4 +82,4 @@ def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) ->
             raise error
         finally:
             del error  # it refers to this frame: if that referred to the error, both would live on
-    return _run_in_errstate(function, *args)
+    return run_in_errstate(function, *args)

@@ -25,6 +25,7 @@ import weakref
 from typing import Any
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
+from jitgrad.cpython.primitives import eager_native
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval, devices_in_use, is_dense
 from jitgrad.ops.dispatch_hook import call
@@ -154,7 +155,7 @@ def _owns_storage(grad: TensorBase, layout: Aval) -> bool:
 
 def accumulator_of(tensor: Any) -> AccumulateGrad:
     """The accumulator of a leaf, made if there is none alive."""
-    node = existing_accumulator(tensor)
+    node: AccumulateGrad | None = existing_accumulator(tensor)
     if node is not None:
         return node
     with _creation_lock:
@@ -165,8 +166,9 @@ def accumulator_of(tensor: Any) -> AccumulateGrad:
     return node
 
 
-def existing_accumulator(tensor: Any) -> AccumulateGrad | None:
-    """The accumulator of a leaf if some graph refers to it."""
+@eager_native
+def existing_accumulator(tensor: TensorBase) -> Any:
+    """The accumulator of a leaf if some graph refers to it, else None."""
     reference = tensor._accumulator
     return reference() if reference is not None else None
 

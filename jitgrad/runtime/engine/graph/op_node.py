@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from jitgrad.cpython.primitives import blank, eager_native
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, existing_accumulator, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
@@ -26,8 +27,9 @@ from jitgrad.runtime.engine.graph.saved_names import (
     shows_sizes,
     tensor_name,
 )
-from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable
+from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable, new_saved
 from jitgrad.state import anomaly, state
+from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import VERSION
 
@@ -48,7 +50,8 @@ __all__ = [
 ]
 
 
-class BackwardPlan(NamedTuple):
+@struct
+class BackwardPlan:
     """What an operation saves and computes, for one choice of inputs that need gradients.
 
     Attributes:
@@ -315,14 +318,16 @@ for _name in ALL_NAMES:
     setattr(OpNode, _name, property(functools.partial(_look, name=_name)))
 
 
-def edge_of(tensor: Any) -> NextEdge:
-    """``gradient_edge``, short for results, leaves, and views that nobody has written since."""
+@eager_native
+def edge_of(tensor: TensorBase) -> Any:
+    """``gradient_edge``, short for results, leaves, and views that nobody has written since: a ``NextEdge``."""
     node = tensor._grad_fn
     if tensor._base is None:
         if node is not None:
             return (node, tensor._output_nr)
         if tensor._requires_grad and tensor._graph is None:
-            return (accumulator_of(tensor), 0)
+            end = existing_accumulator(tensor)
+            return (accumulator_of(tensor) if end is None else end, 0)
     elif node is not None and _knows_its_node(tensor):
         return (node, tensor._output_nr)
     if tensor._graph is not None and tensor._requires_grad and state.handler is None and is_as_made(tensor):
@@ -383,29 +388,40 @@ def build_node(
     return node
 
 
+@eager_native
 def save(plan: BackwardPlan, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the rules will read, in the plan's order."""
     saved: list[Any] = []
     for i in plan.inputs:
-        x = inputs[i]
-        saved.append(SavedVariable(x) if isinstance(x, TensorBase) else x)
+        saved.append(kept_of(inputs[i]))
     for number in plan.outputs:
-        saved.append(SavedVariable(outputs[number], number))
+        saved.append(new_saved(outputs[number], int(number)))
     return tuple(saved)
 
 
+@eager_native
+def kept_of(x: Any) -> Any:
+    """What a Node keeps of an input: a number as it is."""
+    return new_saved(x, -1) if isinstance(x, TensorBase) else x
+
+
+@eager_native
 def assemble(
-    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[NextEdge, ...], saved: tuple[Any, ...]
-) -> OpNode:
+    op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[Any, ...], saved: tuple[Any, ...]
+) -> Any:
     """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
-    node = plan.node_class() if not op.node_names else node_class(_name_of(op, context))()
-    topological_nr = -1
-    for below, _ in next_edges:
-        if below is not None and below.topological_nr > topological_nr:
-            topological_nr = below.topological_nr
+    node: OpNode = blank(node_class(_name_of(op, context)) if op.node_names else plan.node_class)
+    longest = -1
+    for edge in next_edges:
+        pair: tuple[Any, ...] = edge
+        if pair[0] is not None:
+            below: Node = pair[0]
+            if int(below.topological_nr) > longest:
+                longest = int(below.topological_nr)
     node.next_edges = next_edges
-    node.topological_nr = topological_nr + 1
-    node.sequence_nr = sequence.take()
+    node.topological_nr = longest + 1
+    take: Any = sequence.take
+    node.sequence_nr = take()
     node.hooks = None
     node.input_metadata = context.out_avals
     node.op = op
@@ -420,4 +436,4 @@ def assemble(
 def remember_line(node: OpNode) -> None:
     """Keep where an eager operation was called, see Note [Both lines]."""
     caught.left -= 1
-    node.place = place_now(4)  # the user's frame is no nearer
+    node.place = place_now(1)  # of native code there are no frames: the user's may be the caller's

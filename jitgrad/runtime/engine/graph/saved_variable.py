@@ -19,7 +19,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jitgrad.cpython.primitives import blank, eager_native
 from jitgrad.grad_mode import no_grad
+from jitgrad.ops.aval import Aval
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, gradient_edge
 from jitgrad.runtime.engine.graph.join import give_back_history
 from jitgrad.runtime.engine.graph.overwrites import modified_message
@@ -36,6 +38,7 @@ __all__ = [
     "SavedTensor",
     "SavedVariable",
     "check_no_inference",
+    "new_saved",
     "pack",
     "pack_saved",
     "packed_in_use",
@@ -101,16 +104,12 @@ class SavedVariable:
 
     __slots__ = ("output_nr", "tensor", "version")
 
+    output_nr: int
+    tensor: Any
+    version: int
+
     def __init__(self, tensor: Any, output_nr: int = -1) -> None:
-        if inference_tensors:
-            check_no_inference(tensor)
-        self.version = tensor._vc[VERSION]
-        if output_nr < 0 or not tensor._aval.dtype.is_inexact:  # positions have no history
-            self.tensor = tensor
-            self.output_nr = -1 if tensor._grad_fn is None else RESULT
-        else:
-            self.tensor = _detached(tensor)
-            self.output_nr = output_nr
+        note_saved(self, tensor, output_nr)
 
     def unpack(self, saved_by: Node, with_history: bool) -> Any:
         """The tensor, after checking that nothing has written over it.
@@ -136,6 +135,30 @@ class SavedVariable:
     def history(self, saved_by: Node) -> tuple[Node, int]:
         """Where the gradient of a saved output flows."""
         return saved_by, self.output_nr
+
+
+@eager_native
+def note_saved(saved: SavedVariable, tensor: TensorBase, output_nr: int) -> None:
+    """Let ``saved`` keep a tensor, ``__init__`` of it; ``output_nr``: which output of the Node it is, -1: an input."""
+    if inference_tensors:
+        check_no_inference(tensor)
+    versions: list[Any] = tensor._vc
+    saved.version = versions[VERSION]
+    aval: Aval = tensor._aval
+    if output_nr < 0 or not aval.dtype.is_inexact:  # positions have no history
+        saved.tensor = tensor
+        saved.output_nr = -1 if tensor._grad_fn is None else RESULT
+    else:
+        saved.tensor = _detached(tensor)
+        saved.output_nr = output_nr
+
+
+@eager_native
+def new_saved(tensor: TensorBase, output_nr: int) -> Any:
+    """``SavedVariable(tensor, output_nr)``."""
+    saved: SavedVariable = blank(SavedVariable)
+    note_saved(saved, tensor, output_nr)
+    return saved
 
 
 packed_in_use: list[bool] = []
@@ -257,18 +280,23 @@ class SavedTensor:
         return saved.unpack(self._node, True) if isinstance(saved, SavedVariable) else saved
 
 
-def _detached(tensor: Any) -> Any:
+@eager_native
+def _detached(tensor: TensorBase) -> Any:
     """``tensor.detach()`` without the dispatcher: this is the eager hot path, and no event of a trace."""
     array = tensor._array
+    made: Any = None
     if array is not None and array.base is None:
-        alias = new_result(tensor._aval, array)  # it has the same storage: Note [Storage on demand]
+        made = new_result(tensor._aval, array)  # it has the same storage: Note [Storage on demand]
     else:
-        alias = new_tensor(tensor._aval, tensor._storage, array)
+        made = new_tensor(tensor._aval, tensor._storage, array)
+    alias: TensorBase = made
     alias._vc = tensor._vc
-    alias._requires_grad, alias._base = False, None  # the first rule looks at them: cheaper here than by default
+    alias._requires_grad = False  # the first rule looks at this and the next: cheaper here than by default
+    alias._base = None
     if tensor._tid:
-        alias._tid, alias._vid = tensor._tid, tensor._vid
+        alias._tid = tensor._tid
+        alias._vid = tensor._vid
         recorder = state.handler
-        if recorder is not None and recorder.tid == alias._tid:
+        if recorder is not None and int(recorder.tid) == int(alias._tid):
             recorder.adopt(alias)
     return alias

@@ -19,7 +19,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from jitgrad.cpython.primitives import blank, eager_native, is_atomic, refcount
+from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount
+from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.ops.table import RuleContext
 from jitgrad.probe import probe
@@ -32,7 +33,7 @@ from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_i
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run.request import first_gradient
 from jitgrad.runtime.engine.run.run_alone import merge
-from jitgrad.state import anomaly, engine_watchers, modes_in_use, override_classes, state
+from jitgrad.state import anomaly, engine_watchers, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["PLAIN", "backward_plainly"]
@@ -52,25 +53,25 @@ class PlainRun:
         upcoming: a Node that is ready and not in the heap; None: there is none.
         inputs: its gradients.
         arrival: its place among the Nodes that became ready.
+        context: the thread's ``quiet.context``.
         num_ready: how many did.
-        run: ``quiet.run``.
         thread: the dictionary of ``current``.
         keep_graph: saved values stay in place.
     """
 
     __slots__ = (
-        "arrival", "dependencies", "heap", "inputs", "keep_graph", "leaves", "num_ready", "run", "thread", "upcoming",
-        "waiting",
+        "arrival", "context", "dependencies", "heap", "inputs", "keep_graph", "leaves", "num_ready", "thread",
+        "upcoming", "waiting",
     )  # fmt: skip
 
     arrival: int
+    context: Any
     dependencies: dict[Any, int]
     heap: list[Any]
     inputs: Any
     keep_graph: bool
     leaves: list[Any]
     num_ready: int
-    run: Any
     thread: dict[str, Any]
     upcoming: Any
     waiting: dict[Any, Any]
@@ -86,8 +87,21 @@ def has_packed(saved: tuple) -> bool:
 
 
 @eager_native
+def is_on_cpu(node: Node) -> bool:
+    """Whether all gradients that come in are on the CPU."""
+    metadata: tuple = node.input_metadata
+    for expected in metadata:
+        aval: Aval = expected
+        if aval.device is not CPU:
+            return False
+    return True
+
+
+@eager_native
 def is_plain(node: Any) -> bool:
     """Whether a Node is one that this loop can run."""
+    if devices_in_use and not is_on_cpu(node):
+        return False
     if type(node) is AccumulateGrad:
         end: AccumulateGrad = node
         leaf: TensorBase = end.variable
@@ -186,7 +200,7 @@ def compute(task: PlainRun, node: OpNode, grads: Any) -> Any:
     if context.programs_for_all is not None and saved is not None:
         programs: list = context.programs_for_all
         for program in programs:
-            made = task.run(program, saved, grads)
+            made = call_inside(task.context, program, (saved, grads))
             if made is not None:
                 return made
     task.thread["node"] = node
@@ -302,14 +316,14 @@ def give_to_leaves(leaves: list) -> None:
 
 
 @eager_native
-def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, run: Any, thread: dict) -> Any:
+def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thread: dict) -> Any:
     """Run the Nodes behind ``root``.
 
     Args:
         root: no leaf.
         seed: the gradient of its output ``nr``.
         keep_graph: leave saved values in place.
-        run, thread: as of ``PlainRun``.
+        context, thread: as of ``PlainRun``.
 
     Returns:
         Whether it did; False: a Node is not plain. None: some Nodes have not got all of their gradients.
@@ -328,7 +342,7 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, run: Any, thread:
     task.num_ready = 0
     task.upcoming = None
     task.keep_graph = keep_graph
-    task.run = run
+    task.context = context
     task.thread = thread
     first: Node = root
     metadata: tuple = first.input_metadata
@@ -362,10 +376,6 @@ class Plain:
 PLAIN = Plain()
 
 
-def _nothing() -> None:
-    """For a look whether the quiet context can be entered: not from a finalizer that came between in it."""
-
-
 def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     """``tensor.backward(gradient, keep_graph)``, if that is plain, see Note [Plain backward].
 
@@ -382,16 +392,12 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     seed = first_gradient(tensor) if gradient is None else gradient
     if type(seed) is not type(tensor) or seed._aval is not node.input_metadata[nr]:
         return False
-    try:
-        quiet.run(_nothing)
-    except RuntimeError:
-        return False
     running, enabled = current.node, state.grad_enabled
     try:
         try:
             if enabled:
                 state.grad_enabled = False
-            done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.run, current.__dict__)
+            done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
         finally:
             state.grad_enabled = enabled
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
@@ -407,8 +413,6 @@ def _is_watched() -> bool:
         anomaly.enabled
         or engine_watchers
         or modes_in_use
-        or override_classes
-        or devices_in_use
         or probe.session is not None
         or current.graph_task is not None
     )

@@ -1,0 +1,108 @@
+"""Eager mode's hot path in native code: a module of its own, put in place once, see Note [Eager in native code].
+
+Owns: ``install``: what is compiled, and what gets it: the door, the number slots of Tensor's type, the plain loop.
+Must not know: the rules (``runtime/eager/direct.py``, ``runtime/engine/run/plain_graph.py``), an interpreter's objects.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
+from jitgrad.config import config
+from jitgrad.cpython.fronts import ROWS_ADDRESS
+from jitgrad.cpython.install import callables, native_slots, put_in_slots
+from jitgrad.cpython.kept import keep_for_ever
+from jitgrad.cpython.layout import function_runner, why_unknown
+from jitgrad.cpython.native import Handles, NumberStub, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.primitives import EAGER
+from jitgrad.door import door
+from jitgrad.events import log
+from jitgrad.locks import process_lock
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager.quiet import has_context
+from jitgrad.runtime.engine.run import plain_graph
+from jitgrad.tensor_base import tensor_class
+from jitgrad.tracer.hits import MISSED
+from jitgrad.user_line import let_through
+
+__all__ = ["install", "is_installed", "pythons_form"]
+
+_installing = process_lock()
+_installed: list[dict[str, Any]] = []
+"""The functions, once they are in place."""
+
+
+def is_installed() -> bool:
+    """Whether eager operations of the main thread run as native code."""
+    return bool(_installed)
+
+
+def install() -> None:
+    """Compile the functions marked ``eager_native`` and put them in place; does nothing where that cannot be.
+
+    Only the main thread can: the native code answers for the thread that is here.
+    """
+    with _installing:
+        if _installed or not config.native_hits or threading.current_thread() is not threading.main_thread():
+            return
+        reason = why_unknown() or ("" if has_context() else "NumPy's error state is none of a context")
+        if reason:
+            log("record", "no native code for eager mode: %s", reason)
+            return
+        try:
+            _install()
+        except Exception as error:  # it is an accelerator: without it Python's form runs
+            let_through(error)
+            log("record", "native code for eager mode is off: %r", error)
+
+
+@contextmanager
+def pythons_form() -> Iterator[None]:
+    """In the block the main thread runs Python's form, for whoever counts what Python does."""
+    for functions in _installed:
+        functions["activate"](None)
+        plain_graph.PLAIN.run_plain = plain_graph.run_plain
+    try:
+        yield
+    finally:
+        for functions in _installed:
+            _activate(functions)
+
+
+def _activate(functions: dict[str, Any]) -> None:
+    functions["activate"](direct.here.here)
+    plain_graph.PLAIN.run_plain = functions["run_plain"]
+
+
+def _install() -> None:
+    tensor = tensor_class()
+    handles = Handles(tensor, KEPT_SLOTS)
+    stubs = [Stub("door_apply", direct.apply_now, (), door.apply)]
+    numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
+    called = [plain_graph.run_plain]
+    module = make_module(EAGER, called, stubs, numbers, None, (), handles, MISSED)
+    key = layout_key(EAGER, handles, module.text)
+    source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
+    outside = {f"before_{stub.slot}": native_slots.get(stub.slot, 0) for stub in numbers}
+    outside |= {"driver": 0, "front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
+    entries = load_module(compile_kernels([source])[0], module, outside)
+    functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
+    keep_for_ever(direct.here.here)
+    _activate(functions)
+    door.apply = functions["door_apply"]
+    methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
+    put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
+    _installed.append(functions)
+    log("record", "native code for eager mode installed")
+
+
+def _number_stub(slot: str, op: str, swapped: str, method: str, reflected: str) -> NumberStub:
+    function: Any = direct.multiply_now if op == "mm" else direct.operate_now
+    constants = (OPS[op], OPS[swapped] if swapped and op != "mm" else None)
+    return NumberStub(slot, function, constants, method, reflected, 3 if slot == "nb_power" else 2)

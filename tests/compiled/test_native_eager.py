@@ -1,0 +1,227 @@
+"""Eager mode in native code and the Python that it is made of do the same; counts of references are exact."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad
+from jitgrad.compiled import native_eager
+from jitgrad.config import config
+from jitgrad.cpython.build import is_known_interpreter
+from jitgrad.cpython.liveness import counts_references
+from jitgrad.door import door
+from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager.quiet import has_context
+from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
+from jitgrad.runtime.engine.run import plain_graph
+
+HERE = Path(__file__).parent
+FILES = [HERE.parent / "runtime" / "test_engine_loops.py", HERE.parent / "runtime" / "test_eager_direct.py"]
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    native_eager.install()
+    yield
+
+
+needs_native = pytest.mark.skipif(
+    not (config.native_hits and is_known_interpreter() and counts_references and has_context()),
+    reason="Python's form runs on this interpreter",
+)
+
+
+def test_native_code_is_in_place() -> None:
+    expected = config.native_hits and is_known_interpreter() and counts_references and has_context()
+    assert native_eager.is_installed() == expected
+
+
+def test_everything_holds_without_it() -> None:
+    env = {**os.environ, "JITGRAD_NATIVE_HITS": "0"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, FILES)]
+    done = subprocess.run(command, env=env, cwd=HERE.parents[1], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+_X, _Y = np.array([[0.5, 2.0], [-1.0, 3.0]], np.float32), np.array([[1.5, 0.25], [4.0, -2.0]], np.float32)
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "two tensors": lambda x, y: x * y,
+    "a tensor twice": lambda x, y: x * x,
+    "a number": lambda x, y: (x + 1.5) * 2 + True,
+    "a number first": lambda x, y: 2 - (1.5 * x) + 2 / (y + 3),
+    "a number of NumPy": lambda x, y: np.float32(2) * x * np.int64(3),
+    "a power": lambda x, y: x**2 + 2**x,
+    "zeros of both signs": lambda x, y: (x * 0.0 + x * -0.0) / y,
+    "a saved result": lambda x, y: x.exp() * y.tanh(),
+    "a view": lambda x, y: x.t() * y[0],
+    "broadcast": lambda x, y: x * y[:, :1],
+    "matrices": lambda x, y: x @ y,
+    "a matrix and a vector": lambda x, y: x @ y[0],
+    "integers": lambda x, y: x * jitgrad.tensor([1, 2]),
+    "parameters": lambda x, y: x.sum(1) + y.amax(0),
+    "a comparison": lambda x, y: (x > y) * x,
+    "minus": lambda x, y: -x * y.detach(),
+}
+
+
+def _bits(function: Callable[[Any, Any], Any]) -> list[Any]:
+    """The result, its Node's name, and the gradients, three times: the last time by programs."""
+    x, y = (jitgrad.tensor(a, requires_grad=True) for a in (_X, _Y))
+    found: list[Any] = []
+    for _ in range(5):
+        x.grad = y.grad = None
+        out = function(x, y)
+        found += [out.numpy(force=True).tobytes(), out.dtype, out.grad_fn.name(), out.requires_grad]
+        out.sum().backward()
+        found += [None if leaf.grad is None else leaf.grad.numpy().tobytes() for leaf in (x, y)]
+    with jitgrad.no_grad():
+        found.append(function(x, y).requires_grad)
+    return found
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_both_forms_give_the_same_bits(name: str) -> None:
+    found = _bits(OPERATIONS[name])
+    with native_eager.pythons_form():
+        assert _bits(OPERATIONS[name]) == found
+
+
+def test_other_threads_run_the_other_form() -> None:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(_bits(OPERATIONS["a saved result"])))
+    thread.start()
+    thread.join()
+    assert found == _bits(OPERATIONS["a saved result"])
+
+
+@needs_native
+def test_operations_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's form is not called for what it has a plan for."""
+    x, y = jitgrad.tensor(_X, requires_grad=True), jitgrad.tensor(_Y)
+    first = x * y, x.exp()
+    monkeypatch.setattr(direct, "result_of", None)
+    assert [a.tolist() for a in (x * y, x.exp())] == [a.tolist() for a in first]
+
+
+def test_what_no_operator_takes_is_refused() -> None:
+    x = jitgrad.ones(2)
+    for other in ("a", None, [1.0], object()):
+        with pytest.raises(TypeError):
+            x * other
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        x * jitgrad.ones(3)
+
+
+def test_a_subclass_with_operators_of_its_own_is_asked() -> None:
+    class Loud(jitgrad.Tensor):
+        def __rmul__(self, other: Any) -> Any:
+            return "asked"
+
+    assert 2.0 * jitgrad.ones(2).as_subclass(Loud) == "asked"
+
+
+def test_sparse_operands_take_their_own_way() -> None:
+    x = jitgrad.sparse_coo_tensor(jitgrad.tensor([[0, 1]]), jitgrad.tensor([1.0, 2.0]), (2,))
+    dense = jitgrad.ones(2)
+    _ = dense * dense  # a plan for operands of this layout
+    assert (x * 2.0).to_dense().tolist() == [2.0, 4.0]
+    assert (x + x).to_dense().tolist() == [2.0, 4.0]
+
+
+def test_a_compiled_step_after_it_and_it_after_a_compiled_step() -> None:
+    step = jitgrad.compile(lambda a: (a * 2.0 + a).exp())
+    x = jitgrad.tensor([0.5, 1.0])
+    for _ in range(4):
+        assert step(x).tolist() == (x * 2.0 + x).exp().tolist()
+
+
+def test_the_functions_of_the_door_see_every_operation() -> None:
+    """The profiler, or another watcher, puts its own there."""
+    x, seen = jitgrad.ones(2), []
+    _ = x * x
+    before = door.run_two
+    door.run_two = lambda op, *operands: (seen.append(op.name), before(op, *operands))[1]
+    try:
+        _ = x * x
+        _ = door.apply(OPS["add"], x, x)
+    finally:
+        door.run_two = before
+    assert seen == ["mul", "add"]
+
+
+def _steps(x: Any, y: Any) -> None:
+    x.grad = None
+    z = (x * y).exp() * 2.0 + x
+    (z * z).sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        z.sum().backward()
+
+
+@needs_native
+def test_counts_of_references_are_exact() -> None:
+    x, y = jitgrad.tensor(_X, requires_grad=True), jitgrad.tensor(_Y)
+    for _ in range(20):
+        _steps(x, y)
+    plan = next(p for p in direct.plans.values() if p.op is OPS["mul"])
+    watched = [x, y, x._aval, x._array, plan, plan.op, plan.aval, direct.here.here, direct.quiet.context, (), 0.5]
+    watched += [direct.INVALID_EDGE, plan_class := type((x * y).grad_fn), direct.MISSED, plain_graph.PlainRun]
+    assert isinstance(plan_class, type)
+    gc.collect()
+    before, objects = [sys.getrefcount(o) for o in watched], len(gc.get_objects())
+    for _ in range(200):
+        _steps(x, y)
+    gc.collect()
+    after = [sys.getrefcount(o) for o in watched]
+    assert max(abs(a - b) for a, b in zip(after, before, strict=True)) < 20, (before, after)
+    assert abs(len(gc.get_objects()) - objects) < 100
+
+
+@needs_native
+def test_results_and_nodes_die_at_once() -> None:
+    x = jitgrad.tensor(_X, requires_grad=True)
+    gc.disable()
+    try:
+        y = (x * 2.0).exp()
+        node, value, grad = weakref.ref(y.grad_fn), weakref.ref(y), None
+        loss = y.sum()
+        loss.backward()
+        grad = weakref.ref(x.grad)
+        del y, loss
+        assert node() is None
+        assert value() is None
+        x.grad = None
+        assert grad() is None
+    finally:
+        gc.enable()
+
+
+@needs_native
+def test_only_a_gradient_that_somebody_else_holds_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = jitgrad.tensor(_X, requires_grad=True)
+    seed = jitgrad.ones(2, 2)
+    for _ in range(5):  # the rule is a program then
+        x.grad = None
+        (x * 3.0).backward(seed)
+    x.grad = None
+    (x + 0.0).backward(seed)
+    assert x.grad._array is not seed._array
+    x.grad = None
+    monkeypatch.setattr(AccumulateGrad, "apply", None)  # what copies
+    (x * 3.0).backward(seed)
+    assert x.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    x.grad = None
+    with pytest.raises(TypeError, match="not callable"):
+        (x + 0.0).backward(seed)
