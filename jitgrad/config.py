@@ -23,7 +23,8 @@ LOGS = {
 
 VARIABLES = {
     "JITGRAD_CACHE_DIR": "where object code is kept; empty: nowhere, the disk cache is off",
-    "JITGRAD_CHECK": "1: look at each native hit of an operation again, in Python, and at each index in jitgrad.kernel",
+    "JITGRAD_CHECK": "1: look at each native hit of an operation again, in Python, at each index in jitgrad.kernel, "
+    "and at where each kernel reads and writes",
     "JITGRAD_CPU": "an LLVM CPU name to compile for instead of the host's, such as x86-64-v3 or generic",
     "JITGRAD_EAGER": "1: run decorated functions eagerly; numpy: no eager operation runs as a kernel; kernels: all do",
     "JITGRAD_LIVENESS": "weak: ask weak references, not reference counts, what is still held",
@@ -69,8 +70,9 @@ class Config:
         same_bits: compile every graph at once, however new: equal calls give equal bits, Note [New graphs]
             (``JITGRAD_SAME_BITS=1``).
         max_segment_ops: a recorded segment is run when it reaches this many operations.
-        check_hits: look at each native hit of an operation again, in Python, and at each index in functions that
-            ``jitgrad.kernel`` compiles (``JITGRAD_CHECK=1``).
+        check_hits: look at each native hit of an operation again, in Python, at each index in functions that
+            ``jitgrad.kernel`` compiles, and prove of each kernel that it stays inside its operands, Note [Verification]
+            (``JITGRAD_CHECK=1``).
         native_hits: do the recorder's hits in native code, Note [Native hits] (``JITGRAD_NATIVE_HITS=0``: in Python).
         reference_counts: ask reference counts what is still held (``JITGRAD_LIVENESS=weak``: ask weak references, as on
             interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.

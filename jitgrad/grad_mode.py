@@ -72,26 +72,29 @@ class GradMode:
             enabled = thread["grad_enabled"]
         except KeyError:  # the thread's first look
             enabled = True
-        self._outer = (enabled, self._outer)
         mode = self._mode
-        thread["grad_enabled"] = mode
-        if enabled is not mode:
-            recorder = thread.get("handler")
-            if recorder is not None:
-                try:
+        self._outer = (enabled, self._outer)
+        try:
+            thread["grad_enabled"] = mode
+            if enabled is not mode:
+                recorder = thread.get("handler")
+                if recorder is not None:
                     recorder.set_grad_mode(mode)
-                except BaseException:  # Ctrl-C: Python does not call __exit__ of a block that was not entered
-                    thread["grad_enabled"], self._outer = self._outer
-                    raise
+        except BaseException:  # Ctrl-C: Python does not call __exit__ of a block that was not entered
+            thread["grad_enabled"], self._outer = self._outer
+            raise
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         thread = state.__dict__
-        enabled, self._outer = self._outer
-        if thread["grad_enabled"] is not enabled:
-            thread["grad_enabled"] = enabled
-            recorder = thread.get("handler")
-            if recorder is not None:
-                recorder.set_grad_mode(enabled)
+        enabled, outer = self._outer
+        try:
+            if thread["grad_enabled"] is not enabled:
+                thread["grad_enabled"] = enabled
+                recorder = thread.get("handler")
+                if recorder is not None:
+                    recorder.set_grad_mode(enabled)
+        finally:
+            thread["grad_enabled"], self._outer = enabled, outer
 
     def __call__(self, fn: F) -> F:
         """Decorate ``fn``; of a generator function, each resumption runs in the mode."""

@@ -26,7 +26,7 @@ from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
-from jitgrad.events import bump
+from jitgrad.events import bump, log
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
 __all__ = ["has_work", "link"]
@@ -152,8 +152,8 @@ class _Linker:
             stages,
             ([codes[name] for name in self.sources], self.tables),
         )
-        if config.verify:
-            verify_step(self.piece, step, self.stages)
+        if config.verify or config.check_hits:
+            log("pipeline", "accesses to memory: %r", verify_step(self.piece, step, self.stages))
         return step
 
     def _launch(self, job: Job, code: CompiledKernel) -> Launch:

@@ -1,6 +1,6 @@
 """Verification: what must hold between the passes of the pipeline, checked again by other means.
 
-Owns: ``verify_segment``, ``verify_piece``, ``verify_step`` and ``VerifyError``.
+Owns: ``verify_segment``, ``verify_piece``, ``verify_step``, ``Proof`` and ``VerifyError``.
 Must not know: how a pass decides. Each check starts from what a pass made, never from its own tables.
 In: segments, pieces after each pass, native steps. Out: nothing, or a ``VerifyError`` in plain words.
 
@@ -14,16 +14,22 @@ In: segments, pieces after each pass, native steps. Out: nothing, or a ``VerifyE
 #   plan       what jobs touch lies inside their buffers; nobody reads in a stage what the stage writes; readers come
 #              after writers, and writers of inputs after readers and after all index checks; temporaries that are
 #              alive at once do not overlap in the arena
-#   link       the same bounds for the argument words that kernels get, by slot
+#   link       the same bounds for the argument words that kernels get, by slot; a loop kernel's units, blocks and
+#              chunks are those that its loops count, and cover them
 # Example: an arena plan that gives two live temporaries one place raises "after pass plan: temporaries overlap in
 # stage 1: [0, 256) and [128, 384)". A ``VerifyError`` is a ``CompileError``: the segment would run by NumPy rules, and
 # tests fail on the warning.
+# The last row is a proof by intervals: an affine address takes its extreme values at the ends of the loops,
+# and an index read from memory is a gather's only if a check with a known extent is between. It is done under
+# ``JITGRAD_CHECK=1``, too, and counted (``Proof``). It does not reach into the loops of routines, which are the user's,
+# nor does it read the printed text: that the text does what the loop IR says is what tests on guard pages look at.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,17 +45,48 @@ from jitgrad.codegen.primitives.rules import check_values
 from jitgrad.codegen.primitives.simplify import topological
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.access import Access, Interval, accesses_of, common_position, nest_accesses, reach
-from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel
+from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
 from jitgrad.dtypes import bool_
 from jitgrad.errors import CompileError
 from jitgrad.ops.aval import Aval
 from jitgrad.tracer.graph import Segment
 
-__all__ = ["VerifyError", "verify_piece", "verify_segment", "verify_step"]
+__all__ = ["PROOF", "Proof", "VerifyError", "verify_piece", "verify_segment", "verify_step"]
 
 
 class VerifyError(CompileError):
     """A pass left something that must not be: a bug of jitgrad. The message names the pass and the rule."""
+
+
+class Proof:
+    """How many accesses to memory lie inside their operands, for all that is known.
+
+    Attributes:
+        proven: kind -> count, of loads, gathers, stores and scatters of loop kernels and epilogues ("load", "gather",
+            "store", "store_add"), and of operands of matrix products ("operand").
+        unproven: kind -> count, of the arrays of routines ("routine"): that such an array lies inside its slot is
+            proven, where its loops go is not.
+    """
+
+    def __init__(self) -> None:
+        self.proven: Counter[str] = Counter()
+        self.unproven: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        def text(counts: Counter[str]) -> str:
+            rows = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
+            return f"{counts.total()} ({rows})" if rows else "0"
+
+        return f"proven {text(self.proven)}, unproven {text(self.unproven)}"
+
+    def add(self, other: Proof) -> None:
+        """Count what another one has counted."""
+        self.proven.update(other.proven)
+        self.unproven.update(other.unproven)
+
+
+PROOF = Proof()
+"""Of everything that this process has linked under ``JITGRAD_VERIFY=1`` or ``JITGRAD_CHECK=1``."""
 
 
 def verify_segment(segment: Segment) -> None:
@@ -361,22 +398,24 @@ def _check_arena(piece: Piece, touched: Sequence[Sequence[_Touch]]) -> None:
 # --- programs ---
 
 
-def verify_step(piece: Piece, step: NativeStep, jobs: Sequence[Sequence[Job]]) -> None:
+def verify_step(piece: Piece, step: NativeStep, jobs: Sequence[Sequence[Job]]) -> Proof:
     """The argument words of each launch touch only what the slots of the step hold. ``jobs``: as ``step.stages``.
 
     Raises:
-        VerifyError: a slot that does not exist, bytes outside of its memory, a wrong number of words.
+        VerifyError: a slot that does not exist, bytes outside of its memory, a wrong number of words or units.
     """
-    slots = _slots(piece, step)
+    proof, slots = Proof(), _slots(piece, step)
     for launches, own in zip(step.stages, jobs, strict=True):
         tasks = sum(-(-launch.units // launch.grain) for launch in launches)
         _require(tasks <= MAX_STAGE_TASKS, "link", f"a stage of {tasks} tasks, at most {MAX_STAGE_TASKS} are allowed")
         for launch, job in zip(launches, own, strict=True):
             try:
-                _check_launch(launch, job, slots, step)
+                _check_launch(launch, job, slots, step, proof)
                 _check_places(launch, job, step)
             except ValueError as error:
                 raise VerifyError(f"after pass link: {launch.name}: {error}") from error
+    PROOF.add(proof)
+    return proof
 
 
 def _slots(piece: Piece, step: NativeStep) -> dict[int, Interval]:
@@ -388,7 +427,7 @@ def _slots(piece: Piece, step: NativeStep) -> dict[int, Interval]:
     return slots
 
 
-def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step: NativeStep) -> None:
+def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step: NativeStep, proof: Proof) -> None:
     first_scalar, scalars = 2 + len(step.inputs) + len(step.outputs), len(step.scalars)
     kernel, words = job.kernel, launch.args
     assert kernel is not None
@@ -398,9 +437,11 @@ def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step:
             slot, at = _slot_of(buffer, step), offset + (buffer.offset if buffer.kind == "arena" else 0)
             if nbytes:
                 _must_contain(slots[slot], Interval(at, at + nbytes - 1), f"a routine's array leaves slot {slot}")
+                proof.unproven["routine"] += 1
         return
     if isinstance(kernel, LoopKernel):
         _must(len(words) == kernel.key.words, f"{len(words)} argument words instead of {kernel.key.words}")
+        _check_units(kernel.key, words, launch.units)
         instrs, own, accesses = kernel.key.instrs, words, nest_accesses(kernel.key, words)
     else:
         epilogue, (batch, m, n, k) = kernel.epilogue, kernel.shape
@@ -422,9 +463,30 @@ def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step:
         _must(access.slot in slots, f"instruction {access.number} ({access.op}) uses slot {access.slot}")
         what = f"instruction {access.number} ({access.op}) leaves slot {access.slot}"
         _must_contain(slots[access.slot], access.bytes, what)
+        proof.proven[access.op if access.number >= 0 else "operand"] += 1
     for i in instrs:
         if i.op == "scalar":
             _must(0 <= own[i.word] - first_scalar < scalars, f"slot {own[i.word]} holds no run-time scalar")
+
+
+def _check_units(key: NestKey, words: Sequence[int], units: int) -> None:
+    """The unit number counts the unit dims, the chunks and the blocks that the words say, see Note [Loop nests].
+
+    Else the outermost index, which is what is left of the number, would run past its extent; or some would be left out.
+    """
+    extent = words[key.vec]
+    block, blocks, chunk, chunks = words[key.vec + 1 : key.vec + 5]
+    counted = math.prod(words[: key.units]) * chunks * blocks
+    _must(units == counted, f"{units} units instead of {counted}")
+    if key.form == "row":
+        _must(blocks == 1, f"{blocks} blocks of a row")
+    else:
+        fits = (blocks - 1) * block < max(extent, 1) <= blocks * block
+        _must(fits, f"{blocks} blocks of {block} for {extent} elements")
+    _must(bool(key.chunked) or chunks == 1, f"{chunks} chunks of what has none")
+    if key.chunked:
+        whole = words[key.units] if key.chunked == "seq" else extent
+        _must(whole <= chunks * chunk, f"{chunks} chunks of {chunk} for {whole} elements")
 
 
 def _check_places(launch: Launch, job: Job, step: NativeStep) -> None:

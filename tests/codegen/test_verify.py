@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -454,6 +458,95 @@ def test_tasks_without_units() -> None:
     step.stages[0][0].units = 0
     with pytest.raises(VerifyError, match="0 units"):
         verify_step(piece, step, piece.plan.stages)
+
+
+@pytest.mark.parametrize(
+    "word,by,words",
+    [
+        ("units", 1, "7 units instead of 6"),
+        ("blocks", 1, "6 units instead of 12"),
+        ("block", 64, "for 64 elements"),
+        ("block", -4090, "for 64 elements"),
+        ("chunks", 1, "6 units instead of 12"),
+    ],
+)
+def test_units_that_the_loops_do_not_count(word: str, by: int, words: str) -> None:
+    piece, step = _step(lambda b, x: b.exp(b.permute(x, (1, 0, 2))), f32(3, 2, 64))
+    assert piece.plan is not None
+    job, launch = piece.plan.stages[0][0], step.stages[0][0]
+    kernel = job.kernel
+    assert isinstance(kernel, LoopKernel)
+    assert (kernel.key.form, launch.units) == ("map", 6)
+    verify_step(piece, step, piece.plan.stages)
+    if word == "units":
+        launch.units += by
+    elif word == "block" and by > 0:
+        place = kernel.key.vec + 1
+        launch.args = (*launch.args[:place], kernel.words[kernel.key.vec] // 2, *launch.args[place + 1 :])
+    else:
+        place = kernel.key.vec + 1 + ("block", "blocks", "", "chunks").index(word)
+        launch.args = (*launch.args[:place], launch.args[place] + by, *launch.args[place + 1 :])
+    with pytest.raises(VerifyError, match=f"after pass link: .*{words}"):
+        verify_step(piece, step, piece.plan.stages)
+
+
+def test_chunks_that_do_not_cover_a_sum() -> None:
+    piece, step = _step(lambda b, x: b.sum(x, (0,)), f32(1 << 20))
+    assert piece.plan is not None
+    rows = zip(piece.plan.stages, step.stages, strict=True)
+    kernel, launch = next(
+        (job.kernel, launch)
+        for jobs, launches in rows
+        for job, launch in zip(jobs, launches, strict=True)
+        if isinstance(job.kernel, LoopKernel) and job.kernel.key.chunked
+    )
+    verify_step(piece, step, piece.plan.stages)
+    length = kernel.key.vec + 3
+    launch.args = (*launch.args[:length], launch.args[length] - 64, *launch.args[length + 1 :])
+    with pytest.raises(VerifyError, match=r"after pass link: .*chunks of"):
+        verify_step(piece, step, piece.plan.stages)
+
+
+_PROVEN = """
+import jitgrad as jg
+from jitgrad.codegen.verify import PROOF
+x, rows = jg.randn(33, 17), jg.tensor([3, 0, 32])
+weight = jg.randn(17, 5).requires_grad_()
+programs = {
+    "pointwise": lambda: (x * 2.5 - x.t().contiguous().t()).tanh(),
+    "reductions": lambda: (x.sum(0), x.softmax(1), x.amax()),
+    "windows": lambda: jg.cat([x[::2, 3:9], x[1:18, ::3]], 1).flip(0),
+    "gathers": lambda: x[rows].cumsum(0),
+    "scatters": lambda: x.clone().index_add_(0, rows, x[:3]),
+    "products": lambda: jg.autograd.grad(((x @ weight).relu()).sum(), weight),
+    "convolution": lambda: jg.nn.functional.conv2d(x.reshape(1, 1, 33, 17), x[:3, :3].reshape(1, 1, 3, 3), padding=1),
+}
+for name, program in programs.items():
+    before = PROOF.proven.total()
+    jg.compile(program)()
+    assert PROOF.proven.total() > before, name
+assert {"load", "store", "gather", "store_add", "operand"} <= PROOF.proven.keys(), PROOF
+assert not PROOF.unproven, PROOF
+
+from jitgrad.codegen.schedule import nest
+count_blocks = nest._blocks
+def one_block_too_many(form, extent, width):
+    block, blocks = count_blocks(form, extent, width)
+    return block, blocks + 1
+nest._blocks = one_block_too_many
+y = jg.compile(lambda: x.exp() - 1.25)()
+print("right:", (y - (x.exp() - 1.25)).abs().max().item() < 1e-5)
+"""
+
+
+@pytest.mark.parametrize("switch", ["JITGRAD_CHECK", "JITGRAD_VERIFY"])
+def test_what_is_proven_is_counted_and_a_planted_kernel_is_refused(switch: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("JITGRAD_CHECK", "JITGRAD_VERIFY")}
+    env[switch] = "1"
+    done = subprocess.run([sys.executable, "-c", _PROVEN], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "right: True", done.stdout
+    assert re.search(r"run without kernels.*after pass link: .* blocks of", done.stderr), done.stderr
 
 
 # --- the pipeline ---
