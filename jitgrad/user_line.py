@@ -57,11 +57,13 @@ def came_between(error: BaseException, place: TracebackType | None) -> bool:
 
     Where jitgrad calls no code of the user, that is what a signal handler or a finalizer has raised: its own frame is
     the last one outside the packages that jitgrad calls, or it is of a class of the user's, which another thread may
-    have had raised here.
+    have had raised here. An OSError with a number is the system's, whoever stands in for the system.
 
     Args:
         place: the part of its traceback from which on jitgrad calls no code of the user.
     """
+    if isinstance(error, OSError) and error.errno is not None:
+        return False
     was_inside = is_inside = False
     while place is not None:
         name = str(place.tb_frame.f_globals.get("__name__", "jitgrad")).partition(".")[0]
