@@ -114,8 +114,11 @@ class CompiledFunction(CallSite):
             raise
         finally:
             # a usual call is over at this point: another one may be using the recorder
-            if recorder.tid is tid:
-                self._end(recorder)
+            try:
+                if recorder.tid is tid:
+                    self._end(recorder)
+            finally:
+                self._stop(tid)
             if swapped:
                 self.batches.settle(swapped)
         return self.batches.returned(result, swapped) if swapped else result
@@ -142,8 +145,11 @@ class CompiledFunction(CallSite):
             self._flush_after(raised, recorder, tid)
             raise
         finally:
-            if recorder.tid is tid:
-                self._end(recorder)
+            try:
+                if recorder.tid is tid:
+                    self._end(recorder)
+            finally:
+                self._stop(tid)
         return result
 
     def _run_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,6 +177,13 @@ class CompiledFunction(CallSite):
             HOT.put_away(self, recorder)
         else:
             self._finish(recorder)
+
+    @staticmethod
+    def _stop(tid: int) -> None:
+        """Have nothing recorded behind the call, also where Ctrl-C has come before ``_end`` had seen to it."""
+        if state.handler is not None:
+            switch_handler(None)
+        HOT.ended(tid)
 
     @staticmethod
     def _flush_after(error: BaseException, recorder: Recorder, tid: int) -> None:
