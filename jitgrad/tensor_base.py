@@ -190,15 +190,17 @@ def new_result(aval: Aval, array: Any) -> Any:
     return out
 
 
+@eager_native
 def new_view(aval: Aval, array: Any) -> Any:
     """A tensor over a view of an array that owns its memory; the caller gives it a version counter."""
-    cls = _class[0]
-    out = cls.__new__(cls)
+    out: TensorBase = new_handle()
     out._aval = aval
     out._array = array
     out._requires_grad = False
-    out._base = out._grad_fn = None
-    out._output_nr = out._tid = 0
+    out._base = None
+    out._grad_fn = None
+    out._output_nr = 0
+    out._tid = 0
     return out
 
 

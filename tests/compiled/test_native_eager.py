@@ -225,3 +225,53 @@ def test_only_a_gradient_that_somebody_else_holds_is_copied(monkeypatch: pytest.
     x.grad = None
     with pytest.raises(TypeError, match="not callable"):
         (x + 0.0).backward(seed)
+
+
+def test_a_leaf_has_one_accumulator_whoever_makes_it() -> None:
+    """Threads that run Python's form and the main thread, at once, on a leaf that no graph has reached."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            x, made = jitgrad.ones(2, requires_grad=True), []
+            start = threading.Barrier(3)
+
+            def use(x: Any = x, made: list[Any] = made, start: Any = start) -> None:
+                start.wait()
+                made.append(x * 2.0)
+
+            threads = [threading.Thread(target=use) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            use()
+            for thread in threads:
+                thread.join()
+            assert len({id(y.grad_fn.next_functions[0][0]) for y in made}) == 1
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_hooks_of_a_leaf_come_before_its_accumulator_or_after() -> None:
+    seen: list[str] = []
+    x, y = (jitgrad.ones(2, requires_grad=True) for _ in range(2))
+    x.register_hook(lambda grad: seen.append("before"))
+    z = x * y
+    y.register_hook(lambda grad: seen.append("after"))
+    z.sum().backward()
+    assert sorted(seen) == ["after", "before"]
+    x.grad = None
+    (x * 1.0).sum().backward()
+    assert sorted(seen) == ["after", "before", "before"]
+
+
+def test_views_of_views_show_the_memory_of_their_base() -> None:
+    x = jitgrad.arange(12, dtype=jitgrad.float32).reshape(3, 4)
+    y = (x * 1.0)[1:].t()[2]
+    assert y.tolist() == [6.0, 10.0]
+    assert y._base is not None
+    base = x * 1.0
+    window = base[1:].t()[1:, 1]
+    window.mul_(2.0)
+    assert base.tolist()[2] == [8.0, 18.0, 20.0, 22.0]
+    assert jitgrad.ones(2, 3, dtype=jitgrad.bfloat16)[1].tolist() == [1.0, 1.0, 1.0]
+    assert jitgrad.ones(2, 0)[1:].shape == (1, 0)

@@ -28,7 +28,7 @@ from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.eager import apply_eager, make_view
-from jitgrad.runtime.eager.numpy_rule import own
+from jitgrad.runtime.eager.numpy_rule import is_own, own
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.quiet import quiet, run_in_errstate
 from jitgrad.runtime.engine.graph.copy_slices import view_requires_grad
@@ -101,7 +101,7 @@ def result_of(thread: Here, plan: EagerPlan, operands: tuple[Any, ...], params: 
     array = call_inside(thread.context, plan.function, given)
     if array is None:  # a finalizer has come here in the middle of another operation
         array = run_all(plan.function, given)
-    if plan.is_exact is not True:
+    if plan.is_exact is not True and not is_own(array, plan.aval, operands):
         array = own(array, plan.aval, operands)
     return new_result(plan.aval, array)
 

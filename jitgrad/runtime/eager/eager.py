@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
@@ -101,44 +102,59 @@ def _run_list(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     return new_result(plan.aval, own(run_quietly(plan.list_rule, arrays, *plan.params), plan.aval, arrays))
 
 
-def make_view(source: Any, aval: Aval, has_base: bool, is_several: bool) -> Any:
+@eager_native
+def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) -> Any:
     """A tensor laid out as ``aval`` over the memory of ``source``; with ``has_base``, writes to it reach the graph."""
-    array = _array_of_view(source, aval) if state.handler is None else None
-    out = new_tensor(aval, source._storage) if array is None else new_view(aval, array)
-    out._vc = source._vc
+    array: Any = None
+    if state.handler is None:
+        array = _array_of_view(source, aval)
+    out: TensorBase = new_tensor(aval, source._storage) if array is None else new_view(aval, array)
+    versions: list[Any] = source._vc
+    out._vc = versions
     if has_base:
         # a view of a detached tensor looks no further than that: the graph behind it is another one
         base = source._base
         out._base = source if base is None or source._view_version is None else base
-        out._view_version = source._vc[VERSION]
+        out._view_version = versions[VERSION]
         if is_several or base is not None or not state.grad_enabled:
             out._creation_meta = creation_meta_of(source, is_several)
     return out
 
 
-def _array_of_view(source: Any, aval: Aval) -> Any:
+@eager_native
+def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     """A view's array over that of its source, so that it needs no storage yet, see Note [Storage on demand].
 
     None where the array does not show all memory of the source's storage.
     """
-    array, whole = source._array, source._aval
+    array: Any = source._array
+    whole: Aval = source._aval
     if array is None or aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS:
         return None
-    if not 0 < aval.numel < _TOO_MANY:
+    count = int(aval.numel)
+    if count == 0 or count >= _TOO_MANY:
         return None
     if array.base is not None:
         # a view's, over the array of the base; any other array may be a window of the user's
-        base = source._base
-        if base is None or array.base is not base._array:
+        if source._base is None:
             return None
-        array, whole = base._array, base._aval
+        root: TensorBase = source._base
+        if array.base is not root._array:
+            return None
+        array = root._array
+        whole = root._aval
         if array.base is not None:
             return None
-    if whole.offset or not whole.is_contiguous:
+    if int(whole.offset) != 0 or not whole.is_contiguous:
         return None
-    size = aval.dtype.itemsize
-    strides = None if aval.is_contiguous else tuple([s * size for s in aval.stride])
-    return np.ndarray(aval.shape, aval.dtype.np, array, aval.offset * size, strides)
+    size = int(aval.dtype.itemsize)
+    strides: Any = None
+    if not aval.is_contiguous:
+        steps: list[Any] = []
+        for stride in aval.stride:
+            steps.append(int(stride) * size)
+        strides = tuple(steps)
+    return np.ndarray(aval.shape, array.dtype, array, int(aval.offset) * size, strides)
 
 
 def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:

@@ -20,12 +20,12 @@ Must not know: operations, the queue.
 
 from __future__ import annotations
 
-import threading
-import weakref
+from threading import Lock
 from typing import Any
+from weakref import ref
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
-from jitgrad.cpython.primitives import eager_native
+from jitgrad.cpython.primitives import blank, eager_native, is_atomic
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval, devices_in_use, is_dense
 from jitgrad.ops.dispatch_hook import call
@@ -38,9 +38,11 @@ from jitgrad.tensor_base import TensorBase
 __all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
 
 _creation_lock = process_lock()
+_creating: list[bool] = []
+"""Not empty while a thread that has the lock makes an accumulator."""
 
 
-class HookedAccumulator(weakref.ref["AccumulateGrad"]):
+class HookedAccumulator(ref["AccumulateGrad"]):
     """How a leaf holds an accumulator that may have hooks of its own: hits tell it by its class."""
 
     __slots__ = ()
@@ -57,18 +59,11 @@ class AccumulateGrad(Node):
 
     __slots__ = ("_lock", "variable")
 
+    _lock: Any
+    variable: Any
+
     def __init__(self, variable: Any) -> None:
-        self.variable = variable
-        self.next_edges = ()
-        self.input_metadata = (variable._aval,)
-        self.sequence_nr = ACCUMULATE_GRAD_SEQUENCE_NR
-        self.topological_nr = 0
-        self.hooks = None
-        self._lock = threading.Lock()
-        if devices_in_use:
-            self.note_stream()
-        if variable._hooks is not None:
-            self.ensure_hooks().tensor_pre.append((0, variable._hooks))
+        _begin(self, variable)
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
@@ -101,6 +96,22 @@ class AccumulateGrad(Node):
         if hooks:
             _run_post_accumulate_hooks(hooks, variable)
         return ()
+
+
+@eager_native
+def _begin(node: AccumulateGrad, variable: TensorBase) -> None:
+    """Fill a new accumulator."""
+    node.variable = variable
+    node.next_edges = ()
+    node.input_metadata = (variable._aval,)
+    node.sequence_nr = ACCUMULATE_GRAD_SEQUENCE_NR
+    node.topological_nr = 0
+    node.hooks = None
+    node._lock = Lock()
+    if devices_in_use:
+        node.note_stream()
+    if variable._hooks is not None:
+        node.ensure_hooks().tensor_pre.append((0, variable._hooks))
 
 
 def _run_post_accumulate_hooks(hooks: HookDict, variable: Any) -> None:
@@ -153,16 +164,35 @@ def _owns_storage(grad: TensorBase, layout: Aval) -> bool:
     return owner is None or references(owner) == ONE_LOCAL + 1 + 2 * (array is owner)
 
 
-def accumulator_of(tensor: Any) -> AccumulateGrad:
+@eager_native
+def accumulator_of(tensor: TensorBase) -> Any:
     """The accumulator of a leaf, made if there is none alive."""
-    node: AccumulateGrad | None = existing_accumulator(tensor)
-    if node is not None:
-        return node
+    known = existing_accumulator(tensor)
+    if known is not None:
+        return known
+    if not is_atomic() or _creating:
+        return _accumulator_of(tensor)
+    node: AccumulateGrad = blank(AccumulateGrad)
+    _begin(node, tensor)
+    reference = ref(node)
+    # a collection may have run other code meanwhile, or let another thread run; from here on nothing else runs
+    if _creating or existing_accumulator(tensor) is not None:
+        return _accumulator_of(tensor)
+    tensor._accumulator = reference
+    return node
+
+
+def _accumulator_of(tensor: Any) -> Any:
+    """``accumulator_of`` where another thread may come in between two statements."""
     with _creation_lock:
-        node = existing_accumulator(tensor)
-        if node is None:
-            node = AccumulateGrad(tensor)
-            tensor._accumulator = weakref.ref(node)
+        _creating.append(True)
+        try:
+            node = existing_accumulator(tensor)
+            if node is None:
+                node = AccumulateGrad(tensor)
+                tensor._accumulator = ref(node)
+        finally:
+            _creating.pop()
     return node
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jitgrad.cpython.primitives import blank, eager_native
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, existing_accumulator, gradient_edge
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
@@ -326,8 +326,7 @@ def edge_of(tensor: TensorBase) -> Any:
         if node is not None:
             return (node, tensor._output_nr)
         if tensor._requires_grad and tensor._graph is None:
-            end = existing_accumulator(tensor)
-            return (accumulator_of(tensor) if end is None else end, 0)
+            return (accumulator_of(tensor), 0)
     elif node is not None and _knows_its_node(tensor):
         return (node, tensor._output_nr)
     if tensor._graph is not None and tensor._requires_grad and state.handler is None and is_as_made(tensor):
