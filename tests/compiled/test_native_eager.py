@@ -139,6 +139,10 @@ def test_sparse_operands_take_their_own_way() -> None:
     _ = dense * dense  # a plan for operands of this layout
     assert (x * 2.0).to_dense().tolist() == [2.0, 4.0]
     assert (x + x).to_dense().tolist() == [2.0, 4.0]
+    square = jitgrad.eye(2).to_sparse()
+    _ = jitgrad.eye(2).t(), jitgrad.eye(2) @ jitgrad.eye(2)
+    assert square.t().to_dense().tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert (jitgrad.eye(2) @ square).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_a_compiled_step_after_it_and_it_after_a_compiled_step() -> None:

@@ -175,7 +175,7 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
         if array is MISSED:
             return MISSED
         made = result_of(thread, plan, (array,), params)
-    elif plan.is_one_view is True:
+    elif plan.is_one_view is True and not (x._array is None and x.is_sparse):
         made = make_view(x, plan.aval, plan.has_base, False)
     else:
         return MISSED
