@@ -131,12 +131,11 @@ class DeviceQueue:
         with self._lock:
             if self._error is not None:
                 raise DeviceError(f"device {self.name}: an earlier error was not synchronized") from self._error
+            if self._worker is None:
+                self._start_worker()  # first: where the system has no thread for it, nothing is queued
             self._work.append((work, on_failure))
             self._submitted += 1
-            if self._worker is None:
-                self._start_worker()
-            else:
-                self._work_came.notify()
+            self._work_came.notify()
             return self._submitted
 
     def record(self) -> QueueMark:
@@ -191,8 +190,9 @@ class DeviceQueue:
                 del error  # it refers to this frame: if that referred to the error, both would live on
 
     def _start_worker(self) -> None:
-        self._worker = threading.Thread(target=self._serve, name=f"jitgrad-queue-{self.name}", daemon=True)
-        self._worker.start()
+        worker = threading.Thread(target=self._serve, name=f"jitgrad-queue-{self.name}", daemon=True)
+        worker.start()
+        self._worker = worker
 
     def _serve(self) -> None:
         has_run = False

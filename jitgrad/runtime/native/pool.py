@@ -107,7 +107,11 @@ class Pool:
                 self._words[POOL_WANTED] = index + 1
                 name = f"jitgrad-worker-{index}"
                 thread = threading.Thread(target=self._worker, args=(self.address, index), name=name, daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no more threads: kernels run on those that there are
+                    self._words[POOL_WANTED] = index
+                    return
                 self._threads.append(thread)
 
     def stop(self) -> None:

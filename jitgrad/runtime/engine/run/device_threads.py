@@ -44,17 +44,19 @@ class DeviceThreads:
             return
         with self._start_lock:
             queues = [*self.queues]
-            for index in range(len(queues), num_devices):
-                name = f"jitgrad-autograd-vcpu:{index}"
-                queue = ReadyQueue()
-                thread = threading.Thread(target=self._serve, args=(index, queue), name=name, daemon=True)
-                queues.append(queue)
-                self.threads.append(thread)
-                thread.start()
-                trace.emit("thread", device=f"vcpu:{index}", detail=name)
-            with self._changed:
-                self._changed.wait_for(lambda: self.count == len(queues))
-            self.queues = queues  # assigned last: a reader that sees its length needs no lock
+            try:
+                for index in range(len(queues), num_devices):
+                    name = f"jitgrad-autograd-vcpu:{index}"
+                    queue = ReadyQueue()
+                    thread = threading.Thread(target=self._serve, args=(index, queue), name=name, daemon=True)
+                    thread.start()
+                    queues.append(queue)
+                    self.threads.append(thread)
+                    trace.emit("thread", device=f"vcpu:{index}", detail=name)
+            finally:  # also of those that have started before the system had no more threads
+                with self._changed:
+                    self._changed.wait_for(lambda: self.count == len(queues))
+                self.queues = queues  # assigned last: a reader that sees its length needs no lock
 
     def stop(self, timeout: float) -> None:
         """Send the workers home when they have done what is queued; wait ``timeout`` seconds at most for each."""

@@ -49,13 +49,13 @@ class ThreadPoolShared:
         """Have a thread run ``graph_task``, which the caller keeps alive; returns at once."""
         with self.work:
             create_thread = self.num_workers <= len(self.graphtasks_queue)
-            self.graphtasks_queue.append(graph_task.base)
             if create_thread:
                 name = f"jitgrad-reentrant-{len(self.threads)}"
                 thread = threading.Thread(target=self._serve, name=name, daemon=True)
-                self.threads.append(thread)
                 thread.start()
+                self.threads.append(thread)
                 trace.emit("thread", detail=name)
+            self.graphtasks_queue.append(graph_task.base)
             self.work.notify()
 
     def stop(self, timeout: float) -> None:
