@@ -34,6 +34,7 @@ from jitgrad.codegen.schedule.kernel_ir import KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
+from jitgrad.codegen.schedule.order import CACHE_NBYTES, DEEP_SHARE, depth_first, levels
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
 
@@ -121,11 +122,30 @@ class _Planner:
         for group, job in self.jobs.items():
             self._collect_stores(group, job)
         self._order()
-        stages = _levels([*self.jobs.values(), *self.copies])
-        size = self._arena(stages)
-        for job in [*self.jobs.values(), *self.copies]:
+        jobs = [*self.jobs.values(), *self.copies]
+        stages, size = self._ordered(jobs)
+        for job in jobs:
             job.kernel = self._kernel(job)
         return Plan(stages, size)
+
+    def _ordered(self, jobs: list[Job]) -> tuple[list[list[Job]], int]:
+        """Stages, and the arena's size: by levels, or one value after the other where that takes far less memory."""
+        stages = levels(jobs)
+        size = self._arena()
+        if size > CACHE_NBYTES:
+            deep = depth_first(jobs, self._arena_nbytes)
+            least = self._arena()
+            if least < DEEP_SHARE * size:
+                return deep, least
+            stages = levels(jobs)
+            size = self._arena()
+        return stages, size
+
+    @staticmethod
+    def _arena_nbytes(job: Job) -> int:
+        """How much of the arena a job fills."""
+        buffers = {id(b): b for b in (*(s.buffer for s in job.stores), *job.results)}
+        return sum(b.nbytes for b in buffers.values() if b.kind == "arena")
 
     # where values are
     def _reads(self, group: Group) -> dict[Value, list[Expr]]:
@@ -308,7 +328,8 @@ class _Planner:
         raise AssertionError("a store without a target")
 
     # memory and kernels
-    def _arena(self, stages: list[list[Job]]) -> int:
+    def _arena(self) -> int:
+        """Give buffers places in the arena, by the stages of the jobs that touch them; returns its size."""
         lifetimes: list[tuple[Buffer, Lifetime]] = []
         for buffer in self._all_buffers():
             if buffer.kind == "arena":
@@ -369,30 +390,7 @@ def _nbytes(v: Value) -> int:
     return size
 
 
-def _levels(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Each job one stage after the last of those it waits for."""
-    waits = {j: len(j.after) for j in jobs}
-    followers: dict[Job, list[Job]] = {}
-    for j in jobs:
-        for before in j.after:
-            followers.setdefault(before, []).append(j)
-    stages: list[list[Job]] = []
-    ready = [j for j in jobs if not waits[j]]
-    while ready:
-        for j in ready:
-            j.stage = len(stages)
-        stages.append(ready)
-        following = []
-        for j in ready:
-            for f in followers.get(j, ()):
-                waits[f] -= 1
-                if not waits[f]:
-                    following.append(f)
-        ready = following
-    return stages
-
-
 def _cyclic(jobs: Sequence[Job]) -> list[Job]:
     """The jobs that wait for each other, or for one that does."""
-    done = {j for stage in _levels(jobs) for j in stage}
+    done = {j for stage in levels(jobs) for j in stage}
     return [j for j in jobs if j not in done]

@@ -300,13 +300,41 @@ def _attention(
 ) -> Any:
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if (query.ndim == 4 and not dropout_p and not (attn_mask is not None and attn_mask.requires_grad)) or factor < 0:
-        scores = matmul(query * factor, key.transpose(-2, -1))
+        queries, keys = query * factor, key.transpose(-2, -1)
     else:  # where PyTorch has no kernel it scales both: neither operand itself is saved
         root = math.sqrt(factor)
-        scores = matmul(query * root, key.transpose(-2, -1) * root)
-    if is_causal:
-        length, width = scores.shape[-2:]
-        below = door.apply(OPS["tril"], ones(length, width, device=query.device), 0) > 0
+        queries, keys = query * root, key.transpose(-2, -1) * root
+    length, width = query.shape[-2], key.shape[-2]
+    if dropout_p or length < (_LONG_CAUSAL if is_causal else _LONG):
+        return _attend(queries, keys, value, attn_mask, 0 if is_causal else -1, dropout_p)
+    rows = max(_BLOCK, -(-length // _MAX_BLOCKS))
+    blocks = []
+    for first in range(0, length, rows):
+        end = min(first + rows, length)
+        own, mask, seen_keys, seen = queries.narrow(-2, first, end - first), attn_mask, keys, value
+        if is_causal and end < width:
+            seen_keys, seen = keys.narrow(-1, 0, end), value.narrow(-2, 0, end)
+        if attn_mask is not None and attn_mask.ndim > 1 and attn_mask.shape[-2] != 1:
+            mask = attn_mask.narrow(-2, first, end - first)
+        blocks.append(_attend(own, seen_keys, seen, mask, first if is_causal else -1, 0.0))
+    return door.apply(OPS["cat"], blocks, -2)
+
+
+_BLOCK, _MAX_BLOCKS = 128, 16
+_LONG, _LONG_CAUSAL = 512, 256
+"""An attention with so many queries is computed in blocks of rows, of 128 queries or more, and in no more blocks than
+16: what a block has of scores stays in a cache, and of a causal one half of the products is never computed."""
+
+
+def _attend(queries: Any, keys: Any, value: Any, attn_mask: Any, first: int, dropout_p: float) -> Any:
+    """Of scaled queries, with keys of shape (..., E, S).
+
+    Args:
+        first: number of the first query of a causal attention, where query ``i`` sees keys 0 to ``i``; else -1.
+    """
+    scores = matmul(queries, keys)
+    if first >= 0:
+        below = door.apply(OPS["tril"], ones(*scores.shape[-2:], device=queries.device), first) > 0
         scores = where(below, scores, -math.inf)
     elif attn_mask is not None:
         return _masked_attention(scores, value, attn_mask, dropout_p)
