@@ -305,7 +305,7 @@ def _attention(
         root = math.sqrt(factor)
         queries, keys = query * root, key.transpose(-2, -1) * root
     length, width = query.shape[-2], key.shape[-2]
-    if dropout_p or length < (_LONG_CAUSAL if is_causal else _LONG):
+    if dropout_p or length < (_LONG_CAUSAL if is_causal else _LONG) or not _fit(length, width, value, attn_mask):
         return _attend(queries, keys, value, attn_mask, 0 if is_causal else -1, dropout_p)
     rows = max(_BLOCK, -(-length // _MAX_BLOCKS))
     blocks = []
@@ -318,6 +318,11 @@ def _attention(
             mask = attn_mask.narrow(-2, first, end - first)
         blocks.append(_attend(own, seen_keys, seen, mask, first if is_causal else -1, 0.0))
     return door.apply(OPS["cat"], blocks, -2)
+
+
+def _fit(length: int, width: int, value: Any, mask: Any) -> bool:
+    """Whether blocks may be cut: a part of an operand of the wrong extent could fit, the whole one is refused."""
+    return value.shape[-2] == width and (mask is None or mask.ndim < 2 or mask.shape[-2] in (1, length))
 
 
 _BLOCK, _MAX_BLOCKS = 128, 16

@@ -9,6 +9,7 @@ import pytest
 from modes import Mode
 
 import jitgrad
+from jitgrad.config import config
 from jitgrad.functions import layers
 from jitgrad.nn import functional as F
 
@@ -97,3 +98,83 @@ def test_a_dropout_is_drawn_in_one_piece() -> None:
     jitgrad.manual_seed(0)
     weights = F.dropout((q @ q.transpose(-2, -1) / 2.0).softmax(-1), 0.5)
     assert jitgrad.allclose(whole, weights @ q, atol=1e-5)
+
+
+def _expected(q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Causal attention, and the gradients of q, k and v where ``g`` is the result's."""
+    q, k, v, g = (x.astype(np.float64) for x in (q, k, v, g))
+    factor = q.shape[-1] ** -0.5
+    scores = q @ k.swapaxes(-1, -2) * factor
+    scores[..., ~np.tri(*scores.shape[-2:], dtype=bool)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    up = g @ v.swapaxes(-1, -2)
+    inner = weights * (up - (up * weights).sum(-1, keepdims=True)) * factor
+    return weights @ v, inner @ k, inner.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ g
+
+
+def _operands(lead: tuple[int, ...], length: int, width: int, dtype: str, seed: int = 0) -> list[jitgrad.Tensor]:
+    """q, k, v and the result's gradient: ``length`` queries, ``width`` keys."""
+    rng = np.random.default_rng(seed)
+    extents = (length, 5), (width, 5), (width, 3), (length, 3)
+    return [jitgrad.from_numpy(rng.standard_normal((*lead, *e)).astype(dtype)) for e in extents]
+
+
+def _with_gradients(q: Any, k: Any, v: Any, g: Any) -> Any:
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return out, *jitgrad.autograd.grad(out, (q, k, v), g)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_random_extents_against_the_definition(dtype: str) -> None:
+    rng, tolerance = np.random.default_rng(1), 1e-12 if dtype == "float64" else 2e-5
+    for seed in range(4):
+        length, width = (int(n) for n in rng.integers(1, 700, 2))
+        operands = _operands((1, 2), length, width, dtype, seed)
+        expected = _expected(*(x.numpy() for x in operands))
+        for x in operands[:3]:
+            x.requires_grad_()
+        for got, want in zip(_with_gradients(*operands), expected, strict=True):
+            np.testing.assert_allclose(got.detach().numpy(), want, atol=tolerance, err_msg=f"{length} x {width}")
+
+
+def test_scores_right_of_the_diagonal_are_not_kept() -> None:
+    """Of eight blocks nine sixteenths of the square lie on and left of the diagonal blocks."""
+    q, k, v, _ = (x.requires_grad_() for x in _operands((1, 1), 1024, 1024, "float32"))
+    sizes: dict[int, int] = {}
+
+    def pack(x: Any) -> Any:
+        if min(x.shape[-2:]) >= 128 and x.is_floating_point():  # weights; operands are narrower
+            sizes[x.data_ptr()] = x.numel()
+        return x
+
+    with jitgrad.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert out.shape == (1, 1, 1024, 3)
+    assert sorted(sizes.values()) == [128 * 128 * n for n in range(1, 9)]
+
+
+def test_bits_do_not_depend_on_threads_or_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "same_bits", True)
+    operands = _operands((1, 3), 600, 600, "float32")
+    for x in operands[:3]:
+        x.requires_grad_()
+    step, before, found = jitgrad.compile(_with_gradients), jitgrad.get_num_threads(), []
+    try:
+        for count in (1, 2, 3, 1):
+            jitgrad.set_num_threads(count)
+            found.append([x.detach().numpy().tobytes() for x in step(*operands)])
+    finally:
+        jitgrad.set_num_threads(before)
+    assert all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize(("width", "values", "mask"), [
+    (400, 500, None), (400, 350, None), (40, 40, (700, 40)), (40, 40, (2, 700, 40)),
+])  # fmt: skip
+def test_extents_that_do_not_fit_are_refused(mode: Mode, width: int, values: int, mask: tuple[int, ...] | None) -> None:
+    """A block's part of such an operand would fit."""
+    q, k, v = (jitgrad.ones(1, 2, n, 4) for n in (300 if mask is None else 600, width, values))
+    given = None if mask is None else jitgrad.ones(mask)
+    with pytest.raises(RuntimeError, match=r"must match|Expected size"):
+        mode.run(lambda: F.scaled_dot_product_attention(q, k, v, given, is_causal=mask is None))
