@@ -13,7 +13,8 @@ Must not know: what the tables mean: the parts of ``recorder.Recorder`` own that
 # A write moves value ids on, and what it writes is in memory only when its segment has ended. So a storage that a call
 # writes must be its own as long as that segment is open. Each call notes which storages it has met (``met``), and which
 # it is about to write (``claims``), and then looks at what the others have noted: of two calls at least one sees the
-# other, and raises ``RuntimeError`` (``errors.OTHER_THREAD``). Gradients of leaves are claimed like storages.
+# other, and raises ``RuntimeError`` (``errors.OTHER_THREAD``). Gradients of leaves are claimed like storages. Calls
+# whose inputs see bytes of one storage that are apart, as rows of one table, do not meet.
 # Example: two threads call one training step. Both have met the weights; the first optimizer's step to come raises.
 # A call that is alone (``LATEST``) notes nothing in its native hits, which no other thread can interrupt: they leave
 # its stamp on the storage, and its id in ``dirty``. A call that begins later and finds that stamp notes the storage in
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.errors import OTHER_THREAD
 from jitgrad.handler import Handler
+from jitgrad.ops.aval import last_position
 from jitgrad.state import state
 from jitgrad.tracer.aliases import Stubs
 from jitgrad.tracer.entry import Entry
@@ -253,7 +255,8 @@ class RecorderState(Handler):
         for other in self.others():
             if other.tid in (abs(tensor._tid), storage.tid, root.tid):
                 other.met[key] = root
-            if key in other.claims or other.is_writing(storage, root):
+            is_written = key in other.claims or other.is_writing(storage, root)
+            if is_written and _overlap(_bytes_of(tensor), other.extent(root)):
                 if is_new:
                     del self.met[key]
                 raise RuntimeError(OTHER_THREAD)
@@ -273,7 +276,18 @@ class RecorderState(Handler):
         """
         root = self.backend.root_of(storage)
         stamps = (storage.tid, root.tid)
-        self._claim(id(root), lambda other: id(root) in other.met or other.tid in stamps)
+
+        def is_taken(other: RecorderState) -> bool:
+            has_met = id(root) in other.met or other.tid in stamps
+            return has_met and _overlap(self.extent(root), other.extent(root))
+
+        self._claim(id(root), is_taken)
+
+    def extent(self, root: Any) -> tuple[int, int] | None:
+        """From the first to the last byte of a storage that inputs of the call see; None: it is not known which."""
+        inputs = (*self.input_table.values(), *self.entered[::3])
+        seen = [_bytes_of(x) for x in inputs if x._storage is not None and self.backend.root_of(x._storage) is root]
+        return (min(begin for begin, _ in seen), max(end for _, end in seen)) if seen else None
 
     def claim_grad(self, leaf: Any) -> None:
         """Have a leaf's gradient for this call, which sets it.
@@ -332,6 +346,16 @@ class RecorderState(Handler):
         self.must_record = self.has_dropped = self.busy = False
         self.segments = self.launches = 0
         return True
+
+
+def _bytes_of(tensor: Any) -> tuple[int, int]:
+    """Addresses of the first byte that a tensor sees, and of the end of the last one."""
+    aval, start = tensor._aval, tensor._storage.addr
+    return start + aval.offset * aval.dtype.itemsize, start + (last_position(aval) + 1) * aval.dtype.itemsize
+
+
+def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    return one is None or other is None or (one[0] < other[1] and other[0] < one[1])
 
 
 def calls_elsewhere(thread: dict[str, Any]) -> list[RecorderState]:

@@ -282,3 +282,36 @@ def test_threads_that_call_one_training_step(momentum: float) -> None:
     assert train().item() == pytest.approx(48.0)
     assert train().item() == pytest.approx(48.0 * 0.98**2, rel=1e-5)
     assert not RUNNING
+
+
+@pytest.mark.parametrize(("mine", "theirs", "meets"), [
+    (slice(0, 2), slice(2, 4), False), (slice(2, 4), slice(0, 2), False), (slice(0, 3), slice(2, 4), True),
+])  # fmt: skip
+def test_rows_of_one_table_that_are_apart_do_not_meet(count: int, mine: slice, theirs: slice, meets: bool) -> None:
+    pause, table = _Pause(), jg.ones(4, 3)
+    rows, others = table[mine].detach(), table[theirs].detach()
+
+    @jg.compile
+    def step(w: Any, waits: bool) -> Any:
+        y = (w * 2.0).sum()
+        if waits:
+            pause()
+        w -= 0.5
+        return y
+
+    for _ in range(count):
+        step(rows, True)
+        step(others, False)
+    table.fill_(1.0)
+    with pause.inside(lambda: step(rows, True)) as results:
+        if meets:
+            with pytest.raises(RuntimeError, match=OTHER_THREAD):
+                step(others, False)
+        else:
+            assert step(others, False).item() == 12.0
+    (result,) = results
+    assert result.item() == 2.0 * rows.numel()
+    assert rows.tolist() == [[0.5] * 3] * len(rows)
+    if not meets:
+        assert others.tolist() == [[0.5] * 3] * len(others)
+    assert not RUNNING
