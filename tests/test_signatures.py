@@ -11,6 +11,7 @@ import pytest
 
 import jitgrad
 from jitgrad.functions import tables
+from jitgrad.ops.table import OPS
 from tools import signatures
 
 
@@ -36,11 +37,13 @@ def _frames(call) -> list[str]:
 
 @pytest.mark.parametrize("name", ["tanh", "mul", "add", "relu", "abs"])
 def test_a_function_of_one_line_is_one_frame(name: str) -> None:
-    """Then the operation is applied: behind ``door.apply`` is native code, or ``dispatch.apply``."""
+    """Then the operation is applied: behind ``door.apply`` is ``dispatch.apply``, or native code that calls the rule."""
     x, function = jitgrad.ones(2), getattr(jitgrad, name)
     args = (x,) if len(inspect.signature(function).parameters) == 1 else (x, x)
     function(*args)  # notes the classes of the arguments
-    assert _frames(lambda: function(*args))[:2] == [name, "apply"]
+    first, *others = _frames(lambda: function(*args))
+    assert first == name
+    assert others[:1] in ([], ["apply"], [getattr(OPS[name].numpy, "__name__", "")])
 
 
 def test_names_and_texts_are_those_of_the_bare_functions() -> None:
