@@ -37,7 +37,7 @@ def _frames(call) -> list[str]:
 
 @pytest.mark.parametrize("name", ["tanh", "mul", "add", "relu", "abs"])
 def test_a_function_of_one_line_is_one_frame(name: str) -> None:
-    """Then the operation is applied: behind ``door.apply`` is ``dispatch.apply``, or native code that calls the rule."""
+    """Then the operation is applied: behind ``door.apply`` is ``dispatch.apply``, or native code and the rule."""
     x, function = jitgrad.ones(2), getattr(jitgrad, name)
     args = (x,) if len(inspect.signature(function).parameters) == 1 else (x, x)
     function(*args)  # notes the classes of the arguments
