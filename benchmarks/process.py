@@ -31,7 +31,7 @@ class WorkerProcess:
     """One subject of one row.
 
     Attributes:
-        cold_seconds: from the start of the process to the first loss.
+        start_seconds: from the start of the process to the first and to the tenth loss.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class WorkerProcess:
             stderr=self._errors,
         )
         try:
-            self.cold_seconds = self._receive()["first_loss_at"] - started
+            answer = self._receive()
+            self.start_seconds = (answer["first_loss_at"] - started, answer["tenth_loss_at"] - started)
         except WorkerError:
             self.close()
             raise

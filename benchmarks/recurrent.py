@@ -1,4 +1,4 @@
-"""``python -m benchmarks.recurrent``: recurrent layers, a hand-written cell and scattered sums against PyTorch."""
+"""``python -m benchmarks.recurrent``: recurrent layers and a hand-written cell against PyTorch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from benchmarks import alternating
 __all__ = ["CASES", "main"]
 
 BATCH, STEPS = 20, 35
-ROWS, WIDTH, PICKED = 1000, 64, 2048  # of a table, and how many of its rows are picked or added to
 
 
 def calls(subject: str, kind: str, leaves: list[Any], function: Callable[..., Any]) -> Callable[[], list[Any]]:
@@ -75,29 +74,10 @@ def cell(hidden: int, subject: str, kind: str) -> Callable[[], list[Any]]:
     return calls(subject, kind, leaves, unrolled)
 
 
-def scattered(operation: str, subject: str, kind: str) -> Callable[[], list[Any]]:
-    """An embedding, index_add or scatter_add, over rows that repeat."""
-    m, rng = importlib.import_module(subject), np.random.default_rng(0)
-    functional = importlib.import_module(f"{subject}.nn.functional")
-    table = values_of(m, ROWS, WIDTH)(rng).requires_grad_()
-    source = values_of(m, PICKED, WIDTH)(rng).requires_grad_()
-    rows = m.from_numpy(rng.integers(0, ROWS, PICKED))
-    places = m.from_numpy(rng.integers(0, ROWS, (PICKED, WIDTH)))
-    if operation == "embedding":
-        return calls(subject, kind, [table], lambda: functional.embedding(rows, table))
-    if operation == "index_add":
-        return calls(subject, kind, [table, source], lambda: table.index_add(0, rows, source))
-    if operation == "computed rows":
-        return calls(subject, kind, [table], lambda: table[(rows * 3) % ROWS])
-    return calls(subject, kind, [table, source], lambda: table.scatter_add(0, places, source))
-
-
 LAYERS = ("LSTM", "GRU", "RNN")
-SCATTERED = ("embedding", "index_add", "scatter_add", "computed rows")
 CASES = (
     *(alternating.Case(f"nn.{k}, 2 layers, hidden {n}", partial(layer, k, n)) for k in LAYERS for n in (64, 256)),
     *(alternating.Case(f"LSTM by hand, hidden {n}", partial(cell, n)) for n in (64, 256)),
-    *(alternating.Case(name, partial(scattered, name)) for name in SCATTERED),
 )
 
 

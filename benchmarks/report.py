@@ -33,8 +33,15 @@ def _medians(subject: SubjectResult) -> str:
 
 
 def _starts(subject: SubjectResult) -> str:
-    warm = "" if subject.warm_s is None else f" / {_number(subject.warm_s, 2)}"
-    return _number(subject.cold_s, 2) + warm
+    return _cold_and_warm(subject.cold_s, subject.warm_s)
+
+
+def _tenths(subject: SubjectResult) -> str:
+    return _cold_and_warm(subject.cold_tenth_s, subject.warm_tenth_s)
+
+
+def _cold_and_warm(cold: float | None, warm: float | None) -> str:
+    return _number(cold, 2) + ("" if warm is None else f" / {_number(warm, 2)}")
 
 
 def _memory(subject: SubjectResult) -> str:
@@ -62,6 +69,7 @@ def _tables(results: list[RowResult]) -> list[Table]:
         _table("microseconds per step, lower quartile", results, _times, f"best peer / {OURS}"),
         _table("microseconds per step, median", results, _medians, None),
         _table("seconds from process start to first loss: empty cache / warm cache", results, _starts, None),
+        _table("seconds from process start to tenth loss: empty cache / warm cache", results, _tenths, None),
         _table("peak memory, MiB", results, _memory, None),
     ]
 

@@ -24,6 +24,7 @@ class SubjectResult:
     Attributes:
         lower_quartile_us, median_us: of the time of one step, over batches of steps.
         cold_s: process start to first loss, caches empty; ``warm_s``: with the disk cache that ``cold_s`` left.
+        cold_tenth_s, warm_tenth_s: the same to the tenth loss.
     """
 
     subject: str
@@ -35,6 +36,8 @@ class SubjectResult:
     num_samples: int = 0
     cold_s: float | None = None
     warm_s: float | None = None
+    cold_tenth_s: float | None = None
+    warm_tenth_s: float | None = None
     peak_nbytes: int | None = None
 
     def set_times(self, seconds: list[float]) -> None:

@@ -47,6 +47,7 @@ class Row:
             ``make(seed, **sizes)``.
         sizes: passed to ``make``.
         check_steps: how many steps are compared across subjects before anything is timed.
+        small: what replaces some of ``sizes`` in a test.
         rtol: how far losses and mean magnitudes of the state may differ, relatively: float32 sums in another order.
     """
 
@@ -56,3 +57,4 @@ class Row:
     sizes: dict[str, Any] = field(default_factory=dict)
     check_steps: int = 5
     rtol: float = 2e-4
+    small: dict[str, Any] = field(default_factory=dict)

@@ -92,26 +92,31 @@ def _start(row: Row, subject: Subject, settings: Settings, result: SubjectResult
     """A running worker; the starts before it are measured with an empty cache, the ones after with a full one."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as cache:
         worker = WorkerProcess(row.name, subject.name, settings.seed, settings.threads, Path(cache))
-        cold = [worker.cold_seconds]
-        repeats = settings.starts - 1 if cold[0] < _SLOW_START_SECONDS else 0
+        cold = [worker.start_seconds]
+        repeats = settings.starts - 1 if cold[0][0] < _SLOW_START_SECONDS else 0
         try:
             for _ in range(repeats):
                 with tempfile.TemporaryDirectory(prefix="benchmarks-") as empty:
-                    cold.append(_seconds_to_first_loss(row, subject, settings, Path(empty)))
-            result.cold_s = statistics.median(cold)
+                    cold.append(_start_seconds(row, subject, settings, Path(empty)))
+            result.cold_s, result.cold_tenth_s = _medians(cold)
             if subject.is_compiled and subject.has_disk_cache and settings.starts:
-                warm = [_seconds_to_first_loss(row, subject, settings, Path(cache)) for _ in range(1 + repeats)]
-                result.warm_s = statistics.median(warm)
+                warm = [_start_seconds(row, subject, settings, Path(cache)) for _ in range(1 + repeats)]
+                result.warm_s, result.warm_tenth_s = _medians(warm)
         except WorkerError:
             worker.close()
             raise
         return worker
 
 
-def _seconds_to_first_loss(row: Row, subject: Subject, settings: Settings, cache: Path) -> float:
+def _start_seconds(row: Row, subject: Subject, settings: Settings, cache: Path) -> tuple[float, float]:
     worker = WorkerProcess(row.name, subject.name, settings.seed, settings.threads, cache)
     worker.close()
-    return worker.cold_seconds
+    return worker.start_seconds
+
+
+def _medians(starts: list[tuple[float, float]]) -> tuple[float, float]:
+    first, tenth = (statistics.median(times) for times in zip(*starts, strict=True))
+    return first, tenth
 
 
 def _check(row: Row, worker: WorkerProcess, result: SubjectResult) -> None:

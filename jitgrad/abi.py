@@ -27,7 +27,7 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # counter reaches this. DONE: tasks run by workers, ever. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE.
 # WANTED: how many workers there should be. PARTY: a line for the caller, then one per worker, see ``PARTY_*`` and
 # ``stage_sharing``, Note [Fork and join]: tasks not yet claimed; the stage's bufs, tasks and abort word; the
-# number of parties; the core that the caller is on.
+# number of parties; the core that the caller is on; how its floating-point unit is set, Note [Float mode].
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
 # sched_getcpu; 0 where there is none.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
@@ -63,6 +63,7 @@ __all__ = [
     "PARTY_ABORT",
     "PARTY_BUFS",
     "PARTY_CALLER_CORE",
+    "PARTY_FLOATS",
     "PARTY_PARTIES",
     "PARTY_RANGE",
     "PARTY_TASKS",
@@ -129,7 +130,7 @@ POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK, POOL_YIELD, POOL_GETCP
 POOL_PARTY = 64
 POOL_WORDS = POOL_PARTY + POOL_LINE * MAX_PARTIES
 # words of a party's line
-PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE = 0, 1, 2, 3, 4, 5
+PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE, PARTY_FLOATS = range(7)
 
 # int64 words of a random state, see Note [Random kernel]
 RANDOM_POSITION, RANDOM_CACHED, RANDOM_HAS_CACHED, RANDOM_LIBM = 312, 313, 314, 315

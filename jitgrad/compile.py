@@ -38,25 +38,32 @@ from jitgrad.user_line import PACKAGE, came_between
 # (``compiled/interpret.py``), and compiled when they are met again, by the next call. Example: of a step of 1,000
 # operations, the first call records and interprets, the second compiles, the third only runs. A graph that was met
 # with other numbers counts as met, and a segment whose plan is known (Note [Known plans]) never waits.
-# A step whose graph is new at every call never repeats. After a few calls in a row that recorded something new
-# (``_DEFER_AFTER``), short segments wait, too; after more of them (``_EAGER_AFTER``) most calls run eagerly, and one in
-# ``_LOOK_EVERY`` is recorded, to notice when graphs repeat: one in twice as many after each that was new again, up to
-# ``_LOOK_AT_LEAST``, since to look costs six eager calls. After a call without a miss the next one is recorded, and
-# ``_TAKEN_BACK`` of the new ones are forgotten. So a step that repeats is soon recorded always, and one whose graph is
-# known now and then (the small ones among random trees) keeps running eagerly. ``stats()["eager_calls"]`` counts.
+# A step whose graph is new at every call never repeats, and one whose graphs come back now and then gains little: to
+# record a new graph (a *look*) costs about ``LOOK_COSTS`` eager calls, and a call without a miss saves one at most. So
+# a compiled function keeps account, in eager calls: ``debt`` is what its looks have cost less what known graphs have
+# saved. From ``_DEFER_FROM`` on short segments wait, too. From ``_FOLLOW_FROM`` on (16 looks in a row) calls *follow*:
+# one goes along the path as far as it is known, and leaves the recording at the first operation that is new, as a long
+# call does (Note [Long calls]). To leave costs about one eager call, so after ``_TRIES`` of these in a row calls run
+# eagerly for a while: 16 of them, and twice as many after each that leaves again, up to 256. 32 eager calls pay for one
+# unit of debt, so there is a look now and then, and what is known grows.
+# Example: sentences of 5 to 60 words. The first 16 lengths are recorded. Then a call follows; if its length is known,
+# it saves an eager call, and ten of these pay for a look at another length. In the end all lengths are known. A step
+# that never repeats costs a few hundredths more than eager mode. ``stats()`` counts ``eager_calls``, ``left_calls``.
 # A segment that runs operation by operation may round differently from its kernels, which contract ``x * y + z`` and
 # add up sums in blocks: a call's last bits may depend on whether its graph was new. With ``config.same_bits`` every
 # segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
 # bits.
-_DEFER_AFTER, _EAGER_AFTER, _LOOK_EVERY, _LOOK_AT_LEAST = 6, 16, 16, 256
-_MOST_LOOKS, _TAKEN_BACK = 7, 2
+LOOK_COSTS = 10
+_DEFER_FROM, _FOLLOW_FROM = 6 * LOOK_COSTS, 16 * LOOK_COSTS
+MOST_DEBT = _FOLLOW_FROM + LOOK_COSTS
+_TRIES, _FIRST_PAUSE, LONGEST_PAUSE, _EAGER_CALLS_PAY = 4, 16, 256, 32
 
 _checking: Any = LazyModule("jitgrad.checking.verify")
 
 install_native(lambda: LazyModule("jitgrad.compiled.native_eager").install())
 install_kernels(lambda *what: LazyModule("jitgrad.compiled.eager_kernels").make_kernel(*what))
 
-__all__ = ["CompiledFunction", "compile", "eager"]
+__all__ = ["LONGEST_PAUSE", "LOOK_COSTS", "MOST_DEBT", "CompiledFunction", "compile", "eager"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,7 +92,7 @@ class CompiledFunction(CallSite):
         self.fn = fn
         self.trie = Trie(config.max_trie_nodes, config.max_new_values)
         self.last = None
-        self.streak = self.skip = 0
+        self.debt = self.skip = self.tries = 0
         self.idle = []
         self.batches = Batches()
 
@@ -116,6 +123,8 @@ class CompiledFunction(CallSite):
             # a usual call is over at this point: another one may be using the recorder
             try:
                 if recorder.tid is tid:
+                    if recorder.has_stopped:  # here: Ctrl-C may come as soon as a function is called
+                        state.eager_depth -= 1
                     self._end(recorder)
             finally:
                 self._stop(tid)
@@ -123,23 +132,26 @@ class CompiledFunction(CallSite):
                 self.batches.settle(swapped)
         return self.batches.returned(result, swapped) if swapped else result
 
-    def settle(self, recorder: Recorder, tid: int, result: Any, is_over: Any) -> Any:
+    def settle(self, recorder: Recorder, how: tuple[int, Any, Any, list[bool]]) -> Any:
         """The end of a call that ``call_compiled`` has begun, and that raised or does not end as usual.
 
         Args:
-            recorder, tid: of the call.
-            result: of the function, or ``Raised``.
-            is_over: what ``end_call`` has said, or ``Raised``; False if it was not asked.
+            recorder: of the call.
+            how: (the call's ``tid``; what the function has returned, or ``Raised``; what ``end_call`` has said, or
+                ``Raised``, False if it was not asked; a list that is no longer empty once this function has begun).
         """
-        error = next((one.error for one in (result, is_over) if type(one) is Raised), None)
+        tid, result, is_over, has_begun = how
         try:
+            has_begun.append(True)
+            error = next((one.error for one in (result, is_over) if type(one) is Raised), None)
             if error is not None:
-                result = is_over = None  # a traceback has this frame: it must not hold the error
+                del how, is_over  # a traceback has this frame: it must not hold the error
+                result = None
                 try:
                     raise error
                 finally:
                     error = None
-            if not is_over:
+            if is_over is False:
                 recorder.flush(is_last=True)
         except BaseException as raised:
             self._flush_after(raised, recorder, tid)
@@ -147,6 +159,8 @@ class CompiledFunction(CallSite):
         finally:
             try:
                 if recorder.tid is tid:
+                    if recorder.has_stopped:  # as in ``__call__``
+                        state.eager_depth -= 1
                     self._end(recorder)
             finally:
                 self._stop(tid)
@@ -169,14 +183,12 @@ class CompiledFunction(CallSite):
 
     def _end(self, recorder: Recorder) -> None:
         """The end of a call that was not a usual one, or raised."""
-        if recorder.has_stopped:
-            state.eager_depth -= 1
         switch_handler(None)
         HOT.ended(recorder.tid)
-        if HOT.hit_finish(recorder):
-            HOT.put_away(self, recorder)
-        else:
+        if recorder.has_stopped or not HOT.hit_finish(recorder):
             self._finish(recorder)
+        else:
+            HOT.put_away(self, recorder)
 
     @staticmethod
     def _stop(tid: int) -> None:
@@ -206,30 +218,50 @@ class CompiledFunction(CallSite):
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""
         node = recorder.node
-        self.last = node
+        if not (recorder.has_stopped and self.trie.follows):
+            self.last = node
         self.trie.end_of_call(node)
         bump_call(node.depth, recorder.path.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
-        if recorder.path.misses and not recorder.has_stopped:
+        if recorder.has_stopped:
+            self._count_left()
+        elif recorder.path.misses:
             self._count_new_graph()
-        elif not recorder.path.misses:
+        else:
             self.count_known_graph()
         if recorder.rest():
             self.idle.append(recorder)
 
     def _count_new_graph(self) -> None:
-        """See Note [New graphs]."""
-        if config.same_bits:
-            return
-        self.streak = min(self.streak + 1, _EAGER_AFTER + _MOST_LOOKS)
-        self.trie.defers = self.streak >= _DEFER_AFTER
-        if self.streak >= _EAGER_AFTER:
-            self.skip = min(_LOOK_EVERY << (self.streak - _EAGER_AFTER), _LOOK_AT_LEAST) - 1
+        """A call recorded something new, see Note [New graphs]."""
+        if not config.same_bits:
+            self._owe(min(self.debt + LOOK_COSTS, MOST_DEBT))
 
     def count_known_graph(self) -> None:
         """A call had nothing new, see Note [New graphs]."""
-        self.streak = max(self.streak - _TAKEN_BACK, 0)
-        self.trie.defers = self.streak >= _DEFER_AFTER
+        self.tries = 0
+        self._owe(self.debt - 1)
+
+    def _count_left(self) -> None:
+        """A call left its recording, see Note [New graphs]."""
+        if not self.trie.follows:
+            return
+        self.tries += 1
+        if self.tries >= _TRIES:
+            self.skip = min(_FIRST_PAUSE << (self.tries - _TRIES), LONGEST_PAUSE)
+            self.tries = min(self.tries, _TRIES + 8)
+            self._owe(self.debt - self.skip // _EAGER_CALLS_PAY)
+
+    def _owe(self, debt: int) -> None:
+        """Change ``debt``, and what it decides."""
+        self.debt = max(debt, 0)
+        self.trie.defers = debt >= _DEFER_FROM
+        self.trie.follows = debt >= _FOLLOW_FROM
+
+    def look_again(self) -> None:
+        """Record the next call, whatever recent calls were like."""
+        self.skip = self.tries = 0
+        self._owe(0)
 
     def last_path(self) -> list[Any]:
         """The events of the call that ended last, on any thread; for ``explain``."""

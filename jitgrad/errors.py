@@ -21,6 +21,7 @@ from jitgrad.lazy import LazyModule
 
 __all__ = [
     "OTHER_THREAD",
+    "STILL_RECORDED",
     "CompileError",
     "DeviceError",
     "ElsewhereError",
@@ -35,6 +36,8 @@ OTHER_THREAD = (
     "two threads record compiled steps with one tensor at the same time, and one of them writes it: threads that share "
     "tensors must take turns, as with any memory that is written"
 )
+
+STILL_RECORDED = "this tensor belongs to a compiled step that another thread is still recording"
 
 _difflib = LazyModule("difflib")
 

@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.compiled.lazy_codegen import open_random
 from jitgrad.devices import Device
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.functions.creation import from_array_copy
@@ -59,13 +58,25 @@ _drawing = process_lock()
 
 _draws = LazyModule("jitgrad.runtime.random.draws")
 _twister = LazyModule("jitgrad.runtime.random.twister")
+_kernel = LazyModule("jitgrad.codegen.random.kernel")
 _STATE_NBYTES = 5056
 
 
 def _new_stream(seed: int) -> Any:
     """Streams come with the first draw of a process; ``import jitgrad`` needs none."""
-    _twister.install_opener(open_random)
+    _twister.install_opener(_open_kernel)
     return _draws.RandomStream(seed)
+
+
+def _open_kernel() -> tuple[int, object]:
+    """The kernel that draws random numbers: its address, and what owns its code; Note [Random kernel].
+
+    Raises:
+        CompileError: LLVM refused it.
+        ImportError: there is no LLVM.
+    """
+    kernel = _kernel.load()
+    return kernel.address, kernel
 
 
 class Generator:

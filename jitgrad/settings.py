@@ -14,6 +14,7 @@ from typing import Any
 
 from jitgrad.devices import Device
 from jitgrad.dtypes import DType, bfloat16, float16
+from jitgrad.lazy import LazyModule
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.state import state
 
@@ -34,6 +35,8 @@ __all__ = [
     "use_deterministic_algorithms",
 ]  # fmt: skip
 
+
+_float_mode: Any = LazyModule("jitgrad.codegen.driver.float_mode")
 
 _PRECISIONS = ("highest", "high", "medium")
 _kept: dict[str, Any] = {"precision": "highest", "is_deterministic": False, "warns_only": False, "interop_threads": 1}
@@ -102,11 +105,25 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: numbers below the smallest normal one are computed, never taken for zero.
+    """Whether numbers below the smallest normal one (1.2e-38 in float32) are taken for zero, on x86-64.
 
-    The processor's switch belongs to one thread, so results would depend on the number of threads.
+    Operations on such numbers are up to a hundred times slower: gradients through hundreds of steps of a recurrence
+    become that small. As in PyTorch the switch is the calling thread's, and NumPy's results change with it. Kernels
+    run as the thread is set that calls them, on however many threads, Note [Float mode]; the thread of a virtual device
+    stays as it was when it was started.
+
+    Args:
+        mode: True: they are zero. False, as at the start: they are computed.
+
+    Returns:
+        Whether the processor has such a switch.
+
+    Raises:
+        RuntimeError: ``mode`` is not a bool.
     """
-    return False
+    if type(mode) is not bool:
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
+    return _float_mode.exchange(mode) is not None
 
 
 def set_num_interop_threads(count: int) -> None:

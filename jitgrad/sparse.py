@@ -328,7 +328,7 @@ def _operator(op: Any, a: Any, b: Any) -> Any:
 
 def _where(x: SparseTensor) -> tuple[Any, ...]:
     """One index tensor per sparse dimension."""
-    return tuple(x._positions.unbind(0))
+    return tuple([x._positions.select(0, n) for n in range(x.sparse_dim())])
 
 
 def _with_values(x: SparseTensor, values: Any) -> SparseTensor:

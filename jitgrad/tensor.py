@@ -34,6 +34,7 @@ from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
+from jitgrad.tracer.recorder_state import RUNNING, wait_for_memory
 from jitgrad.tracer.shared_memory import Share
 from jitgrad.user_line import warn_of_cycle, warn_of_missing_grad, warn_of_number
 from jitgrad.version_counter import inference_tensors, is_inference, version_of
@@ -478,15 +479,15 @@ class Tensor(TensorBase):
         recorder = state.handler
         if recorder is not None:
             recorder.read(self)
-        if self._storage is None:
-            raise RuntimeError("this tensor belongs to a compiled step that another thread is still recording")
+        if recorder is None or self._storage is None:
+            wait_for_memory(self)
 
     def _ndarray(self) -> Any:
         """A NumPy view of the value (internal: no grad check)."""
         array = self._array
-        if state.handler is None and array is not None:
+        if state.handler is None and array is not None and not RUNNING:
             return array
-        if state.handler is not None or self._storage is None:
+        if state.handler is not None or self._storage is None or RUNNING:
             self._sync()
             array = self._array
         if array is None:

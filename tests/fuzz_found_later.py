@@ -91,4 +91,12 @@ FOUND_LATER: dict[int, Program] = {
             "v9 = lib.autograd.grad(v8.sin().sum(), s.p0, create_graph=True)[0].contiguous()"
         ),
     ), (Call(),), 9610766),
+    40006640: Program((
+        's.p0.data.mul_(0.5)',
+        's.p0.data.mul_(0.5)',
+        'v5 = s.p0.flip(0)\nwith lib.no_grad():\n    s.p0.mul_(v5)\n    s.p0.add_(v5, alpha=0.1)',
+        '(v5.sin() * s.p1.sum()).sum().backward()',
+        'def f7(p): p.grad.mul_(s.n0)\ns.handles.append(s.p0.register_post_accumulate_grad_hook(f7))',
+        's.p0.data.mul_(0.5)',
+    ), (Call(), Call(), Call(), Call(), Call()), 40006640),
 }

@@ -19,7 +19,7 @@ from jitgrad.compiled.backward import backward as backward_module
 
 __all__ = [
     "ANOMALY", "ARGUMENTS", "COMPLEX", "HOOKED", "HOOKED_LEAF", "MISSED_WRITE", "MODES", "NO_LOWERING", "OUTSIDE",
-    "UNRECORDABLE", "VIRTUAL", "Mode", "Shown", "cpu_and",
+    "SPARSE_GRAD", "UNRECORDABLE", "VIRTUAL", "Mode", "Shown", "cpu_and",
 ]  # fmt: skip
 
 # why the engine runs node by node, in the words of ``record_backward``
@@ -28,6 +28,7 @@ ARGUMENTS = "its arguments, or the graph they belong to, are for the engine itse
 HOOKED = "a value that is hooked, or whose Node was looked at"
 HOOKED_LEAF = "a hooked leaf"
 OUTSIDE = "a graph that began outside the step"
+SPARSE_GRAD = "a .grad with a graph, a sparse one, or one in several windows"
 UNRECORDABLE = "a rule that cannot be recorded"
 
 # why operations run eagerly

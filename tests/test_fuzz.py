@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fuzz import Call, Program, check, find_failure, generate, interpreted, shrink
+from fuzz import Call, Program, check, find_failure, generate, interpreted, leaving, shrink
 from fuzz_found import FOUND
 from fuzz_run import Twin, compiled_rounds
 
@@ -38,6 +38,13 @@ def test_random_programs_of_the_tracer_alone(seeds: range) -> None:
     with interpreted():
         for seed in seeds:
             _check(seed, with_torch=False)
+
+
+@pytest.mark.parametrize("limit", [3, 9, 25])
+def test_random_programs_whose_calls_leave_their_recording(limit: int) -> None:
+    with leaving(limit):
+        for seed in range(5):
+            _check(limit * 1000 + seed, with_torch=False)
 
 
 def test_programs_are_reproducible() -> None:

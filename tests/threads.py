@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jitgrad import vcpu
 from jitgrad.autograd import engine
 
-__all__ = ["LONGEST_WAIT_S", "Gate", "run_threads", "sleeps_on", "wait_for_devices", "wait_until"]
+__all__ = [
+    "LONGEST_WAIT_S",
+    "Gate",
+    "Pause",
+    "run_threads",
+    "sleeps_on",
+    "switching_often",
+    "wait_for_devices",
+    "wait_until",
+]
 
 LONGEST_WAIT_S = 60.0
 """Only a test that fails waits so long: a busy machine may let a thread stand for seconds."""
@@ -75,3 +86,58 @@ def wait_for_devices() -> None:
 def sleeps_on(queue: Any) -> bool:
     """Whether some thread sleeps until a ready queue has work for it."""
     return bool(queue.not_empty._waiters) and not queue.mutex.locked()
+
+
+class Pause:
+    """Stops a step in its middle, on the thread that it runs on, until the block is over."""
+
+    def __init__(self) -> None:
+        self._reached, self._goes_on = threading.Event(), threading.Event()
+        self.is_on = False
+
+    def __call__(self) -> None:
+        if self.is_on:
+            self._reached.set()
+            goes_on = self._goes_on.wait(LONGEST_WAIT_S)  # not within the assert, which ``python -O`` leaves out
+            assert goes_on
+
+    def go_on(self) -> None:
+        """Let the step go on."""
+        self._goes_on.set()
+
+    @contextmanager
+    def inside(self, call: Callable[[], Any]) -> Iterator[list[Any]]:
+        """While the block runs, ``call()`` stands at its pause on another thread. Yields where its result will be."""
+        results: list[Any] = []
+
+        def work() -> None:
+            try:
+                results.append(call())
+            except Exception as error:
+                results.append(error)
+
+        self.is_on = True
+        thread = threading.Thread(target=work)
+        thread.start()
+        is_reached = self._reached.wait(LONGEST_WAIT_S)
+        assert is_reached
+        self.is_on = False
+        try:
+            yield results
+        finally:
+            self._goes_on.set()
+            thread.join(LONGEST_WAIT_S)
+            assert not thread.is_alive()
+            self._reached.clear()
+            self._goes_on.clear()
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Inside, the interpreter switches threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["black_scholes", "classification_batches", "layers", "lstm", "nbody", "pinn", "transformer"]
+__all__ = ["black_scholes", "classification_batches", "filled", "layers", "lstm", "nbody", "pinn", "transformer"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,6 +25,18 @@ def layers(rng: np.random.Generator, widths: tuple[int, ...]) -> list[Array]:
     for fan_in, fan_out in pairwise(widths):
         bound = fan_in**-0.5
         found += [_uniform(rng, -bound, bound, fan_out, fan_in), _uniform(rng, -bound, bound, fan_out)]
+    return found
+
+
+def filled(rng: np.random.Generator, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Parameters by name: normal with the variance 1 / fan in; of one dimension: biases 0, a norm's weights 1."""
+    found = {}
+    for name, shape in shapes.items():
+        if len(shape) > 1:
+            scale = float(np.prod(shape[1:])) ** -0.5
+            found[name] = (scale * rng.standard_normal(shape)).astype(np.float32)
+        else:
+            found[name] = np.full(shape, 0.0 if name.endswith("bias") else 1.0, np.float32)
     return found
 
 
@@ -54,12 +66,13 @@ def lstm(seed: int, steps: int, batch: int, features: int, hidden: int) -> tuple
     return weights, _uniform(rng, -1, 1, steps, batch, features), _uniform(rng, -1, 1, batch, 1)
 
 
-def nbody(seed: int, bodies: int) -> tuple[Array, Array, Array, Array]:
+def nbody(seed: int, bodies: int, dtype: str = "float32") -> list[Array]:
     """Positions, velocities, masses and target positions."""
     rng = np.random.default_rng(seed)
     position = _uniform(rng, -1, 1, bodies, 3)
     velocity = _uniform(rng, -0.1, 0.1, bodies, 3)
-    return position, velocity, _uniform(rng, 0.5, 1.5, bodies) / bodies, position + _uniform(rng, -0.1, 0.1, bodies, 3)
+    mass, target = _uniform(rng, 0.5, 1.5, bodies) / bodies, position + _uniform(rng, -0.1, 0.1, bodies, 3)
+    return [array.astype(dtype) for array in (position, velocity, mass, target)]
 
 
 def pinn(seed: int, points: int, hidden: int) -> tuple[list[Array], Array]:

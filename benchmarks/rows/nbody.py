@@ -12,9 +12,9 @@ __all__ = ["DT", "RATE", "SOFTENING", "make"]
 DT, SOFTENING, RATE = 0.01, 0.05, 0.1
 
 
-def make(xp: Any, seed: int, wrap: Wrap, bodies: int, steps: int) -> Training:
+def make(xp: Any, seed: int, wrap: Wrap, bodies: int, steps: int, dtype: str = "float32") -> Training:
     """The loss is the mean squared distance of the final positions from the targets."""
-    position, velocity, mass, target = (xp.from_numpy(array) for array in data.nbody(seed, bodies))
+    position, velocity, mass, target = (xp.from_numpy(array) for array in data.nbody(seed, bodies, dtype))
     velocity.requires_grad_()
     weights = mass.reshape(1, bodies, 1)
 

@@ -13,7 +13,7 @@ from benchmarks.rows import data
 from benchmarks.rows.mlp import NUM_BATCHES
 from benchmarks.rows_jax.carry import adam, adam_state, carried
 
-__all__ = ["cross_entropy", "make"]
+__all__ = ["cross_entropy", "loss", "make"]
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
@@ -22,7 +22,8 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     return -jnp.take_along_axis(log_probability, labels[:, None], axis=1).mean()
 
 
-def _loss(parameters: Any, x: Any, y: Any) -> Any:
+def loss(parameters: Any, x: Any, y: Any) -> Any:
+    """Cross entropy of ``y`` behind linear layers (weights and biases in turn) with ReLU between them."""
     *hidden, (last_weight, last_bias) = zip(parameters[::2], parameters[1::2], strict=True)
     for weight, bias in hidden:
         x = jax.nn.relu(x @ weight.T + bias)
@@ -35,4 +36,4 @@ def make(seed: int, widths: tuple[int, ...], batch: int) -> Training:
     parameters = [jnp.asarray(array) for array in data.layers(rng, widths)]
     arrays = data.classification_batches(rng, NUM_BATCHES, (batch, widths[0]), widths[-1])
     batches = [(x, y.astype(np.int32)) for x, y in arrays]
-    return carried(adam(_loss, 1e-3), adam_state(parameters), batches, lambda state: state[0])
+    return carried(adam(loss, 1e-3), adam_state(parameters), batches, lambda state: state[0])

@@ -15,9 +15,10 @@ from benchmarks.rows_jax.carry import carried, sgd
 __all__ = ["make"]
 
 
-def make(seed: int, bodies: int, steps: int) -> Training:
+def make(seed: int, bodies: int, steps: int, dtype: str = "float32") -> Training:
     """The loss is the mean squared distance of the final positions from the targets."""
-    position, velocity, mass, target = (jnp.asarray(array) for array in data.nbody(seed, bodies))
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    position, velocity, mass, target = (jnp.asarray(array) for array in data.nbody(seed, bodies, dtype))
 
     def loss_fn(v: Any, p: Any, mass: Any, target: Any) -> Any:
         weights = mass.reshape(1, bodies, 1)

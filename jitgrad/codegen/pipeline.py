@@ -7,23 +7,29 @@ In: ``tracer.graph.Segment``. Out: ``abi.Program``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import gc
+from collections.abc import Callable, Container, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.fusion.domain import Refuse
-from jitgrad.codegen.fusion.fuse import fuse
+from jitgrad.codegen.fusion.fuse import NeedsBuffers, fuse
 from jitgrad.codegen.fusion.roots import Destination, make_roots
+from jitgrad.codegen.gemm import panel_columns
 from jitgrad.codegen.gemm.matmul_kernel import operand_views
 from jitgrad.codegen.link import link
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.codegen.piece import Piece, cut
 from jitgrad.codegen.plan import Buffer, instrs_of, make_plan
-from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.primitives.builder import SCATTERS, Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE, copy_of
+from jitgrad.codegen.primitives.in_place import is_in_place, scatters_in_place
+from jitgrad.codegen.primitives.join import LONG, TALL, join_products
+from jitgrad.codegen.primitives.panels import SHARED, share_panels
 from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, order_of, rewrite
 from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
@@ -32,7 +38,7 @@ from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
-from jitgrad.events import is_logged, log
+from jitgrad.events import bump, is_logged, log
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment, segment_text
 from jitgrad.user_line import let_through
@@ -67,14 +73,26 @@ def compile_segment(segment: Segment) -> Program:
         CompileError: something in the segment cannot be compiled; running it eagerly still works.
     """
     try:
-        with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
-            parts = plan_segment(segment)
+        parts = _without_collections(plan_segment, segment)
         return link(segment, parts)
     except CompileError:
         raise
     except Exception as error:
         let_through(error)
         raise CompileError(f"planning failed: {type(error).__name__}: {error}") from error
+
+
+def _without_collections(plan: Callable[[Segment], list[Piece | EagerStep]], segment: Segment) -> list[Any]:
+    """``plan(segment)`` while Python collects no cycles: nearly all that planning makes lives until its end, so that
+    collections would find nothing, and they took a third of the time of long segments."""
+    was_enabled = gc.isenabled()
+    try:
+        gc.disable()
+        with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
+            return plan(segment)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
@@ -128,12 +146,26 @@ def _place_updates(piece: Piece) -> None:
     _rewrite(piece, SPREAD)
 
 
+def _join(piece: Piece) -> None:
+    piece.results = join_products(piece.results, piece.builder, piece.applied)
+    bump("long_products", piece.applied[LONG])
+    bump("tall_products", piece.applied[TALL])
+
+
+def _share(piece: Piece) -> None:
+    columns_of = partial(panel_columns, target=piece.target)
+    piece.results = share_panels(piece.results, piece.builder, columns_of, piece.applied)
+    bump("shared_panels", piece.applied[SHARED])
+
+
 def _decompose(piece: Piece) -> None:
     for rules in (DECOMPOSE, DECOMPOSE, SINK, SIMPLIFY):
         _rewrite(piece, rules)
+    _share(piece)
     count = len(piece.outputs)
     results = [*map(_same_memory, piece.results[:count]), *piece.results[count:]]
-    piece.results = [_storable(piece, v) for v in results]
+    piece.results = scatters_in_place([_storable(piece, v) for v in results], piece.stores, piece.builder)
+    bump("scatters_in_place", sum(map(is_in_place, piece.results)))
 
 
 def _same_memory(v: Value) -> Value:
@@ -157,27 +189,24 @@ def _split_writes(piece: Piece) -> None:
 
 
 def _storable(piece: Piece, v: Value) -> Value:
-    """Roots are stored by a kernel: an input needs a copy; zeros that were updated in place are stored by two."""
-    return copy_of(piece.builder, v) if v.op in ("input", "scatter_add") else v
+    """Roots are stored by a kernel: an input needs a copy; what a scatter updates in place is stored by two."""
+    return copy_of(piece.builder, v) if v.op == "input" or v.op in SCATTERS else v
 
 
 def _group(piece: Piece) -> None:
     """Choose roots and fuse them; values that turn out to need a buffer get one, and it starts again."""
     for attempt in range(2 * _MAX_COPIES):
-        if attempt == _MAX_COPIES:  # enough of one by one
+        if attempt == _MAX_COPIES:  # enough of a few at a time
             piece.results = _with_copies(piece, [v for v in order_of(piece.results, piece.builder) if v.op in _MOVES])
         piece.roots = make_roots(order_of(piece.results, piece.builder), piece.results)
-        try:
-            for root in piece.roots.values():
-                if root.kind == "matmul":
-                    operand_views(root.value, piece.roots)
-                elif root.kind == "routine":
-                    operand_places(root.value, piece.roots)
-            piece.groups, notes = fuse(piece.roots)
-        except Refuse as refusal:
-            if refusal.store is None:
-                raise
-            piece.results = _with_copies(piece, [refusal.store])
+        needed = _refused_operands(piece)
+        if not needed:
+            try:
+                piece.groups, notes = fuse(piece.roots)
+            except NeedsBuffers as refused:
+                needed = refused.stores
+        if needed:
+            piece.results = _with_copies(piece, needed)
             continue
         piece.refusals = list(notes)
         piece.notes += [str(note) for note in notes[:_MAX_NOTES]]
@@ -185,6 +214,39 @@ def _group(piece: Piece) -> None:
             log("fusion", "%s", note)
         return
     raise CompileError("planning failed: too many values need a buffer of their own")
+
+
+def _refused_operands(piece: Piece) -> Sequence[Value]:
+    """Operands of products and routines that must be copied to be what their kernels read.
+
+    An operand made of such a one waits: it may be right once that is copied.
+    """
+    refused: dict[Value, None] = {}
+    for root in piece.roots.values():
+        try:
+            if root.kind == "matmul":
+                operand_views(root.value, piece.roots)
+            elif root.kind == "routine":
+                operand_places(root.value, piece.roots)
+        except Refuse as refusal:
+            if refusal.store is None:
+                raise
+            if not _is_made_of(refusal.store, refused, piece.roots):
+                refused[refusal.store] = None
+    return [*refused]
+
+
+def _is_made_of(v: Value, others: Container[Value], stored: Container[Value]) -> bool:
+    """Whether ``v`` is computed of one of ``others`` with nothing stored between them."""
+    waiting, seen = [*v.srcs], set(v.srcs)
+    while waiting:
+        x = waiting.pop()
+        if x in others:
+            return True
+        if x not in stored:
+            waiting += [s for s in x.srcs if s not in seen]
+            seen.update(x.srcs)
+    return False
 
 
 def _with_copies(piece: Piece, needed: Sequence[Value]) -> list[Value]:
@@ -223,6 +285,8 @@ PIPELINE = (
     Pass("simplify", "constants and identities are folded, reads of updates go through to what was written", _simplify,
          show_values),
     Pass("updates", "writes to parts of a storage become stores of these parts", _place_updates, show_values),
+    Pass("join", "products that are added up, or have one right operand, become one; Note [Joined products]", _join,
+         show_values),
     Pass("decompose", "algorithms are chosen: thin products as loops, long sums in chunks", _decompose, show_values),
     Pass("group", "values that share a kernel are lowered to instructions over one domain", _group, show_groups),
     Pass("place", "results get their buffers", _place, show_destinations),

@@ -28,9 +28,10 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.fusion.roots import Destination, Root
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel, matmul_kernel, operand_views
 from jitgrad.codegen.llvm.target import Target
-from jitgrad.codegen.primitives.builder import Value
+from jitgrad.codegen.primitives.builder import SCATTERS, Value
+from jitgrad.codegen.primitives.in_place import is_in_place
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel, operand_places, routine_kernel
-from jitgrad.codegen.schedule.kernel_ir import KernelInstr, LoopKernel
+from jitgrad.codegen.schedule.kernel_ir import COMBINING, KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
@@ -152,7 +153,7 @@ class _Planner:
         """The values that a group reads from memory, each with the addresses it is read at."""
         found: dict[Value, list[Expr]] = {}
         for i in group.lowerer.instrs:
-            if i.op in ("load", "gather", "store_add"):
+            if i.op in ("load", "gather") or i.op in COMBINING:
                 found.setdefault(i.extra[0], []).append(i.address or ())
         if group.kind == "matmul":
             for value, _, _ in operand_views(group.roots[0].value, self.roots):
@@ -169,19 +170,21 @@ class _Planner:
             for v in reads:
                 if v.op != "input" and v not in self.home:
                     self._give_home(v)
-        for v, root in self.roots.items():
-            if root.kind == "cat":
+        for v, root in reversed(self.roots.items()):  # a cat before the cats that are its parts
+            if is_in_place(v):
+                self.home[v] = self._buffer(v.srcs[0])
+            elif root.kind == "cat":
                 self._place_parts(v, root)
             elif root.kind in ("routine", "routine_part") and v not in self.home:
                 self._give_home(v)
 
     def _give_home(self, v: Value) -> None:
         root = self.roots[v]
-        if v.op == "scatter_add":  # the updated zeros
-            zeros = v.srcs[0]
-            if zeros not in self.home:
-                self._give_home(zeros)
-            self.home[v] = self.home[zeros]
+        if v.op in SCATTERS:  # the updated copy of its base
+            base = v.srcs[0]
+            if base not in self.home:
+                self._give_home(base)
+            self.home[v] = self.home[base]
             return
         row_major = contiguous_strides(v.shape)
         for t in root.destinations:
@@ -293,7 +296,7 @@ class _Planner:
                 for reader in buffer.readers:
                     _wait(reader, buffer.writers)
         for v, root in self.roots.items():
-            if root.kind == "scatter":
+            if root.kind == "scatter" and not is_in_place(v):
                 _wait(self.jobs[root.group], [self.jobs[self.roots[v.srcs[0]].group]])
                 for reader in self.home[v].readers:
                     _wait(reader, [self.jobs[root.group]])
@@ -378,6 +381,8 @@ def _wait(job: Job, others: Sequence[Job]) -> None:
 
 def may_fail(group: Group) -> bool:
     """Whether the kernel may report an index out of range, or an exception of a routine."""
+    if group.kind == "scatter" and is_in_place(group.roots[0].value):  # another kernel has checked its indices
+        return False
     if group.kind == "routine":
         return bool(group.roots[0].value.params[0].routine.can_fail)
     return any(i.op == "check" for i in group.lowerer.instrs)

@@ -21,7 +21,7 @@ from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.simplify import topological
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
-from jitgrad.codegen.schedule.kernel_ir import BufferArg, KernelInstr, LoopKernel
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, BufferArg, KernelInstr, LoopKernel
 
 __all__ = ["show_destinations", "show_groups", "show_plan", "show_values"]
 
@@ -81,7 +81,7 @@ def _reduced(group: Group) -> str:
 
 def _instr_text(i: LoopInstr, names: dict[Value, str]) -> str:
     words = [i.op, i.dtype.name, *map(str, i.srcs)]
-    if i.op in ("load", "gather", "store_add"):
+    if i.op in ("load", "gather") or i.op in COMBINING:
         words.append(names[i.extra[0]])
     elif i.op == "mask":
         words.append(" and ".join(_range_text(r) for r in i.extra))
@@ -174,7 +174,7 @@ def _by_word(words: Sequence[Any]) -> dict[int, str]:
 def _kernel_instr_text(i: KernelInstr, words: dict[int, str]) -> str:
     """Accesses name their buffer, the offset in bytes, and the stride class per dim (see ``KernelInstr``)."""
     parts = [i.op, i.dtype, *map(str, i.srcs)]
-    if i.op in ("load", "store", "gather", "store_add"):
+    if i.op in ACCESSES:
         parts += [words[i.word], str(i.static)]
     elif i.op == "const":
         parts.append(i.static[0])

@@ -45,7 +45,7 @@ from jitgrad.codegen.primitives.rules import check_values
 from jitgrad.codegen.primitives.simplify import topological
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.access import Access, Interval, accesses_of, common_position, nest_accesses, reach
-from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
+from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, LoopKernel, NestKey
 from jitgrad.dtypes import bool_
 from jitgrad.errors import CompileError
 from jitgrad.ops.aval import Aval
@@ -172,7 +172,7 @@ def _check_body(group: Group) -> None:
         _must(all(0 <= s < n for s in i.srcs), f"{where} reads an instruction that does not come before it")
         if i.op in POINTWISE and group.kind != "scatter":
             _check_dtypes(i, [instrs[s] for s in i.srcs], where)
-        if i.op in ("load", "gather", "store_add"):
+        if i.op in ("load", "gather") or i.op in COMBINING:
             value = i.extra[0]
             assert i.address is not None
             touched = reach(i.address, extents, _bounds(instrs, i))
@@ -204,7 +204,7 @@ def _with_indices(instrs: Sequence[LoopInstr], i: LoopInstr, base: Interval | No
     if base is None or i.op == "load":
         return base
     first, last = base
-    checks = [instrs[s] for s in i.srcs[1 if i.op == "store_add" else 0 :] if instrs[s].op != "mask"]
+    checks = [instrs[s] for s in i.srcs[1 if i.op in COMBINING else 0 :] if instrs[s].op != "mask"]
     for check, stride in zip(checks, i.extra[1], strict=True):
         _must(check.op == "check", f"{i.op} uses an index that was not checked")
         end = stride * max(0, check.extra[0] - 1)
@@ -301,9 +301,10 @@ def _touches(job: Job) -> Iterator[_Touch]:
                 yield _Touch(job, buffer, Access(-1, "store" if is_written else "load", 0, touched, (offset,), ()))
         return
     batch, m, n, k = kernel.shape
-    for buffer, (value, offset, strides), shape in zip(
-        kernel.buffers, kernel.views, ((batch, m, k), (batch, k, n)), strict=True
-    ):
+    shapes: tuple[tuple[int, ...], ...] = ((batch, m, k), (batch, k, n))
+    for buffer, (value, offset, strides), shape in zip(kernel.buffers, kernel.views, shapes, strict=True):
+        if kernel.spec.b_unit == "panels" and value is kernel.views[1][0]:
+            strides, shape = _panelled(strides, shape, kernel.spec.columns, 1)
         elements = _reach_of_view(offset, strides, shape)
         if elements is not None:
             access = Access(-1, "load", 0, _scaled(elements, value.dtype.itemsize), (), ())
@@ -319,6 +320,14 @@ def _reach_of_view(offset: int, strides: tuple[Any, ...], shape: tuple[int, ...]
         return reach((offset, *strides), shape, {})
     digits = [digit for index in strides for digit in index]
     return reach((offset, *(s for _, s in digits)), [n for n, _ in digits], {})
+
+
+def _panelled(
+    strides: tuple[int, ...], shape: tuple[int, ...], columns: int, unit: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Strides and shape of an operand that lies in panels of ``columns``: a panel, and its columns, ``unit`` apart."""
+    (batch, row, column), (count, k, n) = strides, shape
+    return (batch, row, columns * column, unit), (count, k, n // columns, columns)
 
 
 def _numbered(words: Iterable[object]) -> tuple[list[int], list[Buffer]]:
@@ -339,16 +348,16 @@ def _name(job: Job) -> str:
 
 
 def _check_order(own: Sequence[_Touch], checking: Sequence[Job]) -> None:
-    """One buffer's readers and writers, by stage. A scatter ("store_add") reads zeros and writes its sums."""
+    """One buffer's readers and writers, by stage. A scatter ("store_add") reads what it updates."""
     buffer = own[0].buffer
     reads = [t for t in own if t.access.op != "store"]
-    writes = [t for t in own if t.access.op in ("store", "store_add")]
+    writes = [t for t in own if t.access.op == "store" or t.access.op in COMBINING]
     for r in reads:
         _must(bool(writes) or buffer.kind == "input", f"{_name(r.job)} reads a temporary that nobody writes")
         for w in writes:
             if w.job is not r.job:
                 _check_pair(r, w)
-            elif buffer.kind == "input":
+            elif buffer.kind == "input" and r is not w:
                 same = r.access.op == "load" and r.access.address == w.access.address
                 _must(same, f"{_name(r.job)} reads other elements of an input than it overwrites")
     if buffer.kind == "input":
@@ -364,7 +373,7 @@ def _check_pair(r: _Touch, w: _Touch) -> None:
     _must(reader.stage != writer.stage, f"{who} in the same stage {reader.stage}")
     if kind == "input":
         _must(reader.stage < writer.stage, f"{who}, in stages {reader.stage} and {writer.stage}: too early")
-    elif (r.access.op, w.access.op) != ("store_add", "store_add"):
+    elif r.access.op not in COMBINING or w.access.op not in COMBINING:
         _must(writer.stage < reader.stage, f"{who}, in stages {reader.stage} and {writer.stage}: too late")
 
 
@@ -453,9 +462,14 @@ def _check_launch(launch: Launch, job: Job, slots: Mapping[int, Interval], step:
             for at, (first, last) in zip((0, 5), table_bounds(kernel.windows), strict=True):
                 place = Interval(words[at + 1] + first * size, words[at + 1] + last * size + size - 1)
                 accesses.append(Access(-1, "load", words[at], place, (), ()))
-        strided = ((0, (batch, m, k)), (5, (batch, k, n))) if kernel.windows is None else ()
-        for at, shape in strided:  # Note [GEMM arguments]
-            touched = reach(words[at + 1 : at + 5], shape, {})
+        strided: dict[int, tuple[int, ...]] = {}
+        if kernel.windows is None:
+            strided = {0: (batch, m, k), 5: (batch, k, n)}
+        for at, shape in strided.items():  # Note [GEMM arguments]
+            strides = tuple(words[at + 2 : at + 5])
+            if at == 5 and kernel.spec.b_unit == "panels":
+                strides, shape = _panelled(strides, shape, kernel.spec.columns, size)
+            touched = reach((words[at + 1], *strides), shape, {})
             if touched is not None:
                 place = Interval(touched.first, touched.last + size - 1)
                 accesses.append(Access(-1, "load", words[at], place, (), ()))

@@ -6,6 +6,8 @@ Must not know: when they are used.
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from jitgrad.abi import NativeStep
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.errors import CompileError
@@ -17,8 +19,30 @@ from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
 __all__ = ["make_kernel"]
 
 
+_known: WeakValueDictionary[KernelRequest, LoadedStep] = WeakValueDictionary()
+"""Steps that some plan uses. Plans of views that begin elsewhere in a storage ask for the same: rows of a matrix."""
+
+
 def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     """See ``install_kernels``; None if the operation is not one native step."""
+    try:
+        loaded = _known.get(request)
+    except TypeError:  # a parameter that cannot be hashed
+        loaded = _load(request)
+    else:
+        if loaded is None and (loaded := _load(request)) is not None:
+            _known[request] = loaded
+    if loaded is None:
+        return None
+    step, avals = loaded.step, request.avals
+    first = len(avals)
+    order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
+    positions = [i for i, aval in enumerate(avals) if aval is None]
+    return ArrayProgram(loaded.run, order, tuple(positions[slot] for slot, _ in step.scalars))
+
+
+def _load(request: KernelRequest) -> LoadedStep | None:
+    """The request's step, planned and compiled; None if it is not one native step."""
     segment = _segment(request)
     try:
         codegen = open_codegen()
@@ -31,13 +55,7 @@ def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     if not isinstance(step, NativeStep):
         return None
     bump("eager_kernels")
-    avals = request.avals
-    first = len(avals)
-    order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
-    positions = [i for i, aval in enumerate(avals) if aval is None]
-    return ArrayProgram(
-        LoadedStep(step, takes_arrays=True).run, order, tuple(positions[slot] for slot, _ in step.scalars)
-    )
+    return LoadedStep(step, takes_arrays=True)
 
 
 def _segment(request: KernelRequest) -> Segment:

@@ -199,7 +199,7 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
     if not hasattr(fn, "last_path"):
         raise TypeError(f"explain() takes a function decorated with jitgrad.compile, not {fn!r}")
     before, path_before = stats(), fn.last
-    fn.skip = 0
+    fn.look_again()
     with noting() as noted:
         result = fn(*args, **kwargs)
     outside = _counted(noted.outside)

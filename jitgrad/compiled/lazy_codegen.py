@@ -1,6 +1,6 @@
 """The door to codegen, opened by the first compile of the process.
 
-Owns: the one place where modules are imported late, and why: ``open_codegen``, and ``open_random`` for random numbers.
+Owns: ``open_codegen``, the one place that imports codegen for compiled steps, and why it does so late.
 Must not know: what the modules behind it do.
 
 # Note [Lazy codegen]
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jitgrad.abi import Program
     from jitgrad.tracer.graph import Segment
 
-__all__ = ["Codegen", "open_codegen", "open_random"]
+__all__ = ["Codegen", "open_codegen"]
 
 
 class Codegen(NamedTuple):
@@ -49,15 +49,3 @@ def open_codegen() -> Codegen:
         pipeline = importlib.import_module("jitgrad.codegen.pipeline")
         native = importlib.import_module("jitgrad.compiled.native_parts")
     return Codegen(pipeline.compile_segment, native.install_loops, native.install_hits)
-
-
-def open_random() -> tuple[int, object]:
-    """The kernel that draws random numbers: its address, and what owns its code; Note [Random kernel].
-
-    Raises:
-        CompileError: LLVM refused it.
-        ImportError: there is no LLVM.
-    """
-    with importing:
-        kernel = importlib.import_module("jitgrad.codegen.random.kernel").load()
-    return kernel.address, kernel

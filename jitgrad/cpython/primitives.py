@@ -266,6 +266,13 @@ class Raised:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
+    def raise_again(self) -> Any:
+        """Raise what the call raised, for native code, which cannot."""
+        try:
+            raise self.error
+        finally:
+            del self  # the traceback has this frame
+
 
 def packed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments, for Python: in native code they are a C array."""

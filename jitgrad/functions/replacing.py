@@ -22,7 +22,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
-from jitgrad.tracer.recorder_state import sets_grad
+from jitgrad.tracer.recorder_state import looks_at, sets_grad
 from jitgrad.version_counter import count_write, plain_version
 
 __all__ = ["REPLACING_METHODS", "check_new_grad", "move_memory", "swap_tensors"]
@@ -79,6 +79,7 @@ def _adopt_memory(self: Any, value: Any) -> None:
     """Look at another tensor's storage through its layout; version counter, graph and views stay as they are."""
     self._sync()
     value._sync()
+    looks_at((self,), is_written=True)
     recorder = state.handler
     if recorder is not None:
         recorder.forget(self)

@@ -17,6 +17,7 @@ from jitgrad.checking.step_state import StepState, named_tensors
 from jitgrad.compile import CompiledFunction, compile, eager
 from jitgrad.events import stats
 from jitgrad.functions import ones
+from jitgrad.lazy import LazyModule
 from jitgrad.measuring.benchmark_report import BenchmarkReport, TimeShares, largest_difference
 from jitgrad.measuring.causes import WarmCalls, watch_calls
 from jitgrad.measuring.subject import Subject
@@ -25,9 +26,13 @@ from jitgrad.user_line import user_line
 
 __all__ = ["run_benchmark"]
 
+_float_mode: Any = LazyModule("jitgrad.codegen.driver.float_mode")
+
 _SLICES = 8
 _WATCHED_CALLS = 10
 _CHAIN = 200
+_PAIRS = 5
+_MUCH_SLOWER = 1.25
 
 
 def run_benchmark(
@@ -58,12 +63,14 @@ def run_benchmark(
             subject.slice(seconds / _SLICES / len(subjects))
     start.restore()
     warm = WarmCalls(_WATCHED_CALLS, eager_calls=_rise(before).get("eager_calls", 0))
-    site.skip = site.streak = 0  # else a step whose graph is always new runs eagerly, and shows nothing
+    site.look_again()  # else a step whose graph is always new runs eagerly, and shows nothing
     with watch_calls(WarmCalls(), caller):
         compiled_way.once()  # a watched engine takes a path of its own, which is new once
     with watch_calls(warm, caller):
         for _ in range(_WATCHED_CALLS):
             compiled_way.once()
+    start.restore()
+    slower = _slower_by_small_numbers(compiled_way)
     start.restore()
     reached = named_tensors(written, (), {}, None)
     name = getattr(written, "__qualname__", None) or getattr(written, "__name__", None) or type(written).__name__
@@ -72,7 +79,31 @@ def run_benchmark(
         warm, _shares(warm, compiled_way.median_s), first_counters, get_num_threads(), len(reached),
     )  # fmt: skip
     report.extra_notes += _about_others(report, others)
+    if slower > _MUCH_SLOWER:
+        report.extra_notes.append(
+            f"SMALL NUMBERS: a call takes {slower:.1f} times as long because of numbers below the smallest normal one "
+            "(1.2e-38 in float32), which gradients of long recurrences become; jitgrad.set_flush_denormal(True) takes "
+            "them for zero."
+        )
     return report
+
+
+def _slower_by_small_numbers(subject: Subject) -> float:
+    """How many times as long a call takes as it does where ``set_flush_denormal`` is on, Note [Float mode]."""
+    before = _float_mode.exchange(False)
+    if before is None or before:  # there is no switch, or it is on
+        _float_mode.exchange(bool(before))
+        return 1.0
+    ratios: list[float] = []
+    try:
+        while len(ratios) < _PAIRS and (not ratios or ratios[-1] > _MUCH_SLOWER):  # one pair says it, mostly: it is 1
+            seconds = subject.seconds_of_one()
+            _float_mode.exchange(True)
+            ratios.append(seconds / subject.seconds_of_one())
+            _float_mode.exchange(False)
+    finally:
+        _float_mode.exchange(False)
+    return statistics.median(ratios) if ratios[-1] > _MUCH_SLOWER else 1.0
 
 
 def _as_written(step: Any) -> Callable[..., Any]:

@@ -106,6 +106,11 @@ class Subject:
         if is_reset:
             self.peak_nbytes = peak_nbytes()
 
+    def seconds_of_one(self) -> float:
+        """Run a batch of steps; seconds per step."""
+        count = max(1, self._batch)
+        return self._run(count) / count
+
     def _run(self, count: int) -> float:
         """Seconds for ``count`` steps, the last loss read, so that nothing queued is left out."""
         start = time.perf_counter()

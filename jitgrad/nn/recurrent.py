@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.dtypes import DType, bfloat16, float64
@@ -122,7 +123,7 @@ class RNNBase(Module):
         return [weight for weights in self.all_weights for weight in weights]
 
     def _weights(self, index: int) -> list[Any]:
-        """Of the direction ``index``, counted through all layers, as a ``Step`` takes them."""
+        """Of the direction ``index``, counted through all layers: of inputs and of states, both biases, projection."""
         weights = [getattr(self, name) for name in self._all_weights[index]]
         return weights if self.bias else [*weights[:2], None, None, *weights[2:]]
 
@@ -142,7 +143,8 @@ class RNNBase(Module):
         state = self._start(input, input.shape[batch]) if given is None else given
         self._check_sizes(input, 3, state, input.shape[batch])
         time = 1 - batch
-        steps, last = self._run_layers(list(input.unbind(time)), state)
+        rows = (input if time == 0 else input.transpose(0, 1)).flatten(0, 1)
+        steps, last = self._run_layers(rows, [input.shape[batch]] * input.shape[time], state)
         output = stack(steps, time)
         if is_single:
             return output.squeeze(batch), tuple(part.squeeze(1) for part in last)
@@ -156,36 +158,43 @@ class RNNBase(Module):
         else:
             state = given if order is None else tuple(part.index_select(1, order) for part in given)
         self._check_sizes(data, 2, state, sizes[0])
-        steps, last = self._run_layers(list(data.split(sizes)), state)
+        steps, last = self._run_layers(data, sizes, state)
         if back is not None:
             last = tuple(part.index_select(1, back) for part in last)
         return PackedSequence(cat(steps), batch_sizes, order, back), last
 
-    def _run_layers(self, steps: list[Any], state: State) -> tuple[list[Any], State]:
-        step = STEPS[self.mode]
+    def _run_layers(self, rows: Any, sizes: list[int], state: State) -> tuple[list[Any], State]:
+        """Outputs of each step, and the states of all layers and directions at their ends.
+
+        Args:
+            rows: the inputs of all steps, (rows, input_size), step after step: a layer multiplies them by its weight
+                in one product.
+            sizes: how many rows each step has.
+            state: to begin with.
+        """
         directions = 2 if self.bidirectional else 1
         starts = list(zip(*(part.unbind(0) for part in state), strict=True))
         last: list[State] = []
+        steps: list[Any] = []
         for layer in range(self.num_layers):
-            first = layer * directions
-            outputs, end = _forward(step, steps, starts[first], self._weights(first))
-            last.append(end)
-            if self.bidirectional:
-                others, end = _backward(step, steps, starts[first + 1], self._weights(first + 1))
-                outputs = [cat(both, -1) for both in zip(outputs, others, strict=True)]
+            if layer:
+                rows = self._dropped(cat(steps))
+            outputs = []
+            for index, run in enumerate((_forward, _backward)[:directions], layer * directions):
+                w_input, w_hidden, b_input, b_hidden, *projection = self._weights(index)
+                gates = F.linear(rows, w_input, b_input).split(sizes)
+                found, end = run(STEPS[self.mode], gates, starts[index], (w_hidden, b_hidden, *projection))
+                outputs.append(found)
                 last.append(end)
-            if self.dropout and self.training and layer + 1 < self.num_layers:
-                outputs = self._dropped(outputs)
-            steps = outputs
+            steps = [cat(both, -1) for both in zip(*outputs, strict=True)] if self.bidirectional else outputs[0]
         state = tuple(stack(parts) for parts in zip(*last, strict=True))
         if self.mode == "LSTM" and thread.autocast is bfloat16:  # the one of them that PyTorch gives back in bfloat16
             return list(lowered(*steps)), lowered(*state)
         return steps, state
 
-    def _dropped(self, outputs: list[Any]) -> list[Any]:
-        """One draw for the whole sequence, as PyTorch makes it."""
-        sizes = [x.shape[0] for x in outputs]
-        return list(F.dropout(cat(outputs), self.dropout).split(sizes))
+    def _dropped(self, rows: Any) -> Any:
+        """What a layer gets of the one below: one draw for the whole sequence, as PyTorch makes it."""
+        return F.dropout(rows, self.dropout) if self.dropout and self.training else rows
 
     def _start(self, input: Any, batch: int) -> State:
         return tuple(input.new_zeros(shape) for shape in self._state_shapes(batch))
@@ -246,7 +255,7 @@ def _checked_dropout(dropout: Any, num_layers: int) -> Any:
     return dropout
 
 
-def _forward(step: Step, steps: list[Any], state: State, weights: Any) -> tuple[list[Any], State]:
+def _forward(step: Step, steps: Sequence[Any], state: State, weights: Any) -> tuple[list[Any], State]:
     """Outputs, and the state of every sequence at its end. Steps of a packed batch get shorter."""
     outputs, ended = [], []
     for x in steps:
@@ -261,7 +270,7 @@ def _forward(step: Step, steps: list[Any], state: State, weights: Any) -> tuple[
     return outputs, tuple(cat(parts) for parts in zip(state, *reversed(ended), strict=True))
 
 
-def _backward(step: Step, steps: list[Any], start: State, weights: Any) -> tuple[list[Any], State]:
+def _backward(step: Step, steps: Sequence[Any], start: State, weights: Any) -> tuple[list[Any], State]:
     """The same from the last step to the first; sequences of a packed batch join in at their ends."""
     outputs, state = [], tuple(part[: steps[-1].shape[0]] for part in start) if _varies(steps) else start
     for x in reversed(steps):
@@ -273,7 +282,7 @@ def _backward(step: Step, steps: list[Any], start: State, weights: Any) -> tuple
     return outputs[::-1], state
 
 
-def _varies(steps: list[Any]) -> bool:
+def _varies(steps: Sequence[Any]) -> bool:
     return bool(steps[-1].shape[0] != steps[0].shape[0])
 
 

@@ -18,40 +18,57 @@ from typing import Any
 
 from jitgrad.dtypes import DType
 from jitgrad.functions import empty, relu, sigmoid, tanh
+from jitgrad.functions.torch_function import has_torch_function
 from jitgrad.nn import functional as F
 from jitgrad.nn import init
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
+from jitgrad.ops.dispatch_hook import call
+from jitgrad.state import override_classes
 from jitgrad.tensor import Tensor
 
 __all__ = ["STEPS", "GRUCell", "LSTMCell", "RNNCell", "RNNCellBase", "Step", "reset_recurrent"]
 
 Step = Callable[[Any, tuple[Any, ...], Any], tuple[Any, ...]]
-"""(input, state, weights) to the next state, whose first part is the output."""
+"""(the input's part of the gates, state, hidden weight and bias ...) to the next state, whose first part is the output.
+"""
+
+
+def _are_one_operation(x: Any, hidden: Any, state: Any) -> bool:
+    """Whether a cell is one operation: not where autocast mixes dtypes, nor for subclasses that see each of them."""
+    dtype = state.dtype
+    if not x.dtype is hidden.dtype is dtype or dtype.is_short:
+        return False
+    return not (override_classes and has_torch_function((x, hidden, state)))
 
 
 def _lstm_step(x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     h, c = state
-    w_input, w_hidden, b_input, b_hidden, *projection = weights
-    i, f, g, o = (F.linear(x, w_input, b_input) + F.linear(h, w_hidden, b_hidden)).chunk(4, -1)
-    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-    h = sigmoid(o) * tanh(c)
+    w_hidden, b_hidden, *projection = weights
+    hidden = F.linear(h, w_hidden, b_hidden)
+    if _are_one_operation(x, hidden, c):
+        h, c, _ = call("_lstm_cell", x, hidden, c)
+    else:
+        i, f, g, o = (x + hidden).chunk(4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        h = sigmoid(o) * tanh(c)
     return (F.linear(h, projection[0]) if projection else h), c
 
 
 def _gru_step(x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     (h,) = state
-    w_input, w_hidden, b_input, b_hidden = weights
-    r_x, z_x, n_x = F.linear(x, w_input, b_input).chunk(3, -1)
-    r_h, z_h, n_h = F.linear(h, w_hidden, b_hidden).chunk(3, -1)
+    hidden = F.linear(h, *weights)
+    if _are_one_operation(x, hidden, h):
+        return (call("_gru_cell", x, hidden, h)[0],)
+    r_x, z_x, n_x = x.chunk(3, -1)
+    r_h, z_h, n_h = hidden.chunk(3, -1)
     z = sigmoid(z_x + z_h)
     n = tanh(n_x + sigmoid(r_x + r_h) * n_h)
     return (n + z * (h - n),)
 
 
 def _rnn_step(activation: Callable[[Any], Any], x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
-    w_input, w_hidden, b_input, b_hidden = weights
-    return (activation(F.linear(x, w_input, b_input) + F.linear(state[0], w_hidden, b_hidden)),)
+    return (activation(x + F.linear(state[0], *weights)),)
 
 
 STEPS: dict[str, Step] = {
@@ -120,7 +137,8 @@ class RNNCellBase(Module):
         if state is None:
             state = (input.new_zeros(input.shape[0], self.hidden_size),) * parts
         self._check_sizes(input, state)
-        found = STEPS[mode](input, state, (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh))
+        gates = F.linear(input, self.weight_ih, self.bias_ih)
+        found = STEPS[mode](gates, state, (self.weight_hh, self.bias_hh))
         return tuple(part.squeeze(0) for part in found) if is_single else found
 
     def _check_sizes(self, input: Any, state: tuple[Any, ...]) -> None:

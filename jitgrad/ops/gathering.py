@@ -25,7 +25,7 @@ from jitgrad.ops.shapes import (
 )
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["no_wrap", "scatter_src_rule"]
+__all__ = ["lower_scatter_along", "no_wrap", "scatter_src_rule"]
 
 
 # --- gather(x, index | dim, whether the gradient is sparse), scatter_add(x, index, src | dim) ---
@@ -153,14 +153,14 @@ def _np_scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     return out.reshape(x.shape)
 
 
-def _lower_scatter_add(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
+def lower_scatter_along(b: Any, kind: str, x: Any, index: Any, src: Any, dim: int) -> Any:
+    """``x`` with ``src`` combined at ``index`` along ``dim``, see ``Builder.scatter``; ``src`` may be larger."""
     if not numel(index.shape):
         return x
-    at, whole = (b.reshape(v, v.shape or (1,)) for v in (index, src))
+    base, at, whole = (b.reshape(v, v.shape or (1,)) for v in (x, index, src))
     used = b.slice(whole, [0] * len(whole.shape), at.shape, [1] * len(whole.shape))
-    shape = x.shape or (1,)
-    d = wrap_dim(dim, len(shape))
-    return b.add(x, b.reshape(b.scatter_add(shape, _lower_grid(b, at, d, shape[d]), used), x.shape))
+    d = wrap_dim(dim, len(base.shape))
+    return b.reshape(b.scatter(kind, base, _lower_grid(b, at, d, base.shape[d]), used), x.shape)
 
 
 def scatter_src_rule(c: RuleContext, g: Any, index: Any) -> Any:
@@ -183,7 +183,7 @@ define(
     checks_values=True,
     aval=_scatter_aval,
     numpy=_np_scatter_add,
-    lower=_lower_scatter_add,
+    lower=lambda b, x, index, src, dim: lower_scatter_along(b, "add", x, index, src, dim),
     vjps=[Vjp(lambda c, g: g), None, Vjp(scatter_src_rule, (1,))],
     num_inputs=3,
 )

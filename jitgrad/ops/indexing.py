@@ -131,18 +131,18 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order.index(d) for d in range(len(order)))
 
 
-def lower_scatter(b: Any, shape: tuple[int, ...], src: Any, indices: Any, dims: Dims) -> Any:
-    """Zeros of ``shape`` with ``src`` added where ``index`` would have read."""
-    rank, at = len(shape), _index_shape(indices)
+def lower_scatter(b: Any, kind: str, base: Any, src: Any, indices: Any, dims: Dims) -> Any:
+    """``base`` with ``src`` combined where ``index`` would have read, see ``Builder.scatter``."""
+    rank, at = len(base.shape), _index_shape(indices)
     values = b.permute(src, _inverse(_placement(len(at), rank, dims)))
     front = _front(rank, dims)
-    summed = b.scatter_add(tuple(shape[d] for d in front), _lower_indices(b, indices), values)
-    return b.permute(summed, _inverse(front))
+    combined = b.scatter(kind, b.permute(base, front), _lower_indices(b, indices), values)
+    return b.permute(combined, _inverse(front))
 
 
 def _lower_index_backward(b: Any, g: Any, *args: Any) -> Any:
     *indices, shape, dims = args
-    return lower_scatter(b, shape, g, indices, dims)
+    return lower_scatter(b, "add", b.const(0, g.dtype, shape), g, indices, dims)
 
 
 def _index_again(c: RuleContext, g: Any, *indices: Any) -> Any:
@@ -210,10 +210,13 @@ def _assign(out: Any, spec: tuple[Any, ...], values: Any) -> None:
     out[spec] = values
 
 
-def _lower_index_add(b: Any, x: Any, values: Any, *args: Any) -> Any:
-    *indices, dims = args
-    want = _taken_shape(x.shape, _index_shape(indices), dims)
-    return b.add(x, lower_scatter(b, x.shape, b.expand(values, want), indices, dims))
+def _lower_index_write(kind: str) -> Any:
+    def lower(b: Any, x: Any, values: Any, *args: Any) -> Any:
+        *indices, dims = args
+        want = _taken_shape(x.shape, _index_shape(indices), dims)
+        return lower_scatter(b, kind, x, b.expand(values, want), indices, dims)
+
+    return lower
 
 
 def _overwritten_rule(c: RuleContext, g: Any, *indices: Any) -> Any:
@@ -233,6 +236,7 @@ def _define_index_put(k: int) -> None:
         checks_values=True,
         aval=_index_put_aval,
         numpy=_np_index_write(_assign),
+        lower=_lower_index_write("set"),
         vjps=[Vjp(_overwritten_rule, indices), Vjp(_written_rule, indices), *[None] * k],
         num_inputs=k + 2,
         node_name="IndexPutBackward0",
@@ -242,7 +246,7 @@ def _define_index_put(k: int) -> None:
         checks_values=True,
         aval=_index_put_aval,
         numpy=_np_index_write(np.add.at),
-        lower=_lower_index_add,
+        lower=_lower_index_write("add"),
         vjps=[Vjp(lambda c, g: g), Vjp(_written_rule, indices), *[None] * k],
         num_inputs=k + 2,
         node_name="IndexPutBackward0",

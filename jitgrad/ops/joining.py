@@ -236,7 +236,7 @@ define(
 
 def _pad_aval(x: Aval, lo: tuple[int, ...], hi: tuple[int, ...], value: float) -> Aval:
     shape = tuple(n + a + z for n, a, z in zip(x.shape, lo, hi, strict=True))
-    if any(n < 0 for n in shape):
+    if any(n + min(a, 0) + min(z, 0) < 0 for n, a, z in zip(x.shape, lo, hi, strict=True)):
         raise RuntimeError(f"The input size {list(x.shape)}, plus negative padding, resulted in a negative output size")
     check_fits(value, x.dtype, is_strict=True)
     return make_aval(shape, x.dtype)

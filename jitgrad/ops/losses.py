@@ -181,7 +181,7 @@ _define_loss("huber_loss", _np_huber, _lower_huber, _huber_slope)
 
 
 def _np_bce(x: Any, y: Any) -> Any:
-    if ((x < 0) | (x > 1)).any():
+    if not ((x >= 0) & (x <= 1)).all():  # NaN is refused, too
         raise RuntimeError("all elements of input should be between 0 and 1")
     floor = x.dtype.type(-100)
     return (y - 1) * np.maximum(np.log1p(-x), floor) - y * np.maximum(np.log(x), floor)
@@ -189,8 +189,8 @@ def _np_bce(x: Any, y: Any) -> Any:
 
 def _lower_bce(b: Any, x: Any, y: Any) -> Any:
     """Logarithms are clamped at -100, as in PyTorch, so that no loss is infinite."""
-    outside = b.or_(b.lt(x, 0.0), b.gt(x, 1.0))
-    # the check adds 0 and reports inputs outside of [0, 1]
+    outside = b.or_(b.or_(b.lt(x, 0.0), b.gt(x, 1.0)), b.ne(x, x))
+    # the check adds 0 and reports inputs outside of [0, 1], and NaN
     x = b.add(x, b.cast(b.check(b.cast(outside, int64), 1), x.dtype))
     right = b.mul(y, b.max(b.log(x), b.const(-100.0, x.dtype)))
     wrong = b.mul(b.sub(y, 1.0), b.max(b.log1p(b.neg(x)), b.const(-100.0, x.dtype)))

@@ -119,6 +119,11 @@ def _lower_max_pool(b: Any, x: Any, kernel: Pair, stride: Pair, padding: Pair) -
 
 
 def _max_pool_aval(x: Aval, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Aval, Aval]:
+    if 0 in x.shape[2:]:
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got: {list(x.shape)}"
+        )
     shape = _pooled_shape(x, kernel, stride, padding)
     return make_aval(shape, x.dtype), make_aval(shape, int64)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import int32, int64
+from jitgrad.dtypes import FLOATING, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.gathering import lower_scatter_along
+from jitgrad.ops.shapes import numel, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -83,6 +84,31 @@ def _numpy(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bo
     return out
 
 
+_KINDS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _lower(b: Any, x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    """The rule above as scatters; a mean is rounded where memory would round it."""
+    if not numel(index.shape):
+        return x
+
+    def scattered(kind: str, base: Any, source: Any) -> Any:
+        return lower_scatter_along(b, kind, base, index, source, dim)
+
+    start = x
+    if not include_self:
+        neutral = b.const(_start(x.dtype.np, reduce), x.dtype, index.shape)
+        start = scattered("set", x, neutral)
+    out = scattered(_KINDS[reduce], start, src)
+    if reduce != "mean":
+        return out
+    ones, own = b.const(1, x.dtype, index.shape), b.const(int(include_self), x.dtype, x.shape)
+    count = b.as_stored(scattered("add", own, ones), x)
+    count = b.where(b.eq(count, 0), b.const(1, x.dtype), count)
+    divide = b.div if x.dtype.category is FLOATING else b.floordiv
+    return divide(b.as_stored(out, x), count)
+
+
 def _ones_added(to: Any, index: Any, dim: int) -> Any:
     """How many sources arrive at each position, added to ``to``."""
     ones = call("ones_like", index).to(to._aval.dtype)
@@ -146,6 +172,7 @@ define(
     checks_values=True,
     aval=_aval,
     numpy=_numpy,
+    lower=_lower,
     vjps=[Vjp(_self_rule, (0, 1, 2, "out")), None, Vjp(_src_rule, (0, 1, 2, "out"))],
     num_inputs=3,
 )

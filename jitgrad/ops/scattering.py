@@ -3,8 +3,7 @@
 Owns: index_add, index_copy, index_fill, scatter, masked_scatter, put, take.
 Must not know: Tensor, kernels.
 
-The operations that replace elements have no lowering: where two positions are equal, the later write wins, so elements
-cannot be written independently.
+Where two positions are equal, the later write wins, in kernels as in NumPy: a scatter goes through its index in order.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import numpy as np
 from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled, laid_out_as
-from jitgrad.ops.gathering import no_wrap, scatter_src_rule
+from jitgrad.ops.gathering import lower_scatter_along, no_wrap, scatter_src_rule
 from jitgrad.ops.indexing import lower_scatter, out_of_bounds
-from jitgrad.ops.shapes import broadcast, check_fits, dtype_of, np_operand, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import broadcast, check_fits, dtype_of, np_operand, numel, operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -89,12 +88,12 @@ def _np_index_add(x: Any, index: Any, source: Any, dim: int) -> Any:
     return out
 
 
-def _lower_index_add(b: Any, x: Any, index: Any, source: Any, dim: int) -> Any:
-    shape = x.shape or (1,)
-    d = wrap_dim(dim, len(shape))
-    rows = no_wrap(b, b.reshape(index, source.shape[d : d + 1] or (1,)), shape[d])
-    added = lower_scatter(b, shape, source if x.shape else b.reshape(source, (1,)), [rows], (d,))
-    return b.add(x, added if x.shape else b.reshape(added, ()))
+def _lower_rows(b: Any, kind: str, x: Any, index: Any, source: Any, dim: int) -> Any:
+    """Rows of ``x`` along ``dim`` combined with those of ``source``."""
+    whole, values = (b.reshape(v, v.shape or (1,)) for v in (x, source))
+    d = wrap_dim(dim, len(whole.shape))
+    rows = no_wrap(b, b.reshape(index, values.shape[d : d + 1]), whole.shape[d])
+    return b.reshape(lower_scatter(b, kind, whole, values, [rows], (d,)), x.shape)
 
 
 def _added_rule(c: RuleContext, g: Any, index: Any) -> Any:
@@ -106,7 +105,7 @@ define(
     checks_values=True,
     aval=_index_add_aval,
     numpy=_np_index_add,
-    lower=_lower_index_add,
+    lower=lambda b, x, index, source, dim: _lower_rows(b, "add", x, index, source, dim),
     vjps=[Vjp(lambda c, g: g), None, Vjp(_added_rule, (1,))],
     num_inputs=3,
 )
@@ -161,11 +160,20 @@ def _np_index_copy(x: Any, index: Any, source: Any, dim: int) -> Any:
     return out
 
 
+def _lower_index_copy(b: Any, x: Any, index: Any, source: Any, dim: int) -> Any:
+    if not x.shape:
+        return b.reshape(source, ())
+    d = wrap_dim(dim, len(x.shape))
+    rows = source if source.shape else b.expand(source, (*x.shape[:d], 1, *x.shape[d + 1 :]))
+    return _lower_rows(b, "set", x, index, rows, dim)
+
+
 define(
     "index_copy",
     checks_values=True,
     aval=_index_copy_aval,
     numpy=_np_index_copy,
+    lower=_lower_index_copy,
     vjps=[
         Vjp(lambda c, g, index: call("index_fill", g, index, 0.0, c.params[0]), (1,)),
         None,
@@ -202,6 +210,14 @@ def _np_index_fill(x: Any, index: Any, value: Any, dim: int) -> Any:
     return out
 
 
+def _lower_index_fill(b: Any, x: Any, index: Any, value: Any, dim: int) -> Any:
+    number = operand(b, value, x.dtype)
+    if not x.shape:
+        return number
+    d, rows = wrap_dim(dim, len(x.shape)), b.reshape(index, (numel(index.shape),))
+    return lower_scatter(b, "set", x, b.expand(number, (*x.shape[:d], *rows.shape, *x.shape[d + 1 :])), [rows], (d,))
+
+
 def _filled_rule(c: RuleContext, g: Any, index: Any) -> Any:
     """A row that is named twice is filled once."""
     rows = call("index_fill", call("zeros_like", g), index, 1.0, c.params[0])
@@ -213,6 +229,7 @@ define(
     checks_values=True,
     aval=_index_fill_aval,
     numpy=_np_index_fill,
+    lower=_lower_index_fill,
     vjps=[
         Vjp(lambda c, g, index: call("index_fill", g, index, 0.0, c.params[0]), (1,)),
         None,
@@ -276,11 +293,18 @@ def _np_scatter(x: Any, index: Any, src: Any, dim: int) -> Any:
     return out
 
 
+def _lower_scatter(b: Any, x: Any, index: Any, src: Any, dim: int) -> Any:
+    values = operand(b, src, x.dtype)
+    is_number = not values.shape and index.shape
+    return lower_scatter_along(b, "set", x, index, b.expand(values, index.shape) if is_number else values, dim)
+
+
 define(
     "scatter",
     checks_values=True,
     aval=_scatter_aval,
     numpy=_np_scatter,
+    lower=_lower_scatter,
     vjps=[
         Vjp(lambda c, g, index: call("scatter", g, index, 0.0, c.params[0]), (1,)),
         None,
@@ -429,12 +453,30 @@ def _put_source_rule(c: RuleContext, g: Any, index: Any) -> Any:
     return call("take", g, index).reshape(source.shape)
 
 
-define("take", aval=_take_aval, numpy=_np_take, vjps=[Vjp(_take_rule, (1,)), None], num_inputs=2, checks_values=True)
+def _flattened(b: Any, x: Any) -> Any:
+    return b.reshape(x, (numel(x.shape),))
+
+
+def _lower_put(b: Any, x: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    kind, places = "add" if accumulate else "set", _flattened(b, index)
+    return b.reshape(b.scatter(kind, _flattened(b, x), [b.cast(places, int64)], _flattened(b, source)), x.shape)
+
+
+define(
+    "take",
+    checks_values=True,
+    aval=_take_aval,
+    numpy=_np_take,
+    lower=lambda b, x, index: b.gather(_flattened(b, x), [index]),
+    vjps=[Vjp(_take_rule, (1,)), None],
+    num_inputs=2,
+)
 define(
     "put",
     checks_values=True,
     aval=_put_aval,
     numpy=_np_put,
+    lower=_lower_put,
     vjps=[Vjp(_put_self_rule, (1,)), None, Vjp(_put_source_rule, (1,))],
     num_inputs=3,
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jitgrad.dtypes import int64
+from jitgrad.functions.creation import arange, zeros
 from jitgrad.optim.checks import check_betas
 from jitgrad.optim.optimizer import Group, Optimizer
 from jitgrad.tensor import Tensor
@@ -59,15 +61,32 @@ class SparseAdam(Optimizer):
 
 
 def _update(p: Tensor, grad: Any, kept: dict[str, Any], group: Group) -> None:
+    """Move the rows that the gradient has. A row that it has several times is computed, and written, as often: so the
+    extents depend on the number of entries alone, and a compiled step is the same for every batch."""
     beta1, beta2 = group["betas"]
-    grad = grad.coalesce()
-    where, values = tuple(grad.indices().unbind(0)), grad.values()
+    where, values = tuple([grad._indices().select(0, n) for n in range(grad.sparse_dim())]), grad._values()
     if not values.numel():
         return
+    if not grad.is_coalesced():
+        values = _summed(where, values, p.shape[: len(where)])
     mean = beta1 * kept["exp_avg"][where] + (1 - beta1) * values
     square = beta2 * kept["exp_avg_sq"][where] + (1 - beta2) * values * values
     kept["exp_avg"].index_put_(where, mean)
     kept["exp_avg_sq"].index_put_(where, square)
     corrections = 1.0 - beta1 ** kept["step"], 1.0 - beta2 ** kept["step"]
     rate = group["lr"] * corrections[1] ** 0.5 / corrections[0]
-    p.index_put_(where, -rate * (mean / (square.sqrt() + group["eps"])), accumulate=True)
+    p.index_put_(where, p[where] + -rate * (mean / (square.sqrt() + group["eps"])))
+
+
+def _summed(where: tuple[Tensor, ...], values: Tensor, extents: tuple[int, ...]) -> Tensor:
+    """For each entry the sum of all that have its place, in their order.
+
+    Args:
+        where: per sparse dimension (nnz,) places.
+        values: (nnz, *dense dimensions).
+        extents: of the sparse dimensions.
+    """
+    count, device = values.shape[0], values.device
+    numbers = arange(count, device=device)
+    last = zeros(extents, dtype=int64, device=device).index_put(where, numbers)[where]  # entry of the same place
+    return zeros(values.shape, dtype=values.dtype, device=device).index_add(0, last, values)[last]

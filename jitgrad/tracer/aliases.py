@@ -127,14 +127,20 @@ class Aliases:
             slot = slots[id(storage)] = Slot(storage, ref(tensor), vid)
             storage.tid = recorder.tid
         buffers = recorder.buffers
-        if id(storage) not in recorder.dirty and buffers.get(vid) is storage and not history.is_open(vid):
+        if id(storage) in recorder.dirty:
+            # the open segment writes to it: by another id there would be two writes to one storage, in any order. The
+            # slot may not know the id: hits have no need of it
+            for owner in history.writes:
+                if _is_memory_of(buffers.get(owner), storage):
+                    return owner
+        elif buffers.get(vid) is storage and not history.is_open(vid):
             # the id that the write reads: by another one, codegen would not see that they share memory
             slot.owner = vid
         if buffers.get(slot.owner) is not storage or history.is_open(slot.owner):
             # hits move a handle's value id on, with or without a slot: look for the id that has the memory
             # (by its address: a saved value's second handle may have a storage object of its own), but not for one
             # that the open segment has just given it
-            known = (v for v, s in buffers.items() if s is storage or s.addr == storage.addr != 0)
+            known = (v for v, s in buffers.items() if _is_memory_of(s, storage))
             slot.owner = next((v for v in known if not history.is_open(v)), slot.owner)
         return history.canonical(slot.owner)
 
@@ -152,6 +158,11 @@ class Aliases:
             if handle._tid == recorder.tid:
                 former.setdefault(id(storage), set()).add(handle._vid)
             handle._tid = 0
+
+
+def _is_memory_of(other: Any, storage: Any) -> bool:
+    """Whether a storage object is, or stands for, the memory of another one."""
+    return other is storage or (other is not None and other.addr == storage.addr != 0)
 
 
 class Stubs:

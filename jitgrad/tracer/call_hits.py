@@ -51,27 +51,29 @@ class CallSite:
         batches: what is done with arguments that are views (``compiled.Batches``).
         trie: what its calls have recorded.
         idle: recorders for further calls.
-        last: where the path of the call ended that was the last to end, on any thread.
-        streak: how many of the last calls have recorded something new, see Note [New graphs].
+        last: where the path of the call ended that was the last to end, on any thread, and did not leave early.
+        debt: what looks at new graphs have cost and known graphs have not yet saved, see Note [New graphs].
         skip: how many calls are to run eagerly, see there.
+        tries: how many calls in a row have left their recording early, see there.
     """
 
-    __slots__ = ("batches", "fn", "idle", "last", "skip", "streak", "trie")
+    __slots__ = ("batches", "debt", "fn", "idle", "last", "skip", "trie", "tries")
 
     batches: Any
+    debt: int
     fn: Any
     idle: list[Any]
     last: Any
     skip: int
-    streak: int
     trie: Trie
+    tries: int
 
-    def settle(self, recorder: Any, tid: int, result: Any, is_over: Any) -> Any:
+    def settle(self, recorder: Any, how: tuple[int, Any, Any, list[bool]]) -> Any:
         """End a call that ``call_compiled`` has begun, and that raised or does not end as usual."""
         raise NotImplementedError
 
     def count_known_graph(self) -> None:
-        """A call had nothing new, and some of the last ones had."""
+        """A call had nothing new, while there is much debt."""
         raise NotImplementedError
 
 
@@ -182,19 +184,35 @@ def call_compiled(row: Any, args: Args, names: Any) -> Any:
         return MISSED
     result = attempt(site.fn, args, names)
     if type(result) is Raised:
-        return site.settle(recorder, tid, result, False)
+        return settle_call(site, recorder, tid, result, False)
     is_over = attempt_pair(HOT.end_call, site, recorder)
     if is_over is True and recorder.tid is not tid:
         return result
-    return site.settle(recorder, tid, result, is_over)
+    return settle_call(site, recorder, tid, result, is_over)
+
+
+@native
+def settle_call(site: CallSite, recorder: RecorderState, tid: Any, result: Any, is_over: Any) -> Any:
+    """``CompiledFunction.settle``, also where Ctrl-C comes before its first statement: Python runs a signal's handler
+    where a function begins, and then the function does not run."""
+    has_begun: list = []
+    settled = attempt_pair(site.settle, recorder, (tid, result, is_over, has_begun))
+    while type(settled) is Raised and len(has_begun) == 0:
+        settled = attempt_pair(site.settle, recorder, (tid, settled, False, has_begun))
+    if type(settled) is Raised:
+        return settled.raise_again()
+    return settled
 
 
 @once_per_call
 def put_away(site: CallSite, recorder: RecorderState) -> None:
     """A call is over in which nothing was new. Another one may use the recorder from here on."""
     site.last = recorder.node
-    if int(site.streak) != 0:
+    debt: int = site.debt
+    if site.trie.defers:
         site.count_known_graph()
+    elif debt != 0:
+        site.debt = debt - 1
     recorder.tid = FINISHED
     site.idle.append(recorder)
 

@@ -9,11 +9,11 @@ Must not know: which operation asks for what (``ops/value_checks.py``).
 # gradients and stepped optimizers. So an operation that checks values has its demands looked at when it is called, cold
 # or warm; if they are not met, the segment ends and the operation runs eagerly, which raises. An index nearly always
 # comes from outside; where it was looked at and has not been written since, it is not looked at again. One that the
-# open segment computes has no value yet: if its operation says enough (``argmax``), that does; if it only moves what
-# came from outside (``tokens[:, 1:].reshape(-1)``), that is looked at, which is more than it must be; else, or if that
-# fails, the segment ends before the operation that uses it (``PauseEvent``). A hit looks at a few indices by itself
-# (``TrieNode.bounds``). After an operation that raises for some floating values (``Op.checks_reals``) the segment ends.
-# The kernels still check: memory can change unseen.
+# open segment computes has no value yet: if its operations say enough (``argmax``, ``% rows``, ``clamp``), that does;
+# if they move, shift or scale what came from outside (``tokens[:, 1:].reshape(-1) + 1``), that is looked at, which is
+# more than it must be (``ranges.py``); else, or if that fails, the segment ends before the operation that uses it
+# (``PauseEvent``). A hit looks at a few indices by itself (``TrieNode.bounds``). After an operation that raises for
+# some floating values (``Op.checks_reals``) the segment ends. The kernels still check: memory can change unseen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from weakref import ref
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, INTEGER, int64, promote_types
+from jitgrad.dtypes import int64
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
 from jitgrad.ops.value_checks import Within
 from jitgrad.ops.value_checks import demands as demands_of
@@ -36,6 +37,8 @@ from jitgrad.tracer.trie import Bounds, TrieNode
 from jitgrad.version_counter import version_of
 
 __all__ = ["EarlyChecks", "Look", "bounds_of", "must_pause", "must_raise_now"]
+
+_ranges: Any = LazyModule("jitgrad.tracer.ranges")  # few steps compute their positions
 
 
 class Look(NamedTuple):
@@ -74,11 +77,14 @@ class EarlyChecks:
                 looks.append(Look(demand, position))
                 continue
             history = self._path.live()
-            source = _is_implied(history, instr.inputs[position], demand)
-            if source is False or (source is not True and source not in self._recorder.buffers):
+            if not isinstance(demand, Within):
                 return None
-            if source is not True:
-                looks.append(Look(demand, -1, source, history.aval_of(source)))
+            needs = _ranges.enough_for(history, instr.inputs[position], demand)
+            if needs is None or any(need.vid not in self._recorder.buffers for need in needs):
+                return None
+            for vid, low, high in needs:
+                is_same = (low, high) == (demand.low, demand.high)
+                looks.append(Look(demand if is_same else Within(low, high), -1, vid, history.aval_of(vid)))
         return tuple(looks)
 
     def _has_value(self, tensor: Any) -> bool:
@@ -128,7 +134,7 @@ def must_raise_now(history: History, instr: Instr) -> bool:
         source = history.defs[vid][0]
         if source.op.name in _WITHIN_ONE:
             return False
-        if not (source.op.is_view or source.op.name in _MOVING):
+        if not (source.op.is_view or source.op.name in _ranges.MOVING):
             break
         vid = source.inputs[0]
     return True
@@ -155,42 +161,3 @@ def bounds_of(looks: tuple[Look, ...], inputs: tuple[Any, ...]) -> tuple[Bounds,
 def must_pause(event: Any) -> bool:
     """Of an event whose demands are not met: whether the operation may still be fine, once the segment has ended."""
     return event.is_pause or any(look.position < 0 for look in event.demands)
-
-
-_MOVING = frozenset({"clone", "contiguous", "detach", "flip", "roll", "repeat", "gather", "index_select", "embedding"})
-
-
-def _only_moves(instr: Instr, source: Any) -> bool:
-    """Whether what comes out of an operation are values of its first operand."""
-    name = instr.op.name
-    if name == "_to_copy":
-        out = instr.avals[0].dtype
-        return bool(source.dtype.category is INTEGER and promote_types(source.dtype, out) is out)
-    is_taken = name.startswith("index") and name[5:].isdecimal()
-    return instr.op.is_view or is_taken or name in _MOVING
-
-
-def _is_implied(history: History, vid: int, demand: Any) -> bool | int:
-    """Whether the operations that the open segment computes an index by cannot give any other.
-
-    A value id if that depends on an older value, which they only move: it has memory.
-    """
-    if not isinstance(demand, Within):
-        return False
-    while history.is_open(vid):
-        instr, nr = history.defs[vid]
-        name, source = instr.op.name, instr.input_avals[0] if instr.input_avals else None
-        if name == "arange":
-            start, end, step = instr.params[:3]
-            return bool(step > 0 and start >= demand.low and end <= demand.high)
-        if source is None:
-            return False
-        if name in ("argmax", "argmin") or (nr == 1 and name in ("max_dim", "min_dim")):
-            dim = instr.params[0]
-            return bool((source.numel if dim is None else source.shape[dim] if source.ndim else 1) <= demand.high)
-        if name == "_to_copy" and source.dtype.category is BOOLEAN:
-            return demand.low <= 0 and demand.high > 1
-        if not _only_moves(instr, source):
-            return False
-        vid = instr.inputs[0]
-    return vid

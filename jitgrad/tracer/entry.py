@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.devices import CPU
-from jitgrad.errors import ElsewhereError, JitgradError
+from jitgrad.errors import STILL_RECORDED, ElsewhereError, JitgradError
 from jitgrad.ops.aval import Aval
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
@@ -20,8 +20,6 @@ from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
 from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["Entry"]
-
-_STILL_RECORDED = "this tensor belongs to a compiled step that another thread is still recording"
 
 
 def _key(tensor: Any, kind: InputKind) -> tuple[Any, ...]:
@@ -78,7 +76,7 @@ class Entry:
         if tensor._aval.dtype.is_complex or (tensor._base is not None and tensor._base._aval.dtype.is_complex):
             raise ElsewhereError("complex numbers, and views of their parts, have no place in a trace")
         if storage is None:
-            raise JitgradError(_STILL_RECORDED)
+            raise JitgradError(STILL_RECORDED)
         # the property, for a view: a write may have brought its base into the graph
         looks = tensor._base is not None and state.grad_enabled
         requires_grad = tensor.requires_grad if looks else tensor._requires_grad
@@ -91,15 +89,11 @@ class Entry:
         slot = slots.get(id(storage))
         root = recorder.backend.root_of(storage)
         if storage.addr == 0 and slot is None:
-            raise JitgradError(_STILL_RECORDED)
+            raise JitgradError(STILL_RECORDED)
         recorder.meet(tensor, storage, root)
         if slot is None and root is not storage:
             slot = slots.get(id(root))
         if slot is not None:
-            dtype = tensor._aval.dtype
-            if any(other._aval.dtype is not dtype for other in slot.live()):
-                recorder.shares(tensor, tensor)  # operations on the others end their segment at once from here on
-                raise ElsewhereError("memory that tensors of two dtypes look at")
             vid = self._enter_alias(tensor, storage, slot, kind)
         else:
             vid = self._input(tensor, storage, _key(tensor, kind), kind)

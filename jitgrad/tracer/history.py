@@ -297,6 +297,15 @@ class Returned(NamedTuple):
     views: tuple[ViewStep, ...]
 
 
+class SparseSet(NamedTuple):
+    """A leaf (its input id), and its new sparse gradient: (value id, aval) of indices and of values, the shape."""
+
+    leaf: int
+    indices: tuple[int, Aval]
+    values: tuple[int, Aval]
+    shape: tuple[int, ...]
+
+
 @struct
 class BackwardEvent:
     """A whole backward.
@@ -312,6 +321,7 @@ class BackwardEvent:
         set_places: per entry of ``sets``, the leaf's place among the call's entered tensors, if hits are to know.
         by_results: (first output of an instruction, operand): it used a result that a Node had saved of its own. That
             is an alias, which keeps its memory where the tensor gets other data.
+        sparse_sets: leaves whose ``.grad`` becomes a new sparse tensor.
     """
 
     instrs: tuple[Instr, ...]
@@ -324,6 +334,7 @@ class BackwardEvent:
     writes: tuple[tuple[int, int], ...] = ()
     set_places: tuple[int, ...] = ()
     by_results: frozenset[tuple[int, int]] = frozenset()
+    sparse_sets: tuple[SparseSet, ...] = ()
 
     def replay(self, history: History) -> None:
         for vid, tensor in self.consts:

@@ -19,6 +19,8 @@ Must not know: how a call is found again and repeated (``recall_hits.py``), whic
 # an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant, changes a
 # mode or warns is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own
 # hit.
+# A number among the arguments is compared like the rest of them. Once another one comes, and becomes a run-time scalar
+# (Note [Number promotion]), calls forget the constant's path (``trie.forget_calls``): operations' hits leave it then.
 # Arguments must be tensors, constants that ``same`` compares, or lists, tuples and slices of these.
 """
 
@@ -32,15 +34,12 @@ from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.keys import IN
 from jitgrad.tracer.recorder_state import LATEST
-from jitgrad.tracer.trie import UNTRACKED, Bounds, TrieNode
+from jitgrad.tracer.trie import MAX_CALL_EVENTS, UNTRACKED, Bounds, TrieNode
 
 __all__ = ["MAX_CALLS", "Items", "KnownCall", "MadeValue", "remember"]
 
 MAX_CALLS = 8
 """How many calls a node remembers."""
-
-_MAX_EVENTS = 64
-"""How many events a call may have."""
 
 _CONSTANTS = (type(None), bool, int, float, str, DType, type(Ellipsis))
 
@@ -178,7 +177,7 @@ def _usual_nodes(recorder: Any, start: TrieNode) -> list[TrieNode] | None:
     nodes: list[TrieNode] = []
     node = recorder.node
     while node is not start:
-        if node is None or len(nodes) == _MAX_EVENTS or not (node.op is IN or _only_makes(node)):
+        if node is None or len(nodes) == MAX_CALL_EVENTS or not (node.op is IN or _only_makes(node)):
             return None
         nodes.append(node)
         node = node.parent

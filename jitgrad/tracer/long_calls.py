@@ -1,6 +1,6 @@
-"""Calls that record very much that is new.
+"""Calls that leave their recording and go on eagerly.
 
-Owns: ``is_too_long`` and ``stop_recording``.
+Owns: ``must_leave``, ``is_too_long`` and ``stop_recording``.
 Must not know: operations, programs, the engine.
 
 # Note [Long calls]
@@ -23,12 +23,19 @@ from jitgrad.config import config
 from jitgrad.events import bump
 from jitgrad.state import state, switch_handler
 
-__all__ = ["is_too_long", "stop_recording"]
+__all__ = ["is_too_long", "must_leave", "stop_recording"]
 
 
 def is_too_long(recorder: Any) -> bool:
-    """Whether a call should record nothing more. Asked before an operation is recorded for the first time."""
-    if recorder.path.new_values < recorder.trie.new_limit or recorder.must_record or config.same_bits:
+    """Whether a call has recorded as much as it may, or may record nothing (Note [New graphs])."""
+    trie = recorder.trie
+    limit: int = trie.new_limit
+    return trie.follows or recorder.path.new_values >= limit
+
+
+def must_leave(recorder: Any) -> bool:
+    """Whether a call records nothing more. Asked before an operation is recorded for the first time."""
+    if not is_too_long(recorder) or recorder.must_record or config.same_bits:
         return False
     is_active = state.handler is recorder
     return is_active and recorder.backend.may_stop()
@@ -36,14 +43,15 @@ def is_too_long(recorder: Any) -> bool:
 
 def stop_recording(recorder: Any) -> None:
     """End the segment without compiling it; the thread runs eagerly until the call returns."""
-    bump("long_calls")
-    recorder.has_stopped = True
+    bump("left_calls" if recorder.trie.follows else "long_calls")
     try:
+        recorder.has_stopped = True
         recorder.detours.step_outside()
         recorder.graph.make_all_nodes()
-    except BaseException:  # the segment raised: the call ends as any that raises, and has no depth to take back
+        if not recorder.trie.follows:
+            recorder.trie.new_limit *= 2
+        state.eager_depth += 1  # ``CompiledFunction`` takes it back
+    except BaseException:  # also Ctrl-C: the call ends as any that raises, and has no depth to take back
         recorder.has_stopped = False
         raise
-    recorder.trie.new_limit *= 2
-    state.eager_depth += 1  # ``CompiledFunction`` takes it back
     switch_handler(None)

@@ -32,7 +32,7 @@ from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import TrieNode, forget_calls
 
 __all__ = ["FITTED", "Mark", "NumberKeys", "first_constants", "is_number", "number_key", "quick_ids"]
 
@@ -254,6 +254,7 @@ class NumberKeys:
             bump("promotions")
             log("recompiles", "a number changed and is an argument now: %s", mark)
             parent.masks = {**(parent.masks or {}), mark.blind: mark.mask}
+            forget_calls(parent)
         parent.seen = {**(parent.seen or {}), mark.blind: (mark.numbers, child.key)}
 
 

@@ -20,7 +20,7 @@ from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent, PlainEvent
-from jitgrad.tracer.long_calls import is_too_long, stop_recording
+from jitgrad.tracer.long_calls import is_too_long, must_leave, stop_recording
 from jitgrad.tracer.numbers import first_constants, quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import Kind, has_no_place, known_kind, name_line
@@ -143,7 +143,7 @@ class Operations:
             and history.tip is parent
             and parent.seen is None
             and numbers.shadow is None
-            and path.new_values < self._recorder.trie.new_limit
+            and not is_too_long(self._recorder)
             and history.length() + 1 < path.segment_limit
             and not inference_tensors
         )
@@ -187,7 +187,7 @@ class Operations:
     ) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
         recorder, path = self._recorder, self._path
-        if path.new_values >= recorder.trie.new_limit and is_too_long(recorder):
+        if must_leave(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
         if has_no_place(op, inputs, params) if kind is None else kind.is_outside:

@@ -51,6 +51,9 @@ M = TypeVar("M", bound=Callable[..., Any])
 # step's: it runs at once, outside the recording. A value that waits for such an operation's segment cannot be had
 # at that moment; what has memory is read as it is. Native hits run no bytecode, so they are not entered half-way.
 # Between two operations of the step, a handler's operations are the step's like any other.
+# A handler may raise (Ctrl-C does), and Python calls it where a function begins, too: that function then does not run.
+# What must happen at the end of a call therefore stands in a ``finally`` behind no call, or native code looks whether
+# the function has begun and calls it again (``settle_call``).
 
 
 def _uninterrupted(method: M) -> M:

@@ -16,6 +16,9 @@ Must not know: what the tables mean: the parts of ``recorder.Recorder`` own that
 # other, and raises ``RuntimeError`` (``errors.OTHER_THREAD``). Gradients of leaves are claimed like storages. Calls
 # whose inputs see bytes of one storage that are apart, as rows of one table, do not meet.
 # Example: two threads call one training step. Both have met the weights; the first optimizer's step to come raises.
+# What no call records, eager operations and reads of values, asks too (``looks_at``), while some other thread records:
+# it writes nothing that a call has met, and reads neither what an open segment writes nor what it has yet to compute.
+# It waits for the segment's end, a moment, and then raises: the call may itself be waiting for this thread.
 # A call that is alone (``LATEST``) notes nothing in its native hits, which no other thread can interrupt: they leave
 # its stamp on the storage, and its id in ``dirty``. A call that begins later and finds that stamp notes the storage in
 # the other call's ``met``. Hits of writes are for calls that are alone; the same hits in Python's form claim, too.
@@ -24,14 +27,17 @@ Must not know: what the tables mean: the parts of ``recorder.Recorder`` own that
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitgrad.devices import CPU
 from jitgrad.dtypes import get_default_dtype
-from jitgrad.errors import OTHER_THREAD
+from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import last_position
 from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.aliases import Stubs
 from jitgrad.tracer.entry import Entry
 from jitgrad.tracer.hot import HOT
@@ -43,7 +49,12 @@ from jitgrad.tracer.version_counters import VersionCounters
 if TYPE_CHECKING:
     from jitgrad.tracer.backend import Backend
 
-__all__ = ["LATEST", "RUNNING", "RecorderState", "new_tid", "sets_grad"]
+__all__ = ["LATEST", "RUNNING", "RecorderState", "looks_at", "new_tid", "sets_grad", "wait_for_memory"]
+
+_PATIENCE_S = 5.0
+"""So long eager code waits for the segment of another thread's call to end: its kernels run, or are being compiled."""
+
+_PAUSE_S = 0.0002
 
 new_tid = itertools.count(1).__next__
 """The stamp of another call."""
@@ -260,6 +271,30 @@ class RecorderState(Handler):
                 if is_new:
                     del self.met[key]
                 raise RuntimeError(OTHER_THREAD)
+            if other.is_unmade(tensor):  # or another thread stands between two statements that stamp it
+                _wait_while(lambda call=other: STILL_RECORDED if call.is_unmade(tensor) else None)  # type: ignore[misc]
+
+    def is_unmade(self, tensor: Any) -> bool:
+        """Whether a tensor is a value of this call that is not in memory yet."""
+        if abs(tensor._tid) != self.tid:
+            return False
+        if tensor._vid in self.entered[2::3]:
+            return False
+        return self.busy or tensor._vid not in self.buffer_table  # busy: perhaps with the segment that computes it
+
+    def objection(self, tensor: Any, is_written: bool) -> str | None:
+        """Why eager code of another thread may not look at a tensor now, or write it; None: it may."""
+        storage = tensor._storage
+        root = None if storage is None else self.backend.root_of(storage)
+        if root is None:
+            is_taken = False
+        elif is_written:
+            is_taken = id(root) in self.met or self.tid in (abs(tensor._tid), storage.tid, root.tid)
+        else:
+            is_taken = id(root) in self.claims or self.is_writing(storage, root)
+        if is_taken and _overlap(_bytes_of(tensor), self.extent(root)):
+            return OTHER_THREAD
+        return STILL_RECORDED if self.is_unmade(tensor) else None
 
     def is_writing(self, storage: Any, root: Any) -> bool:
         """Whether hits have recorded a write to a storage, or to a window of the same memory."""
@@ -325,7 +360,7 @@ class RecorderState(Handler):
 
     def rest(self) -> bool:
         """Let go of what the call held. False if an escaped graph still needs it: no call may use this again."""
-        if self.path.misses or self.graph.tip is not None:
+        if self.path.misses or self.has_stopped or self.graph.tip is not None:
             return False
         self.entered.clear()
         self.caught = 0
@@ -364,6 +399,44 @@ def calls_elsewhere(thread: dict[str, Any]) -> list[RecorderState]:
     return [call for tid, call in calls if call.tid == tid and call.thread is not thread]
 
 
+def looks_at(operands: Sequence[Any], *, is_written: bool = False) -> None:
+    """Eager code is about to look at operands, or to write them: it waits a moment for calls on other threads.
+
+    Raises:
+        RuntimeError: such a call has yet to compute one of them, or writes it, or reads what would be written; it did
+            not end its segment within ``_PATIENCE_S``.
+    """
+    _wait_while(lambda: _objection(operands, is_written))
+
+
+def wait_for_memory(tensor: Any) -> None:
+    """``looks_at`` one tensor; RuntimeError if it has no memory, which a call on another thread has yet to give it."""
+    if RUNNING:
+        looks_at((tensor,))
+    if tensor._storage is None:
+        raise RuntimeError(STILL_RECORDED)
+
+
+def _wait_while(objection: Callable[[], str | None]) -> None:
+    """Come back once nothing stands against it; RuntimeError if that takes longer than ``_PATIENCE_S``."""
+    end = 0.0
+    while (why := objection()) is not None:
+        end = end or time.monotonic() + _PATIENCE_S
+        if time.monotonic() > end:
+            raise RuntimeError(why)
+        time.sleep(_PAUSE_S)
+
+
+def _objection(operands: Sequence[Any], is_written: bool) -> str | None:
+    for call in calls_elsewhere(state.__dict__):
+        for x in operands:
+            if isinstance(x, TensorBase) and x._aval.device is CPU and not x.is_sparse:
+                why = call.objection(x, is_written)
+                if why is not None:
+                    return why
+    return None
+
+
 def sets_grad(leaf: Any) -> None:
     """``leaf.grad`` is about to be assigned, by a compiled step or outside one.
 
@@ -376,5 +449,9 @@ def sets_grad(leaf: Any) -> None:
     call = None if handler is None else RUNNING.get(handler.tid)
     if call is not None:
         call.claim_grad(leaf)
-    elif any(other.has_set_grad(leaf) for other in calls_elsewhere(state.__dict__)):
-        raise RuntimeError(OTHER_THREAD)
+    else:
+        _wait_while(lambda: _objection_to_grad(leaf))
+
+
+def _objection_to_grad(leaf: Any) -> str | None:
+    return OTHER_THREAD if any(call.has_set_grad(leaf) for call in calls_elsewhere(state.__dict__)) else None

@@ -20,7 +20,20 @@ from weakref import WeakValueDictionary
 
 from jitgrad.events import bump
 
-__all__ = ["DETACHED", "SEVERAL", "TRACKED", "UNTRACKED", "Trie", "TrieNode", "ViewKind"]
+__all__ = [
+    "DETACHED",
+    "MAX_CALL_EVENTS",
+    "SEVERAL",
+    "TRACKED",
+    "UNTRACKED",
+    "Trie",
+    "TrieNode",
+    "ViewKind",
+    "forget_calls",
+]
+
+MAX_CALL_EVENTS = 64
+"""How many events a call that is remembered may have, see Note [Remembered calls]."""
 
 
 class ViewKind(IntEnum):
@@ -170,12 +183,13 @@ class Trie:
         roots: one per state that a call can start in (grad mode, default dtype).
         size: number of nodes.
         defers: segments that are new are not compiled yet, see Note [New graphs].
+        follows: calls leave their recording at the first operation that is new, see there.
         clock: calls so far; stamps the ends of paths for the LRU.
         new_limit: how many new values one call may record, Note [Long calls].
         plans: key of a segment -> its plan, as long as a program in the trie has it; the backend's, Note [Known plans].
     """
 
-    __slots__ = ("clock", "defers", "limit", "new_limit", "plans", "roots", "size")
+    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "plans", "roots", "size")
 
     clock: int
     limit: int
@@ -185,7 +199,7 @@ class Trie:
         self.roots: dict[Any, TrieNode] = {}
         self.size = 0
         self.clock = 0
-        self.defers = False
+        self.defers = self.follows = False
         self.limit = limit
         self.new_limit = new_limit
         self.plans: WeakValueDictionary[Any, Any] = WeakValueDictionary()
@@ -247,3 +261,13 @@ class Trie:
             current.parent.unlink(current)
             self.size -= 1
             current = current.parent
+
+
+def forget_calls(node: TrieNode) -> None:
+    """Have no node remember a call whose path may lead past ``node``."""
+    current: TrieNode | None = node
+    for _ in range(MAX_CALL_EVENTS):
+        if current is None:
+            return
+        current.calls = None
+        current = current.parent

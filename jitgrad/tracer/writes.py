@@ -23,7 +23,7 @@ from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import History, OpEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import UPDATE, WRITE
-from jitgrad.tracer.long_calls import is_too_long, stop_recording
+from jitgrad.tracer.long_calls import must_leave, stop_recording
 from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import name_line
@@ -69,7 +69,7 @@ class Writes:
         if node is None and numeric:
             node = self._path.numbers.promoted_hit(recorder, op, inputs, params, (WRITE, target_ids))
         if node is None:
-            if is_too_long(recorder):
+            if must_leave(recorder):
                 stop_recording(recorder)
                 return door.apply_inplace(op, targets, *args)
             node = self._grow_inplace(op, targets, inputs, params, ids, key)

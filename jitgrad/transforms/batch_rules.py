@@ -112,6 +112,11 @@ def _same(use: BatchUse) -> Any:
     return use.apply([use.whole(0), *use.values[1:]])
 
 
+def _last_dims(use: BatchUse) -> Any:
+    """All inputs with the same dimensions in front of the last, which are only repeated."""
+    return use.apply([use.whole(i) for i in range(len(use.values))])
+
+
 def _reshape(use: BatchUse) -> Any:
     return use.values[0].reshape((use.size, *use.outs[0].shape))
 
@@ -355,6 +360,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("stack", _with_dim(0, extra=1)),
     ("diagonal", _with_dim(1, 2)),
     ("tril triu one_hot", _same),
+    ("_gru_cell _lstm_cell", _last_dims),
     ("repeat", _repeat),
     ("constant_pad", _pad),
     ("slice_backward unfold_backward", _zeros_around((1,))),

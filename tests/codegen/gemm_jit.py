@@ -52,7 +52,10 @@ def load(text: str, target: Target) -> Callable[[int, int, int, int], None]:
 
 
 @functools.cache
-def _store_kernel(spec: GemmSpec, target: Target, accumulate: bool, cost: int) -> Callable[[int, int, int, int], None]:
+def store_kernel(
+    spec: GemmSpec, target: Target, accumulate: bool = False, cost: int = 1
+) -> Callable[[int, int, int, int], None]:
+    """The kernel that stores the product, or adds it; ``cost`` decides how the epilogue is printed."""
     epilogue = StoreEpilogue(spec.dtype_name, accumulate)
     epilogue.cost = cost
     return load(emit_gemm(spec, "kernel", epilogue), target)
@@ -82,12 +85,21 @@ def call(
     words, units, _, _ = gemm_launch(
         spec, m, n, k, batch, Operand(1, 0, strides_of(a)), Operand(2, 0, strides_of(b)), epilogue_args
     )
+    run_units(kernel, words, (a, b, *pointers), cuts(units))
+    return units
+
+
+def run_units(
+    kernel: Callable[[int, int, int, int], None],
+    words: Sequence[int],
+    arrays: Sequence[np.ndarray],
+    points: Sequence[int],
+) -> None:
+    """Run the units between each two points; ``arrays`` are slots 1, 2, ..."""
     args = (ctypes.c_int64 * len(words))(*words)
-    bufs = (ctypes.c_int64 * (3 + len(pointers)))(0, *(x.ctypes.data for x in (a, b, *pointers)))
-    points = cuts(units)
+    bufs = (ctypes.c_int64 * (1 + len(arrays)))(0, *(x.ctypes.data for x in arrays))
     for begin, end in itertools.pairwise(points):
         kernel(ctypes.addressof(bufs), ctypes.addressof(args), begin, end)
-    return units
 
 
 def spec_for(a: np.ndarray, b: np.ndarray, target: Target, key: Any = "store") -> GemmSpec:
@@ -110,5 +122,5 @@ def multiply(
     epilogue = StoreEpilogue(spec.dtype_name, accumulate)
     batch_stride, row_stride, column_stride = strides_of(out)
     assert column_stride == 1 or out.shape[2] <= 1
-    kernel = _store_kernel(spec, target, accumulate, cost)
+    kernel = store_kernel(spec, target, accumulate, cost)
     return call(kernel, spec, a, b, [out], epilogue.args(3, 0, batch_stride, row_stride), cuts)

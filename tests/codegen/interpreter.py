@@ -6,13 +6,14 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.codegen.pipeline import compile_segment
-from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.simplify import const_of, topological
 from jitgrad.codegen.scalars import array_loop
 from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
@@ -74,13 +75,15 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "slice": lambda: args[0][tuple(_indices(s, t, n) for s, t, n in zip(p[0], p[1], v.shape, strict=True))],
         "pad": lambda: np.pad(args[0], list(zip(p[0], p[1], strict=True)), constant_values=p[2]),
         "windows": lambda: args[0].reshape(-1)[_window_indices(*p)],
+        "copy": lambda: args[0],
+        "panels": lambda: args[0].transpose(1, 0, 2).reshape(v.shape),
         "update": lambda: _updated(args[0], args[1], p),
         "argmax": lambda: np.argmax(args[0], axis=p),
         "argmin": lambda: np.argmin(args[0], axis=p),
         "matmul": lambda: wide[0] @ wide[1],
         "gather": lambda: args[0][tuple(args[1:])],
         "check": lambda: np.clip(np.where(args[0] < 0, args[0] + p[0], args[0]), 0, p[0] - 1),
-        "scatter_add": lambda: _scatter(v, wide),
+        **{op: partial(_scatter, v, wide) for op in SCATTERS},
         "cat": lambda: np.concatenate(args, axis=p),
     }
     return simple[op]()
@@ -113,9 +116,16 @@ def _called(v: Value, args: list[np.ndarray]) -> np.ndarray:
     return array_loop.run(function, (component,), [np.ascontiguousarray(a).reshape(v.shape) for a in args])[0]
 
 
+_COMBINING = {"scatter_add": np.add, "scatter_mul": np.multiply, "scatter_max": np.maximum, "scatter_min": np.minimum}
+
+
 def _scatter(v: Value, args: list[np.ndarray]) -> np.ndarray:
-    out = np.zeros(v.shape, args[0].dtype)
-    np.add.at(out, tuple(args[1:]), args[0])
+    base, source, *indices = args
+    out = np.array(base)
+    if v.op == "scatter_set":
+        out[tuple(indices)] = source
+    else:
+        _COMBINING[v.op].at(out, tuple(indices), source)
     return out
 
 

@@ -154,3 +154,35 @@ def test_fusion_is_the_same_every_time() -> None:
     arrays = [f32(32, 16), f32(16, 24), f32(32, 8), f32(8, 24)]
     kept = [Case(lower, arrays) for _ in range(12)]
     assert len({case.program.kernel_names for case in kept}) == 1
+
+
+def test_deep_chains_need_as_many_buffers_a_layer_as_short_ones() -> None:
+    """Operands that must be copied are found in one walk, however many: none is copied that needs no copy."""
+
+    def chain(layers: int) -> int:
+        def lower(b: Any, x: Any, w: Any) -> Any:
+            for _ in range(layers):
+                x = b.permute(b.reshape(x, (8, 4, 4, 32)), (0, 2, 1, 3))
+                x = b.reshape(b.matmul(b.reshape(x, (1, 128, 32)), w), (128, 32))
+                x = b.tanh(x)
+            return x
+
+        return Case(lower, [f32(128, 32), f32(1, 32, 32) / 12]).check(1e-3, 1e-3).launches
+
+    assert chain(80) == 80 * chain(1)
+
+
+def test_reshapes_of_sums_of_rows_need_as_many_buffers_however_many_there_are() -> None:
+    """A loop that cannot do a reshape is found in the same walk as others, behind any product."""
+
+    def chain(layers: int) -> int:
+        def lower(b: Any, x: Any, w: Any) -> Any:
+            for _ in range(layers):
+                y = b.reshape(b.exp(x), (30, 7, 2))
+                x = b.add(b.reshape(b.permute(y, (2, 0, 1)), (42, 10)), 1.0)
+                x = b.reshape(b.matmul(b.reshape(x, (1, 42, 10)), w), (42, 10))
+            return x
+
+        return Case(lower, [f32(42, 10), f32(1, 10, 10) / 10]).check(1e-3, 1e-3).launches
+
+    assert chain(75) - chain(5) == 35 * (chain(3) - chain(1))

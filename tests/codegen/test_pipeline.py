@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from typing import Any
+
 import numpy as np
 import pytest
 from interpreter import Case
 
+import jitgrad as jg
+from jitgrad.codegen import pipeline
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.dtypes import bool_, float32, float64, int32, int64
 
@@ -246,3 +252,30 @@ def test_transcendental_epilogue() -> None:
         return b.tanh(b.add(h, c)), b.sigmoid(h), b.sin(h)
 
     Case(lower, [f32(33, 20), f32(20, 37), f32(37)]).check(1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_no_cycles_are_collected_while_a_segment_is_planned(
+    was_enabled: bool, error: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = pipeline.plan_segment
+    seen: list[bool] = []
+
+    def watched(segment: Any) -> Any:
+        seen.append(gc.isenabled())
+        if error is not None:
+            raise error
+        return plan(segment)
+
+    monkeypatch.setattr(pipeline, "plan_segment", watched)
+    before = gc.isenabled()
+    (gc.enable if was_enabled else gc.disable)()
+    try:
+        step = jg.compile(lambda x: (x * 2).sin())
+        with pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else contextlib.nullcontext():
+            step(jg.ones(3))
+        assert set(seen) == {False}
+        assert gc.isenabled() is was_enabled
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -120,7 +120,7 @@ DEFECTS: dict[str, tuple[Callable[[Builder, Value], Value], str]] = {
     "an index that is no integer": (lambda b, x: b.make("gather", (x, x), (), (4, 6, 6), float32), "is no integer"),
     "a check": (lambda b, x: b.make("check", (x,), (4,), x.shape, int64), "checks an integer"),
     "a scatter's source": (
-        lambda b, x: b.make("scatter_add", (x, b.iota((3,), 0)), (9, 6), (9, 6), float32),
+        lambda b, x: b.make("scatter_add", (b.const(0.0, float32, (9, 6)), x, b.iota((3,), 0)), (), (9, 6), float32),
         "does not fit the indices",
     ),
     "a cat": (lambda b, x: b.make("cat", (x, x), 0, (9, 6), float32), r"should be \[8, 6\]"),

@@ -264,3 +264,28 @@ def test_data_replaced_between_a_gradient_with_a_graph_and_its_use(mode: Mode, m
 
     for got, want in zip(mode.run(lambda: step(jg)), step(torch), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("data_writes", [0, 1, 2])
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_second_write_that_a_later_call_records_is_one_write(data_writes: int, reads: bool, mode: Mode) -> None:
+    """Writes through ``.data`` give the storage another id; what a call records behind hits writes to the same one."""
+
+    def step(p: Any, q: Any) -> Any:
+        for _ in range(data_writes):
+            p.data.mul_(0.5)
+        v = p * 3
+        if reads:
+            v.sum().item()
+        with jg.no_grad():
+            p.mul_(v)
+            p.add_(v, alpha=0.1)  # the second call's gradients are added up: what follows is recorded again
+        (v.sin() * q.sum()).sum().backward()
+        return v
+
+    def four_calls(call: Callable[..., Any]) -> list[Any]:
+        p, q = jg.linspace(0.1, 0.2, 16).reshape(4, 4).requires_grad_(), jg.ones(4, 4).requires_grad_()
+        return [(call(p, q).tolist(), p.tolist(), p.grad.tolist()) for _ in range(4)]
+
+    for got, want in zip(four_calls(mode.wrap(step)), four_calls(step), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)

@@ -235,3 +235,60 @@ def test_what_came_before_an_operation_that_raised_is_there_for_the_step_that_go
     for _ in range(3 if mode.name == "warm" else 1):
         for got, expected in zip(function(*inputs()), want, strict=True):
             np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-6)
+
+
+IN_RANGE: dict[str, Any] = {
+    "a remainder": lambda x, i: (i * 7 + 5) % 3,
+    "a clamp": lambda x, i: (i * i).clamp(0, 2),
+    "a clamp on one side": lambda x, i: (i - 1).clamp(min=0),
+    "a clamp on each side": lambda x, i: (i + i).clamp_max(2).clamp_min(0),
+    "a shift": lambda x, i: i + 1 - 1,
+    "a difference from a number": lambda x, i: 2 - i,
+    "a product": lambda x, i: i * 2 - 2,
+    "a quotient": lambda x, i: (i + 5) // 3,
+    "a choice": lambda x, i: jg.where(i > 1, i, 0),
+    "the least of two": lambda x, i: jg.minimum(i, i % 2),
+    "parts": lambda x, i: jg.cat([i, i % 2, jg.zeros_like(i)]),
+    "bits": lambda x, i: (i * 5) & 1,
+    "a comparison": lambda x, i: (x.sum(1)[:2] > i).long(),
+    "where each row stands": lambda x, i: x.sum(1).argsort(),
+    "a table of positions": lambda x, i: jg.zeros(3, dtype=jg.int64).index_put((i,), jg.arange(2))[i],
+}
+"""Positions from a matrix of three rows and the positions [2, 0]: no call can put one out of range unseen."""
+
+
+@pytest.mark.parametrize("name", IN_RANGE)
+def test_positions_that_the_step_computes_end_no_segment(name: str, mode: Mode) -> None:
+    def step(x: Any, i: Any) -> Any:
+        return x[IN_RANGE[name](x.detach(), i)].sum(0) * 2
+
+    function, wanted = mode.wrap(step), step(leaf() * jg.arange(3), jg.tensor(GOOD))
+    for _ in range(3):
+        with events.count("segments") as segments:
+            got = function(leaf() * jg.arange(3), jg.tensor(GOOD))
+        assert not mode.is_compiled or segments() == 1
+        np.testing.assert_array_equal(got.detach().numpy(), wanted.detach().numpy())
+
+
+@pytest.mark.parametrize("name", ["a shift", "a difference from a number", "a product", "a quotient", "a choice"])
+def test_positions_that_the_step_computes_out_of_range(name: str, mode: Mode) -> None:
+    """They raise at the operation that uses them, in every mode, whatever they are computed from."""
+    after = []
+
+    def step(x: Any, i: Any) -> Any:
+        y = x[IN_RANGE[name](x.detach(), i)]
+        after.append(1)
+        return y
+
+    function = warm_up(mode, step, jg.tensor(GOOD))
+    for number in (*range(-9, 10), 2**62, -(2**62)):
+        given = jg.tensor([1, number])
+        after.clear()
+        values = IN_RANGE[name](leaf().detach(), given)
+        if bool(((values >= -3) & (values < 3)).all()):
+            assert function(leaf(), given).shape == (2, 3)
+            continue
+        with pytest.raises(IndexError):
+            function(leaf(), given)
+        assert not after
+    assert function(leaf(), jg.tensor(GOOD)).shape == (2, 3)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.compile import _LOOK_AT_LEAST, _LOOK_EVERY
+from jitgrad.compile import LONGEST_PAUSE, LOOK_COSTS, MOST_DEBT
 from jitgrad.compiled import native_eager
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
+from jitgrad.state import state
 from jitgrad.user_line import PACKAGE
 from tests.compiled.long_steps import chain, collected, differentiated, read, written
 
@@ -90,17 +92,79 @@ def test_recording_costs_a_few_eager_steps(
 def test_graphs_that_are_always_new_are_looked_at_less_and_less() -> None:
     data = jg.arange(4096, dtype=jg.float32)
     step = jg.compile(lambda i: data[i] * 2)
-    calls = 16 + _LOOK_EVERY + 4 * _LOOK_AT_LEAST
+    calls = 16 + 5 * LONGEST_PAUSE
     before = jg.stats()
     for i in range(calls):
         assert float(step(i)) == 2 * i
     now = jg.stats()
     recorded = now["traces"] - before["traces"]
     assert recorded + now["eager_calls"] - before["eager_calls"] == calls
-    assert 18 < recorded < 25
-    for _ in range(2 * _LOOK_AT_LEAST):
+    left = now["left_calls"] - before["left_calls"]
+    assert 4 < left < 16
+    assert 16 < recorded - left < 24
+    for _ in range(2 * LONGEST_PAUSE):
         step(3)
-    assert step.streak == 0  # it has been noticed that this repeats
+    assert step.debt == 0  # it has been noticed that this repeats
+
+
+def test_a_call_that_follows_runs_what_is_known_and_leaves_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known turns run as segments, the rest eagerly; gradients reach through both; the next call is whole."""
+    monkeypatch.setattr(config, "compile_at_once", 1000)
+    weight = jg.tensor([0.5, -1.5], requires_grad=True)
+
+    def step(turns: int, factor: float) -> tuple[list[float], list[float], int]:
+        seen, total = [], jg.zeros(())
+        for _ in range(turns):
+            total = total + (weight * factor).sum()
+            seen.append(total.item())
+        (total * total).backward()
+        grad, weight.grad = weight.grad.tolist(), None
+        return seen, grad, turns
+
+    compiled = jg.compile(step)
+    for _ in range(3):
+        compiled(3, 2.0)
+    compiled._owe(MOST_DEBT)
+    before = jg.stats()
+    for turns in (5, 3, 4, 1, 3):
+        assert compiled(turns, 2.0) == step(turns, 2.0)
+    now = jg.stats()
+    assert now["left_calls"] - before["left_calls"] == 3  # 5, 4 and 1 turns end, or go on, as no call has
+    assert now["misses"] - before["misses"] <= 2 * 3  # where a call leaves, its segment ends
+    assert now["segments"] - before["segments"] > 3 + 3 + 3
+    assert compiled.debt == MOST_DEBT - 2  # for the two calls of three turns
+    compiled.look_again()
+    assert compiled(5, 2.0) == step(5, 2.0)
+    assert compiled.debt == LOOK_COSTS
+
+
+def test_a_call_may_leave_with_nothing_new_recorded() -> None:
+    data = jg.arange(4, dtype=jg.float32)
+    step = jg.compile(lambda turns: [float((data * 2).sum()) for _ in range(turns)])
+    for _ in range(3):
+        step(2)
+    step._owe(MOST_DEBT)
+    before = jg.stats()
+    for turns in (4, 2, 3, 2, 5):
+        assert step(turns) == [12.0] * turns
+        assert (state.eager_depth, state.handler) == (0, None)
+    now = jg.stats()
+    assert now["left_calls"] - before["left_calls"] == 3
+
+
+def test_known_graphs_pay_for_looks_at_others() -> None:
+    """Forty lengths, at random: more than are recorded at first, and all of them are known in the end."""
+    draw = np.random.default_rng(0)
+    data = jg.arange(4096, dtype=jg.float32)
+    step = jg.compile(lambda n: data[:n].sum())
+    seen = []
+    for _ in range(6):
+        before = jg.stats()
+        for n in draw.integers(1, 41, 400).tolist():
+            assert float(step(n)) == n * (n - 1) / 2
+        now = jg.stats()
+        seen.append(now["eager_calls"] + now["left_calls"] - before["eager_calls"] - before["left_calls"])
+    assert seen[-1] == 0, seen
 
 
 def test_a_known_graph_now_and_then_does_not_end_that() -> None:

@@ -19,14 +19,18 @@ import pytest
 import jitgrad as jg
 from jitgrad.runtime.storage import memory
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.state import native_cell
+from jitgrad.state import native_cell, state
+from jitgrad.tracer.long_calls import stop_recording
 
 _WATCHED = ("jitgrad/tracer/", "jitgrad/compiled/", "jitgrad/compile.py", "jitgrad/dispatch.py", "test_interrupts.py")
 """With the step's own bytecodes: a warm call may run no others."""
 
 
 def _run_with(handler: Callable[[], None], at: int, call: Callable[[], Any]) -> tuple[Any, int]:
-    """(what ``call`` returned, how many bytecodes were watched): ``handler`` runs before bytecode ``at`` of them."""
+    """(what ``call`` returned, how many bytecodes were watched): ``handler`` runs before bytecode ``at`` of them.
+
+    Where a function begins counts as one: there, too, Python calls handlers.
+    """
     seen = 0
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
@@ -35,7 +39,7 @@ def _run_with(handler: Callable[[], None], at: int, call: Callable[[], Any]) -> 
             if not any(part in frame.f_code.co_filename.replace("\\", "/") for part in _WATCHED):
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        elif event == "opcode":
+        if event in ("call", "opcode"):
             seen += 1
             if seen == at:
                 handler()
@@ -141,6 +145,53 @@ def test_a_handler_that_raises_leaves_no_step_behind() -> None:
     again, _ = _make_step()
     fresh = jg.compile(again)
     np.testing.assert_allclose([fresh()[0] for _ in range(3)], [expected()[0] for _ in range(3)], rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["settle", "_end", "_flush_after", "stop_recording"])
+@pytest.mark.parametrize("is_left", [False, True], ids=["whole", "left"])
+def test_ctrl_c_before_the_first_statement_of_a_calls_end(
+    place: str, is_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python calls a signal's handler where a function begins: the function that ends a call may not run at all."""
+    monkeypatch.setattr(jg.config, "max_new_values", 8 if is_left else 2048)
+    lengths = [1, 1, *(n for i in range(2, 20) for n in (1, 1, 9 * i))]  # known graphs, then a new one, and so on
+    limits = iter(lengths)
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        y = (x * 2).sin()
+        for _ in range(next(limits)):
+            y = y + 1.0
+        if place == "_flush_after":
+            raise ValueError("of the user")
+        return y
+
+    ends = (jg.CompiledFunction._end.__code__.co_filename, stop_recording.__code__.co_filename)
+    interrupts = 0
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal interrupts
+        if event == "call" and frame.f_code.co_name == place and frame.f_code.co_filename in ends:
+            interrupts += 1
+            raise KeyboardInterrupt
+        return None
+
+    before = sys.gettrace()
+    for _ in lengths:
+        sys.settrace(trace)
+        try:
+            step(X)
+        except (KeyboardInterrupt, ValueError):
+            pass
+        finally:
+            sys.settrace(before)
+        assert state.handler is None
+        assert state.eager_depth == 0
+        launches = jg.stats()["launches"]
+        assert TWICE(X).tolist() == [2.0, 4.0, 6.0]
+        assert jg.stats()["launches"] > launches  # the next call is recorded and compiled
+    is_there = {"stop_recording": is_left, "settle": native_cell.is_installed}  # a front calls ``settle``
+    assert (interrupts > 0) == is_there.get(place, True)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.compile import MOST_DEBT
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
 from jitgrad.config import config
 from jitgrad.state import state
@@ -185,6 +186,22 @@ def test_results_are_pytorchs_wherever_recording_stops(name: str, monkeypatch: p
         for call in range(6):
             for got, w in zip(arrays(step(jg, data(jg))), want, strict=True):
                 np.testing.assert_allclose(got, w, rtol=2e-5, atol=1e-6, err_msg=f"limit {limit}, call {call}")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_results_are_pytorchs_wherever_a_call_that_follows_leaves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first calls record a part of the path; the next ones go along it, and leave at its end: Note [New graphs]."""
+    torch = pytest.importorskip("torch", reason="compares with torch")
+    want = list(arrays(STEPS[name](torch, data(torch))))
+    for limit, recorded in ((1, 1), (5, 2), (16, 1), (23, 2)):
+        monkeypatch.setattr(config, "max_new_values", limit)
+        step = jg.compile(STEPS[name])
+        for call in range(recorded + 3):
+            if call >= recorded:
+                step._owe(MOST_DEBT)
+            for got, w in zip(arrays(step(jg, data(jg))), want, strict=True):
+                np.testing.assert_allclose(got, w, rtol=2e-5, atol=1e-6, err_msg=f"limit {limit}, call {call}")
+        assert state.eager_depth == 0
 
 
 def test_a_level_holds_on_to_the_recorder(limit: int) -> None:

@@ -305,6 +305,22 @@ def test_what_is_remembered_goes_with_the_paths() -> None:
     assert all(call.tip is None or id(call.tip) in alive for call in known)
 
 
+def test_a_number_that_has_changed_is_remembered_by_no_call() -> None:
+    """Else the call repeats the constant's path, and what comes behind it is recorded, and compiled, twice."""
+    x = jg.arange(-2.0, 3.0)
+
+    def step(k: float, doubles: bool) -> Any:
+        y = jg.where(x > 0, x, k)
+        return y * 2 if doubles else y
+
+    compiled = jg.compile(step)
+    for k, doubles in ((2.0, False), (2.0, False), (3.0, False), (3.0, True)):
+        compiled(k, doubles)
+    before = jg.stats()["misses"]
+    assert compiled(2.0, True).tolist() == step(2.0, True).tolist()
+    assert jg.stats()["misses"] == before
+
+
 def _nodes(trie: Any) -> list[Any]:
     found, waiting = [], [*trie.roots.values()]
     while waiting:

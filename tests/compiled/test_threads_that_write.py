@@ -5,58 +5,16 @@ A call is right, or raises a RuntimeError that says what the threads did; afterw
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import jitgrad as jg
-from jitgrad.errors import OTHER_THREAD
+from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
 from jitgrad.tracer.recorder_state import RUNNING
-from tests.threads import LONGEST_WAIT_S, run_threads
-
-_STILL_RECORDED = "another thread is still recording"
-
-
-class _Pause:
-    """Stops a step in its middle, on the thread that it runs on, until the block is over."""
-
-    def __init__(self) -> None:
-        self._reached, self._goes_on = threading.Event(), threading.Event()
-        self.is_on = False
-
-    def __call__(self) -> None:
-        if self.is_on:
-            self._reached.set()
-            assert self._goes_on.wait(LONGEST_WAIT_S)
-
-    @contextmanager
-    def inside(self, call: Callable[[], Any]) -> Iterator[list[Any]]:
-        """While the block runs, ``call()`` stands at its pause on another thread. Yields where its result will be."""
-        results: list[Any] = []
-
-        def work() -> None:
-            try:
-                results.append(call())
-            except Exception as error:
-                results.append(error)
-
-        self.is_on = True
-        thread = threading.Thread(target=work)
-        thread.start()
-        assert self._reached.wait(LONGEST_WAIT_S)
-        self.is_on = False
-        try:
-            yield results
-        finally:
-            self._goes_on.set()
-            thread.join(LONGEST_WAIT_S)
-            assert not thread.is_alive()
-            self._reached.clear()
-            self._goes_on.clear()
+from tests.threads import Pause, run_threads, switching_often
 
 
 @pytest.fixture(params=["first", "third"])
@@ -66,7 +24,7 @@ def count(request: pytest.FixtureRequest) -> int:
 
 
 def test_a_write_to_what_another_call_has_read_raises(count: int) -> None:
-    pause, w = _Pause(), jg.ones(4)
+    pause, w = Pause(), jg.ones(4)
 
     @jg.compile
     def reads(x: Any) -> Any:
@@ -92,7 +50,7 @@ def test_a_write_to_what_another_call_has_read_raises(count: int) -> None:
 
 
 def test_a_read_of_what_another_call_is_writing_raises(count: int) -> None:
-    pause, w = _Pause(), jg.ones(4)
+    pause, w = Pause(), jg.ones(4)
 
     @jg.compile
     def writes() -> Any:
@@ -113,7 +71,7 @@ def test_a_read_of_what_another_call_is_writing_raises(count: int) -> None:
 
 
 def test_what_a_segment_has_written_may_be_read_and_then_not_be_written(count: int) -> None:
-    pause, w = _Pause(), jg.ones(4)
+    pause, w = Pause(), jg.ones(4)
 
     @jg.compile
     def writes() -> Any:
@@ -122,7 +80,7 @@ def test_what_a_segment_has_written_may_be_read_and_then_not_be_written(count: i
         pause()
         return before, w.mul_(2.0).sum().item()
 
-    both = _Pause()
+    both = Pause()
 
     @jg.compile
     def reads() -> Any:
@@ -148,7 +106,7 @@ def test_what_a_segment_has_written_may_be_read_and_then_not_be_written(count: i
 
 
 def test_views_and_windows_count_as_their_memory(count: int) -> None:
-    pause, w = _Pause(), jg.ones(6)
+    pause, w = Pause(), jg.ones(6)
     part, alias = w[2:4], w.detach()
 
     @jg.compile
@@ -174,7 +132,7 @@ def test_views_and_windows_count_as_their_memory(count: int) -> None:
 
 
 def test_gradients_of_one_leaf_are_set_by_one_call_at_a_time(count: int) -> None:
-    pause, w = _Pause(), jg.ones(3).requires_grad_()
+    pause, w = Pause(), jg.ones(3).requires_grad_()
 
     @jg.compile
     def step(factor: float) -> Any:
@@ -195,7 +153,7 @@ def test_gradients_of_one_leaf_are_set_by_one_call_at_a_time(count: int) -> None
 
 
 def test_calls_that_only_read_are_not_kept_apart(count: int) -> None:
-    pause, w = _Pause(), jg.full((3,), 2.0).requires_grad_()
+    pause, w = Pause(), jg.full((3,), 2.0).requires_grad_()
 
     @jg.compile
     def reads(x: Any) -> Any:
@@ -225,22 +183,12 @@ def test_calls_on_one_thread_are_one_user() -> None:
     assert [outer().item() for _ in range(3)] == [12.0 + 8.0, 24.0 + 16.0, 48.0 + 32.0]
 
 
-@contextmanager
-def _switching_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 def _attempt(call: Callable[[], float]) -> float | None:
     """What a call returns; None if it says that the threads share tensors."""
     try:
         return call()
     except RuntimeError as error:
-        assert str(error) == OTHER_THREAD or _STILL_RECORDED in str(error), repr(error)
+        assert str(error) in (OTHER_THREAD, STILL_RECORDED), repr(error)
         return None
 
 
@@ -251,7 +199,7 @@ def test_each_call_of_a_counter_counts_or_raises() -> None:
     def count_one() -> Any:
         return (counted.add_(1.0) * 2).sum()
 
-    with _switching_often():
+    with switching_often():
         rows = run_threads(lambda _: [_attempt(lambda: count_one().item()) for _ in range(24)], 8)
     results = sorted(value for row in rows for value in row if value is not None)
     assert results == [32.0 * (nr + 1) for nr in range(len(results))]
@@ -273,7 +221,7 @@ def test_threads_that_call_one_training_step(momentum: float) -> None:
         optimizer.step()
         return loss.detach()
 
-    with _switching_often():
+    with switching_often():
         run_threads(lambda _: [_attempt(lambda: train().item()) for _ in range(12)], 8)
     with jg.no_grad():
         for p in params:
@@ -288,7 +236,7 @@ def test_threads_that_call_one_training_step(momentum: float) -> None:
     (slice(0, 2), slice(2, 4), False), (slice(2, 4), slice(0, 2), False), (slice(0, 3), slice(2, 4), True),
 ])  # fmt: skip
 def test_rows_of_one_table_that_are_apart_do_not_meet(count: int, mine: slice, theirs: slice, meets: bool) -> None:
-    pause, table = _Pause(), jg.ones(4, 3)
+    pause, table = Pause(), jg.ones(4, 3)
     rows, others = table[mine].detach(), table[theirs].detach()
 
     @jg.compile

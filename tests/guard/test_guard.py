@@ -79,6 +79,8 @@ FOUND = (
     ("nll_loss", 3, ((5, 0),), "a table without rows"),
     ("clamp_tensor", 0, ((3, 0), (4, 0)), "a unit of work of a kernel that stores nothing"),
     ("index4", 0, ((4, 6),), "a gradient that counted once for six equal indices"),
+    ("constant_pad", 0, ((3, 0),), "padding that cuts off what is not there, refused by one form alone"),
+    ("max_pool2d", 1, ((5, 0),), "the largest of no elements"),
 )
 """(operation, sample, change of extents): what the tool has found."""
 

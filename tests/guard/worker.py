@@ -33,7 +33,7 @@ CRASH = "JITGRAD_GUARD_CRASH"
 RULES, KERNELS = -1, 1
 """``config.eager_kernels``: operations run by NumPy's rules, or by kernels however few elements there are."""
 
-PUBLIC = (RuntimeError, ValueError, IndexError, TypeError)
+PUBLIC = (RuntimeError, ValueError, IndexError, TypeError, MemoryError)
 """What operations raise for arguments that they refuse."""
 
 NOT_COMPARED = frozenset(

@@ -79,6 +79,26 @@ def test_operations_outside_of_a_trace_are_named() -> None:
     assert "A HOOK READS" not in causes, "backward() itself is no hook"
 
 
+@pytest.mark.parametrize("is_on", [False, True])
+def test_numbers_that_are_slow_because_they_are_small_are_found(is_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How slow they are depends on the processor: a call is as long as the switch says."""
+    if not jitgrad.set_flush_denormal(False):
+        pytest.skip("the processor has no such switch")
+
+    def seconds(self: Subject) -> float:
+        return 1.0 if (jitgrad.tensor(1e-30) * 1e-10).item() == 0.0 else 4.0
+
+    monkeypatch.setattr(Subject, "seconds_of_one", seconds)
+    jitgrad.set_flush_denormal(is_on)
+    try:
+        notes = _causes(_benchmark(slow_steps.fast, *slow_steps.some))
+        assert ((jitgrad.tensor(1e-30) * 1e-10).item() == 0.0) is is_on  # the switch is as it was
+    finally:
+        jitgrad.set_flush_denormal(False)
+    assert [note.partition(":")[0] for note in notes] == ([] if is_on else ["SMALL NUMBERS"])
+    assert is_on or "4.0 times as long" in notes[0]
+
+
 def test_everything_is_as_it_was_afterwards() -> None:
     jitgrad.manual_seed(1)
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jitgrad
+from jitgrad import events
+from tests.modes import Mode
 from tests.nn.libraries import assert_as_pytorch, raised
 
 Case = Callable[[Any], Any]
@@ -183,3 +186,68 @@ def test_a_packed_bidirectional_step(mode: Any, kind: str) -> None:
         return [call(jitgrad.linspace(-1, 1, 12).reshape(2, 3, 2)).item() for _ in range(4)]
 
     np.testing.assert_allclose(losses(mode.wrap), losses(lambda step: step), rtol=1e-5)
+
+
+def test_a_step_of_a_layer_is_recorded_in_two_operations(mode: Mode) -> None:
+    """The products of all inputs are one, and what follows a step's own product is one operation."""
+
+    class Unused(jitgrad.Tensor):
+        """A class that overrides functions changes nothing for plain tensors."""
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError("no tensor is of this class")
+
+    steps, kinds = 40, {"LSTM": 2, "GRU": 2, "RNN": 3}
+    for kind, count in kinds.items():
+        module = getattr(jitgrad.nn, kind)(6, 5)
+        x = jitgrad.randn(steps, 2, 6)
+        with events.count("hits") as hits, events.count("misses") as misses:
+            mode.run(lambda m, x: m(x)[0], lambda module=module, x=x: (module, x))
+        calls = {"eager": 0, "cold": 1, "warm": 3}[mode.name]
+        assert hits() + misses() <= calls * (count * steps + 20)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_cells_in_every_mode(kind: str, mode: Mode) -> None:
+    """Values and gradients of what a cell's one operation does, also those of its state and of the gates themselves."""
+    torch = pytest.importorskip("torch")
+
+    def case(xp: Any, m: Any, x: Any, *state: Any) -> list[Any]:
+        out, last = m(x, state if kind == "LSTM" else state[0])
+        grads = xp.autograd.grad(out.square().sum(), (x, *state), create_graph=True)
+        sum(g.square().sum() for g in grads).backward()
+        return [out, *(last if kind == "LSTM" else [last]), *grads, x.grad, *(p.grad for p in m.parameters())]
+
+    def given(xp: Any) -> tuple[Any, ...]:
+        xp.manual_seed(3)
+        m = getattr(xp.nn, kind)(3, 4)
+        states = [(1, 2, 4)] * (2 if kind == "LSTM" else 1)
+        return m, *(xp.randn(*shape, requires_grad=True) for shape in ((4, 2, 3), *states))
+
+    expected = case(torch, *given(torch))
+    for got, want in zip(mode.run(partial(case, jitgrad), lambda: given(jitgrad)), expected, strict=True):
+        np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=2e-4, atol=1e-5)
+
+
+def wide_layer(xp: Any, m: Any, x: Any) -> list[Any]:
+    """Outputs and gradients of a layer whose weights are laid out for the products of all steps."""
+    out = m(x)[0]
+    (out * out).sum().backward()
+    return [out, x.grad, *(p.grad for p in m.parameters())]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_weights_of_states_are_laid_out_once(kind: str, mode: Mode) -> None:
+    def given(xp: Any) -> tuple[Any, ...]:
+        xp.manual_seed(3)
+        return getattr(xp.nn, kind)(8, 96), xp.randn(6, 7, 8, requires_grad=True)
+
+    torch = pytest.importorskip("torch")
+    expected = wide_layer(torch, *given(torch))
+    with events.count("shared_panels") as shared:
+        found = mode.run(partial(wide_layer, jitgrad), lambda: given(jitgrad))
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-3, atol=1e-4)
+    if mode.name == "warm":
+        assert shared() == 11  # six steps forward; backward, the first state gets no gradient

@@ -68,6 +68,20 @@ def nonzero_ints(*shape: int) -> Any:
     return ints(*shape, low=1, high=5) * np.where(_rng.random(shape) < 0.5, -1, 1)
 
 
+def _lstm_cell(t: Any, x: Any, hidden: Any, c: Any) -> Any:
+    i, f_, g, o = (x + hidden).chunk(4, -1)
+    i, f_, g, o = i.sigmoid(), f_.sigmoid(), g.tanh(), o.sigmoid()
+    c = f_ * c + i * g
+    return o * c.tanh(), c, t.cat([i, f_, g, o], -1)
+
+
+def _gru_cell(t: Any, x: Any, hidden: Any, h: Any) -> Any:
+    (r, z, n), (r_h, z_h, n_h) = x.chunk(3, -1), hidden.chunk(3, -1)
+    r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
+    n = (n + r * n_h).tanh()
+    return n + z * (h - n), t.cat([r, z, n], -1)
+
+
 def _positive_definite(*shape: int) -> Any:
     factor = f(*shape, shape[-1])
     return factor @ factor.swapaxes(-1, -2) + np.eye(shape[-1])
@@ -729,6 +743,14 @@ def _layers() -> dict[str, list[Sample]]:
                 ((3, 4), 1e-5),
                 lambda t, x, w, b: t.native_layer_norm(x, (3, 4), w, b, 1e-5),
             )
+        ],
+        "_lstm_cell": [
+            Sample((f(2, 12), f(2, 12), f(2, 3)), (), _lstm_cell),
+            Sample((f(8), f(8), f(2)), (), _lstm_cell),
+        ],
+        "_gru_cell": [
+            Sample((f(2, 9), f(2, 9), f(2, 3)), (), _gru_cell),
+            Sample((f(6), f(6), f(2)), (), _gru_cell),
         ],
         "native_layer_norm_plain": [
             Sample((f(2, 3, 4),), ((4,), 1e-5), lambda t, x: t.native_layer_norm(x, (4,), None, None, 1e-5))

@@ -25,6 +25,7 @@ FORMS = {
     "clone as it is": lambda t, x: x.permute(1, 3, 0, 2).clone(),
     "clone of a channels-last one": lambda t, x: x.contiguous(memory_format=t.channels_last).clone(),
     "clone of a part": lambda t, x: x.permute(1, 3, 0, 2)[:, ::2].clone(memory_format=t.preserve_format),
+    "clone of odd strides": lambda t, x: x.as_strided((2, 1, 3), (1, 7, 2)).clone(),
     "clone of repeated elements": lambda t, x: x[:, :1].expand(2, 3, 4, 5).transpose(0, 3).clone(),
     "zeros_like": lambda t, x: t.zeros_like(x.permute(0, 2, 3, 1)) + x.permute(0, 2, 3, 1).sum(),
     "ones_like": lambda t, x: t.ones_like(x, memory_format=t.channels_last),

@@ -39,12 +39,8 @@ EAGER_ONLY = {
     **{name: "a recurrence whose length is a value" for name in OPS.late if "polynomial" in name},
     "isclose": "a test helper",
     "linspace": "made once, from both ends: not worth a kernel",
-    **{f"index_put{k}": "the last write to an element must win" for k in range(1, 7)},
-    **{name: "as index_put" for name in ("index_copy", "index_fill", "scatter", "put")},
     "masked_scatter": "which element goes where depends on the mask",
     "masked_scatter_backward": "as masked_scatter",
-    "scatter_reduce": "no primitive that multiplies or compares where it scatters",
-    "take": "as put, its derivative",
     **{name: "LAPACK, through NumPy" for name in ("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_ex")},
 }
 EAGER_ONLY |= dict.fromkeys(
@@ -187,6 +183,8 @@ def test_values_shapes_and_dtypes_are_torchs(name: str, sample: Sample, dtype: A
         assert tuple(x.shape) == tuple(y.shape)
         assert x.dtype.name == str(y.dtype).removeprefix("torch.")
         tol = 3e-6 if x.dtype.to_real().itemsize == 4 else 1e-13
+        if name == "linalg_matrix_exp" and dtype is np.float32:
+            tol = 1e-5  # PyTorch sums few terms where the norm is small; ours is computed in float64
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=tol, atol=tol)
 
 

@@ -38,6 +38,17 @@ def _chain(node: Any, depth: int = 0) -> Any:
 for _dtype in ("int32", "int64", "float64"):
     for _range in ((0, 10, 5), (0, 9, 5), (-5, 5, 4), (10, 0, 7), (1.7, 9.2, 6), (3, 9, 1), (0, 10, 0), (-3.5, 3.5, 8)):
         SNIPPETS[f"linspace {_dtype} {_range}"] = lambda t, d=_dtype, r=_range: t.linspace(*r, dtype=getattr(t, d))
+for _pad in ((-1, 1), (1, -1), (-1, 2), (-1, -1)):
+    SNIPPETS[f"nothing padded with {_pad}"] = lambda t, pad=_pad: t.nn.functional.pad(t.zeros(2, 0), pad)
+    SNIPPETS[f"one padded with {_pad}"] = lambda t, pad=_pad: t.nn.functional.pad(t.ones(2, 1), pad)
+for _value in (float("nan"), 1.5, -0.25, 1.0, float("inf")):
+    SNIPPETS[f"binary cross entropy of {_value}"] = lambda t, value=_value: t.nn.functional.binary_cross_entropy(
+        t.tensor([0.5, value]), t.tensor([0.0, 1.0])
+    )
+for _shape in ((1, 1, 0, 5), (1, 2, 5, 0), (0, 1, 5, 5)):
+    SNIPPETS[f"largest of windows of {_shape}"] = lambda t, shape=_shape: t.nn.functional.max_pool2d(
+        t.zeros(shape), 2, padding=1
+    )
 SNIPPETS["linspace large"] = lambda t: t.linspace(0, 2**40, 7, dtype=t.int64)
 
 _NESTED: dict[str, Snippet] = {

@@ -37,6 +37,24 @@ def test_no_grad_adds_no_node_and_is_left_after_an_exception(mode: Mode) -> None
     assert enabled
 
 
+def test_where_a_block_ends_is_part_of_the_graph() -> None:
+    """The same operations, the second of them behind the block or in it: another graph, whichever came first."""
+
+    def step(x, is_inside):
+        with jitgrad.no_grad():
+            first = x * 2
+            if is_inside:
+                second = x * 3
+        if not is_inside:
+            second = x * 3
+        return first.requires_grad, second.requires_grad
+
+    for order in ([False, True], [True, False]):
+        compiled = jitgrad.compile(step)
+        for is_inside in order * 3:
+            assert compiled(_leaf(), is_inside) == (False, not is_inside)
+
+
 @pytest.mark.row("D11")
 def test_a_parameter_update_without_grad_records_nothing(mode: Mode) -> None:
     def step(w):

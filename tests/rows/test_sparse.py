@@ -9,7 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
-from modes import ARGUMENTS, HOOKED, UNRECORDABLE, Mode
+from modes import ARGUMENTS, HOOKED, SPARSE_GRAD, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import events, nn, optim
@@ -71,7 +71,7 @@ def test_many_gradients_of_one_slot(mode: Mode, grad_mode: bool) -> None:
         assert total == (order.count("s") * np.array(DENSE) + order.count("d")).tolist(), order
 
 
-@pytest.mark.row("B45", engine=(UNRECORDABLE, HOOKED))
+@pytest.mark.row("B45")
 @pytest.mark.parametrize("order", ["ss", "sd", "ds", "ssd", "dss"])
 def test_accumulation_within_and_across_calls(mode: Mode, order: str) -> None:
     """``.grad`` keeps its identity except where a sparse one must become dense."""
@@ -85,6 +85,7 @@ def test_accumulation_within_and_across_calls(mode: Mode, order: str) -> None:
         (_embed(weight, places).sum() + (weight * 1.0).sum() + _embed(weight, places).sum()).backward()
         return [a is b for a, b in itertools.pairwise(grads)], grads[-1].is_sparse, weight.grad.to_dense()
 
+    mode.states(engine=(SPARSE_GRAD, HOOKED) if order[0] == "s" else ())
     same, is_sparse, total = mode.run(step, lambda: (_weight(), jitgrad.tensor([0, 2, 0])))
     assert same == [pair != "sd" for pair in map("".join, itertools.pairwise(order))]
     assert is_sparse == ("d" not in order)
@@ -92,7 +93,7 @@ def test_accumulation_within_and_across_calls(mode: Mode, order: str) -> None:
     assert total.tolist() == (sparse * np.array([[2, 2], [0, 0], [1, 1]]) + dense).tolist()
 
 
-@pytest.mark.row("B45", engine=UNRECORDABLE)
+@pytest.mark.row("B45")
 def test_a_sparse_gradient_is_a_copy(mode: Mode) -> None:
     def step(weight, places):
         _embed(weight, places).sum().backward()
@@ -205,6 +206,28 @@ def test_sparse_adam_moves_only_the_rows_it_meets(mode: Mode) -> None:
     # what torch.optim.SparseAdam gives
     expected = [[0.14348, 1.11852], [3.0, 4.0], [4.00206, 5.0016]]
     np.testing.assert_allclose(mode.run(step, make).numpy(), expected, atol=1e-4)
+
+
+def test_sparse_adam_is_one_step_for_all_batches() -> None:
+    """How many rows a batch names twice is nothing that the step depends on."""
+    batches = ([0, 2, 0, 1], [2, 2, 2, 2], [1, 0, 2, 1], [0, 0, 1, 1])
+    weights = _weight(), _weight()
+    by_steps = [optim.SparseAdam([w], lr=0.1) for w in weights]
+
+    def step(weight, optimizer, places):
+        optimizer.zero_grad()
+        (_embed(weight, places) ** 2).sum().backward()
+        optimizer.step()
+
+    compiled = jitgrad.compile(step)
+    for number, batch in enumerate(batches * 2):
+        before = events.stats()
+        compiled(weights[0], by_steps[0], jitgrad.tensor(batch))
+        risen = {name: count - before[name] for name, count in events.stats().items()}
+        assert number < 3 or risen["misses"] == 0
+        assert (risen["segments"], risen["fallbacks"], risen["engine_runs"]) == (1, 0, 0)
+        step(weights[1], by_steps[1], jitgrad.tensor(batch))
+        np.testing.assert_allclose(weights[0].detach().numpy(), weights[1].detach().numpy(), rtol=1e-6)
 
 
 def test_optimizers_that_refuse_leave_everything_as_it_was() -> None:
@@ -376,7 +399,7 @@ def test_agreement_with_torch() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-@pytest.mark.row("B45", engine=(UNRECORDABLE, HOOKED))
+@pytest.mark.row("B45")
 @pytest.mark.parametrize("seed", range(6))
 def test_random_uses_give_what_dense_gradients_give(mode: Mode, seed: int) -> None:
     """Rows by number, the whole matrix, and functions of it, in any order, in one call of backward and in several."""
@@ -403,6 +426,8 @@ def test_random_uses_give_what_dense_gradients_give(mode: Mode, seed: int) -> No
         return weight.grad.to_dense(), kinds
 
     start = rng.normal(size=(5, 2))
+    starts_sparse = all(kind != "whole" for kind, _ in rounds[0])
+    mode.states(engine=(SPARSE_GRAD, HOOKED) if starts_sparse else ())
     (sparse, kinds), (dense, _) = (
         mode.run(step, lambda flag=flag: (jitgrad.tensor(start, requires_grad=True), flag)) for flag in (True, False)
     )

@@ -129,6 +129,11 @@ def test_the_free_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.cached_nbytes() <= memory.CACHE_LIMIT_NBYTES
     memory.release_cached()
     assert memory.cached_nbytes() == 0
+    monkeypatch.setattr(memory.free_lists, "limit", 1 << 20)
+    alive = [Storage(size) for size in range(1 << 17, (1 << 17) + 20)]
+    alive.clear()
+    assert 0 < memory.cached_nbytes() <= 1 << 20, "blocks that are given back when the lists are full are freed"
+    memory.release_cached()
 
 
 def test_a_new_size_finds_room_among_stale_ones() -> None:

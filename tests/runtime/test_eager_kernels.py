@@ -247,3 +247,11 @@ def test_the_environment_can_forbid_kernels() -> None:
         env = {**os.environ, "JITGRAD_EAGER": value}
         out = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
         assert (int(out.stdout) > 0) == bool(least)
+
+
+@pytest.mark.usefixtures("all_by_kernels")
+def test_rows_of_a_matrix_share_a_kernel() -> None:
+    """Views that begin elsewhere have plans of their own, and ask for the same program."""
+    rows, weights = jg.randn(40, 200, 300), jg.randn(20, 300)
+    made = kernels_made(lambda: [jg.nn.functional.linear(rows[i], weights) for i in range(40)])
+    assert made == 1

@@ -43,7 +43,7 @@ def _find_data(b: FnBuilder, bufs: str) -> None:
 
 def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
-    for slot in ("%ran", "%spins", "%core"):
+    for slot in ("%ran", "%spins", "%core", "%floats"):
         b.do(f"{slot} = alloca i64")
     bufs, tasks, stages = (load_word(b, "%record", i, "ptr") for i in range(3))
     count, pool, abort = (

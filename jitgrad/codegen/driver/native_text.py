@@ -21,6 +21,7 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder
 
 __all__ = [
+    "adopt_float_mode",
     "at",
     "atomic_load",
     "atomic_store",
@@ -28,9 +29,11 @@ __all__ = [
     "call_libc",
     "core_number",
     "cycles",
+    "float_mode",
     "forever",
     "futex",
     "has",
+    "is_x86",
     "jump",
     "load_word",
     "minmax",
@@ -80,13 +83,14 @@ def minmax(b: FnBuilder, kind: str, x: str, y: str | int) -> str:
     return b.call("i64", f"llvm.{kind}.i64", f"i64 {x}", f"i64 {y}")
 
 
-def _is_x86(target: Target) -> bool:
+def is_x86(target: Target) -> bool:
+    """Whether the target is of the x86-64 family."""
     return target.triple.startswith(("x86_64", "amd64"))
 
 
 def pause(b: FnBuilder, target: Target) -> None:
     """Tell the core that this is a spin loop."""
-    if _is_x86(target):
+    if is_x86(target):
         b.declare("declare void @llvm.x86.sse2.pause()")
         b.do("call void @llvm.x86.sse2.pause()")
     elif target.triple.startswith(("aarch64", "arm64")):
@@ -96,7 +100,25 @@ def pause(b: FnBuilder, target: Target) -> None:
 
 def cycles(b: FnBuilder, target: Target) -> str:
     """The time-stamp counter; constant on targets where user code may not read it, which turns resting off."""
-    return b.call("i64", "llvm.readcyclecounter") if _is_x86(target) else "0"
+    return b.call("i64", "llvm.readcyclecounter") if is_x86(target) else "0"
+
+
+def float_mode(b: FnBuilder, target: Target) -> str:
+    """The control word of this thread's floating-point unit, by way of the slot ``%floats``; 0 where there is none."""
+    if not is_x86(target):
+        return "0"
+    b.declare("declare void @llvm.x86.sse.stmxcsr(ptr)")
+    b.do("store i64 0, ptr %floats")
+    b.do("call void @llvm.x86.sse.stmxcsr(ptr %floats)")
+    return b.op("load i64, ptr %floats")
+
+
+def adopt_float_mode(b: FnBuilder, target: Target, word: str) -> None:
+    """Set this thread's floating-point unit as another one's is, by way of the slot ``%floats``."""
+    if is_x86(target):
+        b.declare("declare void @llvm.x86.sse.ldmxcsr(ptr)")
+        b.do(f"store i64 {word}, ptr %floats")
+        b.do("call void @llvm.x86.sse.ldmxcsr(ptr %floats)")
 
 
 def has(b: FnBuilder, pool: str, word: int) -> str:

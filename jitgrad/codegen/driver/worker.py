@@ -102,18 +102,19 @@ def _rest(b: FnBuilder, pool: str, target: Target) -> None:
     b.start(end)
 
 
-def _join_stage(b: FnBuilder, party: str) -> None:
+def _join_stage(b: FnBuilder, party: str, target: Target) -> None:
     """Work on the stage that was just published, unless this is the caller's core, Note [Resting]."""
     core, caller = core_number(b, "%pool", "-1"), atomic_load(b, "%line", PARTY_CALLER_CORE, "monotonic")
     with b.when(b.op(f"icmp ne i64 {core}, {caller}")):
-        ran = claim_and_run(b, "%pool", party, atomic_load(b, "%line", PARTY_PARTIES, "monotonic"))
+        parties = atomic_load(b, "%line", PARTY_PARTIES, "monotonic")
+        ran = claim_and_run(b, "%pool", party, parties, target)
         with b.when(b.op(f"icmp ne i64 {ran}, 0")):
             b.op(f"atomicrmw add ptr {at(b, '%pool', POOL_DONE)}, i64 {ran} release, align 8")
 
 
 def _worker_text(target: Target) -> str:
     b = FnBuilder("jitgrad_worker", "ptr %pool, i64 %index")
-    for slot in ("%spins", "%since", "%budget", "%epoch", "%ran", "%core"):
+    for slot in ("%spins", "%since", "%budget", "%epoch", "%ran", "%core", "%floats"):
         b.do(f"{slot} = alloca i64")
         b.do(f"store i64 0, ptr {slot}")
     party = b.op("add i64 %index, 1")
@@ -126,7 +127,7 @@ def _worker_text(target: Target) -> str:
         with b.when(b.op(f"icmp ne i64 {epoch}, {b.op('load i64, ptr %epoch')}")):
             b.do(f"store i64 {epoch}, ptr %epoch")
             b.do("store i64 0, ptr %spins")
-            _join_stage(b, party)
+            _join_stage(b, party, target)
         stay = b.label("stay")
         wanted = atomic_load(b, "%pool", POOL_WANTED, "monotonic")
         branch(b, b.op(f"icmp slt i64 %index, {wanted}"), stay, done)

@@ -20,7 +20,7 @@ In: roots in topological order. Out: groups, and the refusals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
@@ -30,7 +30,7 @@ from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.primitives.decompose import chunk_count
 
-__all__ = ["Group", "WhyNot", "fuse"]
+__all__ = ["Group", "NeedsBuffers", "WhyNot", "fuse"]
 
 _MAX_COST = 1200  # of one kernel's instructions, in vector additions: bounds compile time and register use
 _MAX_SPLITS = 4
@@ -38,6 +38,14 @@ _NEIGHBOURS = 6  # groups of the same domain that are tried for a shared input
 _TAIL_WORK = 8000  # arithmetic on a row's result is done in scalars, row by row, up to this many additions
 
 _OWN_KERNELS = frozenset({"matmul", "scatter", "routine"})
+
+
+class NeedsBuffers(Exception):
+    """Roots fit no kernel, not even one of their own: ``stores`` must be copied to buffers first."""
+
+    def __init__(self, stores: Sequence[Value]) -> None:
+        super().__init__(f"{len(stores)} values need a buffer of their own")
+        self.stores = stores
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,18 +104,28 @@ def fuse(roots: dict[Value, Root]) -> tuple[list[Group], list[WhyNot]]:
     """Groups in an order that respects dependencies by level, and why roots started new ones.
 
     Raises:
-        Refuse: a root fits no kernel, not even one of its own; its ``store`` must be copied to a buffer first.
+        NeedsBuffers: as many values as are known to need one; the roots that depend on them may need more.
+        Refuse: a root fits no kernel, and a buffer does not help.
     """
     return _Fuser(roots).run()
 
 
 class _Fuser:
+    """Makes groups.
+
+    Attributes:
+        refused: what must lie in memory before its reader can be in a kernel.
+        unknown: stand-ins for the groups of such readers, and of what might have joined them.
+    """
+
     def __init__(self, roots: dict[Value, Root]) -> None:
         self.roots = roots
         self.groups: list[Group] = []
         self.notes: list[WhyNot] = []
         self.by_shape: dict[tuple[int, ...], list[Group]] = {}
         self.totals: list[Group] = []
+        self.refused: dict[Value, None] = {}
+        self.unknown: set[Group] = set()
         self.readers: dict[Value, list[Root]] = {}
         for root in roots.values():
             for v in root.deps:
@@ -121,9 +139,30 @@ class _Fuser:
             if root.kind == "routine_part":
                 self._add_part(root, before)
                 continue
-            if root.kind not in ("map", "reduce") or not self._join_any(root, before):
-                self._start(root, before)
+            may_join = root.kind in ("map", "reduce")
+            if may_join and not self.unknown.isdisjoint(before):
+                self._stand_in(root, before)
+            elif not may_join or not self._join_any(root, before):
+                self._try_to_start(root, before)
+        if self.refused:
+            raise NeedsBuffers([*self.refused])
         return self.groups, self.notes
+
+    def _try_to_start(self, root: Root, before: dict[Group, None]) -> None:
+        """A group of the root's own; if there can be none yet, go on, to find all that need a buffer in one walk."""
+        try:
+            self._start(root, before)
+        except Refuse as refusal:
+            if refusal.store is None:
+                raise
+            self.refused[refusal.store] = None
+            self._stand_in(root, before)
+
+    def _stand_in(self, root: Root, before: dict[Group, None]) -> None:
+        """A group that nothing joins, of a root whose kernel will be known after the next walk."""
+        group = Group("routine", root.domain, self.roots)
+        self.unknown.add(group)
+        self._joined(root, group, before)
 
     def _add_part(self, root: Root, before: dict[Group, None]) -> None:
         """Another result of a routine is computed by the routine's kernel."""
@@ -136,7 +175,7 @@ class _Fuser:
         found: dict[Group, None] = {}
         for v in root.deps:
             if v.op == "cat":
-                found.update((self.roots[part].group, None) for part in v.srcs)
+                found.update(self._parts(v))
             elif v.op != "input":
                 found[self.roots[v].group] = None
         return found
@@ -147,12 +186,24 @@ class _Fuser:
         for v in root.deps:
             if v.op == "cat":
                 self._note_parts(root, v)
-                for part in v.srcs:
-                    found.pop(self.roots[part].group, None)
+                for group in self._parts(v):
+                    found.pop(group, None)
+        return found
+
+    def _parts(self, cat: Value) -> dict[Group, None]:
+        """The groups that compute the parts of a concatenation."""
+        found: dict[Group, None] = {}
+        waiting = [*reversed(cat.srcs)]
+        while waiting:
+            part = waiting.pop()
+            if part.op == "cat":
+                waiting += reversed(part.srcs)
+            else:
+                found[self.roots[part].group] = None
         return found
 
     def _note_parts(self, root: Root, v: Value) -> None:
-        for group in dict.fromkeys(self.roots[part].group for part in v.srcs):
+        for group in self._parts(v):
             self.notes.append(WhyNot("reads a concatenation that the kernel writes", group, root.value))
 
     def _candidates(self, root: Root, before: dict[Group, None]) -> Iterable[Group]:

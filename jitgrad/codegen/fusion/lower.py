@@ -17,7 +17,8 @@ In: roots (``roots.Root``), one after another. Out: ``Lowerer.instrs``.
 #   const      extra (literal,)
 #   scalar     extra (RuntimeScalar,)
 #   acc        the matrix product's result
-#   store_add  adds its first source in memory, in the loop's order; extra and address as for gather
+#   store_add  adds its first source in memory, in the loop's order; extra and address as for gather; store_mul,
+#              store_max and store_min combine with it, and store_set replaces it
 #   reduce_*   extra: (whether the result is one of many partial ones, a number that tells equal reductions apart)
 #   call       extra (function, component); sources: its operands, then perhaps a mask: lanes outside do not loop
 #   others     pointwise primitives, extra ()
@@ -44,7 +45,7 @@ from jitgrad.codegen.fusion.index_map import (
     through_slice,
 )
 from jitgrad.codegen.fusion.roots import Root, squeezed
-from jitgrad.codegen.primitives.builder import POINTWISE, Value, memory_of
+from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.dtypes import DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
@@ -178,16 +179,16 @@ class Lowerer:
         return memo[(id(value), self._map_id(m), kid)]
 
     def _scatter(self, v: Value, m: IndexMap) -> int:
-        """``v`` = zeros, then += source at the indices: a store that adds, see Note [Instructions]."""
-        zeros, source, *indices = v.srcs
+        """``v`` = its base, then combined with the source at the indices: see ``store_add`` in Note [Instructions]."""
+        base, source, *indices = v.srcs
         at = len(indices[0].shape)
         value = self.value_at(source, m)
         checked = tuple(
             self._emit("check", int64, (self.value_at(i, m[:at]),), (n, 1 + max(0, v.instr)))
             for i, n in zip(indices, v.shape, strict=False)
         )
-        where, address, strides = self._table_at(zeros, self._zeros(len(indices)) + m[at:])
-        return self._emit("store_add", v.dtype, (value, *checked), (where, strides[: len(indices)]), address)
+        where, address, strides = self._table_at(base, self._zeros(len(indices)) + m[at:])
+        return self._emit("store_" + v.op[8:], v.dtype, (value, *checked), (where, strides[: len(indices)]), address)
 
     # parts of instructions
     def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -409,9 +410,10 @@ class Lowerer:
 
 _OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", "permute", "slice", "pad", "update",
                  "reshape", "windows", "gather", "call")  # fmt: skip
+_OWN_KERNELS = ("matmul", "panels", "cat", "routine", "routine_part", *SCATTERS)
 _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
     **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),
     **{name: getattr(Lowerer, "_on_" + name) for name in _OWN_HANDLERS},
-    **dict.fromkeys(("matmul", "cat", "scatter_add", "routine", "routine_part", *_REDUCTIONS), Lowerer._on_other),
+    **dict.fromkeys((*_OWN_KERNELS, *_REDUCTIONS), Lowerer._on_other),
 }

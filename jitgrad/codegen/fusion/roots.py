@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitgrad.codegen.primitives.builder import POINTWISE, Value, memory_of
+from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
 
 __all__ = ["Destination", "Root", "make_roots", "squeezed"]
@@ -19,8 +19,8 @@ __all__ = ["Destination", "Root", "make_roots", "squeezed"]
 _STORE_SHARED = 8  # a value with several readers is stored once from this cost on
 _STORE_EXPANDED = 4  # a value that is broadcast is stored once from this cost on
 _STORE_CHAIN = 200  # no kernel's expression grows beyond this
-_MOVEMENT = frozenset({"expand", "reshape", "permute", "slice"})
-_ALWAYS = frozenset({"matmul", "scatter_add", "cat", "copy", "routine", "routine_part"})
+_MOVEMENT = frozenset({"expand", "reshape", "permute", "slice", "panels"})
+_ALWAYS = frozenset({"matmul", "cat", "copy", "routine", "routine_part"}) | SCATTERS
 
 _OWN_KINDS = frozenset({"matmul", "cat", "routine", "routine_part"})
 
@@ -146,6 +146,6 @@ def _root(v: Value, deps: tuple[Value, ...]) -> Root:
         return Root(v, "reduce", v.srcs[0], v.params, deps)
     if v.op.startswith("partial_"):
         return Root(v, "reduce", v.srcs[0], v.params[0], deps)
-    if v.op == "scatter_add":
+    if v.op in SCATTERS:
         return Root(v, "scatter", v.srcs[1], None, deps)
     return Root(v, v.op if v.op in _OWN_KINDS else "map", v, None, deps)

@@ -8,7 +8,7 @@ Must not know: segments, programs, buffers.
 """
 
 from jitgrad.codegen.gemm.emit import emit_gemm
-from jitgrad.codegen.gemm.plan import choose_spec, gemm_launch
+from jitgrad.codegen.gemm.plan import choose_spec, gemm_launch, panel_columns, panels_spec
 from jitgrad.codegen.gemm.spec import (
     GEMM_ARGS,
     Epilogue,
@@ -31,5 +31,7 @@ __all__ = [
     "gemm_launch",
     "load_arg",
     "load_vector",
+    "panel_columns",
+    "panels_spec",
     "store_vector",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.lower import Lowerer
-from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, GemmSpec, choose_spec
+from jitgrad.codegen.gemm import GEMM_ARGS, Epilogue, GemmSpec, choose_spec, panels_spec
 from jitgrad.codegen.gemm.windows import Product, is_implicit, product_of, windows_spec
 from jitgrad.codegen.llvm.target import Target, host_target
 from jitgrad.codegen.llvm.text import FnBuilder, Isa
@@ -49,6 +49,8 @@ def operand_views(product: Value, stored: Mapping[Value, Any]) -> list[View]:
 def _view(x: Value, stored: Mapping[Value, Any]) -> View:
     if x.op == "windows":
         return _windows_view(x)
+    if x.op == "panels":  # GemmSpec.b_unit says what these strides mean
+        return x.srcs[0], 0, (0, x.params[0], x.shape[1])
     lowerer = Lowerer(Domain(x.shape), stored)
     try:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())
@@ -145,7 +147,10 @@ def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, t
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (instrs, count, repeatable)
     windows = windows_of(product, views)
-    if windows is None:
+    panels = product.srcs[1]
+    if panels.op == "panels":
+        spec = panels_spec(product.dtype, m, n, k, panels.params[0], key, target)
+    elif windows is None:
         spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
     else:
         spec = windows_spec(product.dtype, windows, key, target)

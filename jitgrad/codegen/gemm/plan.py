@@ -7,16 +7,16 @@ Must not know: LLVM, the epilogue's text.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from jitgrad.codegen.gemm.core_model import Matrix, core_of, product_cycles, tiles_for
+from jitgrad.codegen.gemm.core_model import Matrix, Tile, core_of, product_cycles, tiles_for
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES
 from jitgrad.codegen.gemm.spec import GemmSpec, Operand
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
 
-__all__ = ["choose_spec", "gemm_launch"]
+__all__ = ["choose_spec", "gemm_launch", "panel_columns", "panels_spec"]
 
 _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _ROWS_PANELS = 2  # so many share a copy of A's rows, or it does not pay
@@ -63,7 +63,7 @@ def choose_spec(
         epilogue_key: names the epilogue's text.
         target: the CPU.
     """
-    width = max(1, target.width // 2) if dtype is float64 else target.width
+    width = _vector_width(dtype, target)
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
     if b_unit == "k" and m <= _DOT_ROWS and a_strides[2] == 1 and target.has_masks:
         return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
@@ -74,6 +74,33 @@ def choose_spec(
         dtype.name, a_unit, b_unit, epilogue_key, rows, vectors, copy, width, target.has_fma, target.has_masks
     )
     return _known(spec, (m, n, k), matrix, target)
+
+
+def _vector_width(dtype: DType, target: Target) -> int:
+    return max(1, target.width // 2) if dtype is float64 else target.width
+
+
+def panel_columns(dtype: DType, m: int, n: int, k: int, target: Target) -> int:
+    """Columns of the panels that a right operand of several products should lie in; 0: there are none that fit."""
+    width = _vector_width(dtype, target)
+    fitting = [tile for tile in tiles_for(target) if tile[1] > 1 and n % (tile[1] * width) == 0]
+    return _panel_tile(fitting, (m, n, k), width, target)[1] * width if fitting else 0
+
+
+def panels_spec(dtype: DType, m: int, n: int, k: int, columns: int, epilogue_key: Hashable, target: Target) -> GemmSpec:
+    """The kernel for a product whose right operand lies in panels; arguments as of ``choose_spec``."""
+    width = _vector_width(dtype, target)
+    fitting = [tile for tile in tiles_for(target) if tile[1] * width == columns]
+    rows, vectors = _panel_tile(fitting, (m, n, k), width, target)
+    return GemmSpec(
+        dtype.name, "any", "panels", epilogue_key, rows, vectors, False, width, target.has_fma, target.has_masks
+    )
+
+
+def _panel_tile(tiles: Sequence[Tile], shape: tuple[int, int, int], width: int, target: Target) -> Tile:
+    """The best of the tiles, as for copies of panels: these are read as those are, and making them costs as much."""
+    core, copied = core_of(target), Matrix("n", 0)
+    return min(tiles, key=lambda tile: product_cycles(core, tile, True, shape, copied, width))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -59,11 +59,13 @@ class GemmSpec:
         a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (the unit's rows of A are copied, tile by
             tile, once for all panels, so that a transposed A is read along its lines and not across them), else "any":
             A is read one element at a time; "table": the same, at offsets from tables, see Note [Windows].
-        b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs" or "krun".
+        b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs" or "krun";
+            "panels": B lies in panels as wide as the tile, and the column stride is the distance of two panels divided
+            by their columns, see Note [Shared panels].
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
         copy: copy each panel of B to contiguous rows first, in several passes over K if it is long. Always so unless
-            ``b_unit`` is "n".
+            ``b_unit`` is "n" or "panels".
         width: lanes of a vector of this dtype.
         fma: use the fused instruction.
         masks: the target has predicated loads and stores.

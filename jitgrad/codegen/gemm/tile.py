@@ -189,10 +189,10 @@ def _multiply(
     a_start = ("ptr", at.a_ks) if at.a_ks else ("i64", "0")
     for name, kind, first in ((k, "i64", at.depth), (a_off, *a_start), (b_at, "ptr", at.b)):
         _phi(b, kind, name, dict.fromkeys(entries, first), name + "n", loop)
-    columns = []
+    columns, whole = [], spec.copy or spec.b_unit == "panels"
     for v in range(panel.vectors):
         column = nest.offset(b_at, v * panel.width * spec.itemsize)
-        columns.append(load_vector(b, spec.scalar, panel.width, column, None if spec.copy else panel.masks[v]))
+        columns.append(load_vector(b, spec.scalar, panel.width, column, None if whole else panel.masks[v]))
     cells = iter(now)
     offset = b.op(f"load i64, ptr {a_off}") if at.a_ks else a_off
     for a_row in a_rows:

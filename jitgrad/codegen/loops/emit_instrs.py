@@ -14,7 +14,7 @@ from jitgrad.codegen.llvm.text import vector_type
 from jitgrad.codegen.loops.emit_memory import MemoryPrinter, Scope
 from jitgrad.codegen.scalars.family import lanes_text
 from jitgrad.codegen.scalars.lanes import result_type
-from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, classes
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
 
 __all__ = ["InstrPrinter"]
@@ -35,7 +35,7 @@ class InstrPrinter(MemoryPrinter):
             for s in instr.srcs:
                 bits |= self.deps[s]
             bits |= _OWN_BITS.get(instr.op, _no_bits)(instr)
-            if instr.op == "store_add":  # n times the same sum to the same place is not once
+            if instr.op in COMBINING:  # n times the same sum to the same place is not once
                 bits |= (2 << self.vec) - 1
             self.deps.append(bits & ~reduced | kept if instr.op.startswith("reduce_") else bits)
 
@@ -185,7 +185,7 @@ _PRINT: dict[str, Callable[[InstrPrinter, Scope, int, KernelInstr], str | None]]
     "gather": InstrPrinter._gather_at,
     "check": InstrPrinter._check,
     "store": InstrPrinter._store,
-    "store_add": InstrPrinter._store_add,
+    **dict.fromkeys(COMBINING, InstrPrinter._combine),
     "call": InstrPrinter._call,
     "cast": InstrPrinter._cast,
     "fma": InstrPrinter._fma,

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
-from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, classes
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
 from jitgrad.codegen.vmath.short import from_memory, to_memory
 
@@ -218,21 +218,29 @@ class MemoryPrinter:
         value = self._to_memory(instr.dtype, lanes, self.operand(scope, instr.srcs[0], lanes))
         mask = scope.mask if lanes == self.width else None
         at = self.address(scope, n)
-        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
         if lanes > 1 and classes(instr)[self.vec] == "x":
             pointers = self._pointers(lanes, at, self._vector_offsets(scope, instr))
-            name = f"llvm.masked.scatter.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
-            self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
-            on = mask or self.b.const(1, "i1", lanes)
-            self.b.do(
-                f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {on})"
-            )
-        elif mask is None or lanes == 1:
-            self.b.do(f"store {kind} {value}, ptr {at}, align {align}")
+            self._scatter(instr, lanes, value, pointers, mask)
         else:
-            name = f"llvm.masked.store.{dt.suffix(instr.dtype, lanes, memory=True)}.p0"
-            self.b.declare(f"declare void @{name}({kind}, ptr, i32 immarg, <{lanes} x i1>)")
-            self.b.do(f"call void @{name}({kind} {value}, ptr {at}, i32 {align}, <{lanes} x i1> {mask})")
+            self._plain_store(instr, lanes, value, at, mask)
+
+    def _plain_store(self, instr: KernelInstr, lanes: int, value: str, at: str, mask: str | None) -> None:
+        """Store to neighbouring elements, those of the mask."""
+        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
+        if mask is None or lanes == 1:
+            self.b.do(f"store {kind} {value}, ptr {at}, align {align}")
+            return
+        name = f"llvm.masked.store.{dt.suffix(instr.dtype, lanes, memory=True)}.p0"
+        self.b.declare(f"declare void @{name}({kind}, ptr, i32 immarg, <{lanes} x i1>)")
+        self.b.do(f"call void @{name}({kind} {value}, ptr {at}, i32 {align}, <{lanes} x i1> {mask})")
+
+    def _scatter(self, instr: KernelInstr, lanes: int, value: str, pointers: str, mask: str | None) -> None:
+        """Store each lane of the mask through its own pointer."""
+        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
+        name = f"llvm.masked.scatter.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
+        self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
+        on = mask or self.b.const(1, "i1", lanes)
+        self.b.do(f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {on})")
 
     # indexed access
     def _check(self, scope: Scope, n: int, instr: KernelInstr) -> str:
@@ -294,28 +302,29 @@ class MemoryPrinter:
             own = self.b.op(f"mul {kind} {dt.steps(lanes)}, {size}")
         return self.b.op(f"add {kind} {offsets}, {own}")
 
-    def _store_add(self, scope: Scope, n: int, instr: KernelInstr) -> None:
-        """Add to memory. Lanes never meet: the scheduler makes lanes of kept dims only (or one lane)."""
+    def _combine(self, scope: Scope, n: int, instr: KernelInstr) -> None:
+        """Combine with memory. Lanes never meet: the scheduler makes lanes of kept dims only (or one lane)."""
         lanes, at = self.width, self.address(scope, n)
         value = self.operand(scope, instr.srcs[0], lanes)
         indices = instr.srcs[1:]
-        offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
-        if lanes == 1:
-            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {offsets}")
-            old = self.plain_load(instr, 1, at, None)
-            self.b.do(f"store {dt.memory(instr.dtype)} {self._sum(instr, 1, old, value)}, ptr {at}")
+        if lanes == 1 or (classes(instr)[self.vec] == "1" and all(self.lanes(s) == 1 for s in indices)):
+            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, instr, 1, indices)}")
+            mask = scope.mask if lanes > 1 else None
+            old = self.plain_load(instr, lanes, at, mask) if COMBINING[instr.op] else ""
+            self._plain_store(instr, lanes, self._combined(instr, lanes, old, value), at, mask)
             return
-        mask = scope.mask or self.b.const(1, "i1", lanes)
-        old = self._gather(instr, lanes, at, offsets, mask)
-        kind, align = vector_type(lanes, dt.memory(instr.dtype)), dt.of(instr.dtype).itemsize
-        name = f"llvm.masked.scatter.{dt.suffix(instr.dtype, lanes, memory=True)}.v{lanes}p0"
-        self.b.declare(f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, <{lanes} x i1>)")
-        pointers = self._pointers(lanes, at, offsets)
-        total = self._sum(instr, lanes, old, value)
-        self.b.do(f"call void @{name}({kind} {total}, <{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {mask})")
+        offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
+        old = self._gather(instr, lanes, at, offsets, scope.mask) if COMBINING[instr.op] else ""
+        new = self._combined(instr, lanes, old, value)
+        self._scatter(instr, lanes, new, self._pointers(lanes, at, offsets), scope.mask)
 
-    def _sum(self, instr: KernelInstr, lanes: int, x: str, y: str) -> str:
-        return emit_pointwise(self.b, "add", dt.of(instr.dtype), lanes, x, y)
+    def _combined(self, instr: KernelInstr, lanes: int, old: str, new: str) -> str:
+        """What is stored where ``old`` lies in memory and ``new`` arrives."""
+        primitive = COMBINING[instr.op]
+        if primitive:
+            old = self._from_memory(instr, lanes, old)
+            new = emit_pointwise(self.b, primitive, dt.of(instr.dtype), lanes, old, new)
+        return self._to_memory(instr.dtype, lanes, new)
 
 
 def _zeros(lanes: int) -> str:

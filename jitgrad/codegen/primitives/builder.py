@@ -12,13 +12,15 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # pointwise   see POINTWISE; all sources already have the result's shape (Builder expands)
 # movement    expand (shape) | reshape (shape) | permute (dims) | slice (starts, stops, steps) | pad (lo, hi, value)
 # windows     (offset, digits per dim): elements of the operand's row-major memory, see Note [Windows]
+# panels      (columns): a matrix that lies as [panels, K, columns], as a product's right operand [1, K, N];
+#             Note [Shared panels]
 # update      (starts, steps): the first operand with a region replaced by the second, see Note [Updates]
 # reduce      sum max min prod (dims), the reduced dims kept with extent 1
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
 # gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
 # check       (extent): an index, clamped; where it was outside, the program reports an error
-# scatter_add zeros of params' shape, with src added at idx (leading dims), in index order
+# scatter_*   of SCATTERS: a copy of the base with the source combined into x[idx0, idx1, ...], in index order
 # cat         (dim)
 # call        (function of scalars, component): all sources have the result's shape, see Note [Scalar functions]
 # routine     (RoutineCall): its first result; routine_part (number of a result): of the routine; Note [Array kernels]
@@ -37,7 +39,7 @@ from typing import Any
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
-__all__ = ["COMPARISONS", "POINTWISE", "Builder", "Value", "is_widening", "memory_of"]
+__all__ = ["COMPARISONS", "POINTWISE", "SCATTERS", "Builder", "Value", "is_widening", "memory_of"]
 
 # name -> number of operands
 POINTWISE = {
@@ -53,6 +55,7 @@ POINTWISE = {
     "where": 3, "cast": 1,
 }  # fmt: skip
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "isnan"})
+SCATTERS = frozenset({"scatter_add", "scatter_set", "scatter_mul", "scatter_max", "scatter_min"})
 
 
 class Value:
@@ -321,11 +324,24 @@ class Builder:
 
     def scatter_add(self, shape: tuple[int, ...], indices: Sequence[Value], src: Value) -> Value:
         """Zeros of ``shape``, then ``out[i0, i1, ...] += src``."""
-        if 0 in shape:  # a bad index writes element 0, and there is none
-            return self.expand(self.const(0, src.dtype), shape)
+        return self.scatter("add", self.const(0, src.dtype, shape), indices, src)
+
+    def scatter(self, kind: str, base: Value, indices: Sequence[Value], src: Value) -> Value:
+        """A copy of ``base``, then ``out[i0, i1, ...] = kind(out[i0, i1, ...], src)``, one index after the other.
+
+        kind: "add", "mul", "max", "min", or "set": the last one stays. ``src`` has the shape of a gather's result.
+        """
         at = broadcast_shape(*(i.shape for i in indices))
-        srcs = (src, *(self.expand(i, at) for i in indices))
-        return self.make("scatter_add", srcs, shape, shape, src.dtype)
+        if 0 in base.shape or 0 in at:  # a bad index writes element 0, and there is none
+            return base
+        if base.dtype is bool_:
+            kind = {"add": "max", "mul": "min"}.get(kind, kind)
+        srcs = (base, src, *(self.expand(i, at) for i in indices))
+        return self.make("scatter_" + kind, srcs, (), base.shape, base.dtype)
+
+    def as_stored(self, value: Value, like: Value) -> Value:
+        """``value`` as it comes back from memory of the dtype that ``like`` was stored in: rounded, or wrapped."""
+        return self.cast(self.cast(value, like.srcs[0].dtype), like.dtype) if is_widening(like) else value
 
     def routine(self, call: Any, operands: Sequence[Value]) -> tuple[Value, ...]:
         """All results of a function of whole arrays, see Note [Array kernels]. Operands keep their own dtypes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.simplify import Rule, const_of
 from jitgrad.dtypes import FLOATING, bool_, int64
 
@@ -148,19 +148,20 @@ def _gather(b: Builder, v: Value) -> Value | None:
 
 
 def _scatter(b: Builder, v: Value) -> Value | None:
-    """``scatter_add(src, indices)`` becomes a comparison per element, or an update in place of a buffer of zeros."""
+    """A scatter becomes a comparison per element, or an update in place of a copy of its base."""
     if v.params == "in place":
         return None
-    src, *indices = v.srcs
-    zeros = b.const(0, v.dtype, v.shape)
+    base, src, *indices = v.srcs
     if 0 in v.shape or 0 in src.shape:
-        return zeros
+        return base
     if _row_select(v.shape, tuple(indices)):
-        chosen: Value = b.where(_hot(b, v.shape, indices[1]), b.reshape(src, (v.shape[0], 1)), 0)
-        return chosen
-    # zeros of its own: two scatters must not share the buffer that they update
-    own = b.make("copy", (zeros,), ("zeros of", id(src), *map(id, indices)), v.shape, v.dtype)
-    return b.make("scatter_add", (own, src, *indices), "in place", v.shape, v.dtype)
+        new: Value = b.expand(b.reshape(src, (v.shape[0], 1)), v.shape)
+        if v.op != "scatter_set" and not (v.op == "scatter_add" and const_of(base) == 0):
+            new = b.pointwise(v.op[8:], base, new)
+        return b.pointwise("where", _hot(b, v.shape, indices[1]), new, base)
+    # a copy of its own: two scatters must not share the buffer that they update
+    own = b.make("copy", (base,), ("base of", v.op, id(src), *map(id, indices)), v.shape, v.dtype)
+    return b.make(v.op, (own, src, *indices), "in place", v.shape, v.dtype)
 
 
 def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
@@ -168,13 +169,17 @@ def _pad_of_nothing(b: Builder, v: Value) -> Value | None:
 
 
 def _cat(b: Builder, v: Value) -> Value | None:
-    """Each part of a cat becomes a copy: the loop that computes a part stores it at its place in the cat."""
+    """Each part of a cat becomes a copy: the loop that computes a part stores it at its place in the cat.
+
+    A part that is a cat stays: its own parts are stored in both.
+    """
     if 0 in v.shape:
         return b.const(0, v.dtype, v.shape)
-    parts = [s if s.op == "copy" else copy_of(b, s) for s in v.srcs if s.shape[v.params] != 0]
+    parts = [s for s in v.srcs if s.shape[v.params] != 0]
     if len(parts) == 1:
-        return parts[0].srcs[0]
-    return b.cat(parts, v.params) if tuple(parts) != v.srcs and parts else None
+        return parts[0]
+    parts = [s if s.op in ("copy", "cat") else copy_of(b, s) for s in parts]
+    return b.cat(parts, v.params) if tuple(parts) != v.srcs else None
 
 
 def _reduce_of_const(b: Builder, v: Value) -> Value | None:
@@ -195,7 +200,7 @@ DECOMPOSE: dict[str, tuple[Rule, ...]] = {
     "argmin": (Rule("argmin by two reductions", _argreduce),),
     "matmul": (Rule("thin product as a loop", _matmul),),
     "gather": (Rule("one column per row", _gather),),
-    "scatter_add": (Rule("one column per row", _scatter),),
+    **dict.fromkeys(SCATTERS, (Rule("one column per row", _scatter),)),
     "pad": (Rule("pad nothing", _pad_of_nothing),),
     "cat": (Rule("cat of one", _cat),),
 }

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, Value
+from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCATTERS, Value
 from jitgrad.dtypes import INTEGER, bool_, float64, int64
 from jitgrad.ops.aval import Aval
 
@@ -140,6 +140,12 @@ def _windows(v: Value) -> None:
     _require(first >= 0 and last < math.prod(v.srcs[0].shape), "leaves its operand")
 
 
+def _panels(v: Value) -> None:
+    (columns,), (count, depth, width) = v.params, v.srcs[0].shape
+    _require(width == columns and v.srcs[0].op == "copy", "is made of other panels")
+    _is(v, (1, depth, count * columns), v.srcs[0].dtype)
+
+
 def _update(v: Value) -> None:
     x, written = v.srcs
     _is(v, x.shape, x.dtype)
@@ -189,11 +195,10 @@ def _check(v: Value) -> None:
     _is(v, v.srcs[0].shape, int64)
 
 
-def _scatter_add(v: Value) -> None:
-    into = v.srcs[0] if v.params == "in place" else None
-    src, *indices = v.srcs if into is None else v.srcs[1:]
-    _is(v, v.params if into is None else into.shape, src.dtype)
-    _require(into is None or into.dtype is v.dtype, "adds to another dtype")
+def _scatter(v: Value) -> None:
+    base, src, *indices = v.srcs
+    _is(v, base.shape, src.dtype)
+    _require(base.dtype is v.dtype, "combines with another dtype")
     _require(src.shape == _indices(v, tuple(indices)) + v.shape[len(indices) :], "the source does not fit the indices")
 
 
@@ -235,13 +240,14 @@ _RULES: dict[str, Callable[[Value], None]] = {
     "slice": _slice,
     "pad": _pad,
     "windows": _windows,
+    "panels": _panels,
     "update": _update,
     "argmax": _argreduce,
     "argmin": _argreduce,
     "matmul": _matmul,
     "gather": _gather,
     "check": _check,
-    "scatter_add": _scatter_add,
+    **dict.fromkeys(SCATTERS, _scatter),
     "cat": _cat,
     "routine": _routine,
     "routine_part": _routine_part,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +32,15 @@ class Rule(NamedTuple):
     apply: Callable[[Builder, Value], Value | None]
 
 
-def topological(results: Iterable[Value]) -> list[Value]:
-    """Every value that the results need, operands first. Iterative: chains may be 100,000 long."""
+def topological(
+    results: Iterable[Value], needs: Mapping[Value, tuple[Value, ...]] = MappingProxyType({})
+) -> list[Value]:
+    """Every value that the results need, operands first. Iterative: chains may be 100,000 long.
+
+    Args:
+        results: values.
+        needs: value -> what must come before it, if that is not its operands.
+    """
     order: list[Value] = []
     done: set[Value] = set()
     stack = list(reversed(list(results)))
@@ -41,14 +49,13 @@ def topological(results: Iterable[Value]) -> list[Value]:
         if v in done:
             stack.pop()
             continue
-        size = len(stack)
-        for s in v.srcs[::-1]:
-            if s not in done:
-                stack.append(s)
-        if len(stack) == size:
+        srcs = needs.get(v, v.srcs) if needs else v.srcs
+        if done.issuperset(srcs):
             done.add(v)
             order.append(v)
             stack.pop()
+        else:
+            stack += [s for s in srcs[::-1] if s not in done]
     return order
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from jitgrad.codegen.fusion.index_map import Expr
 from jitgrad.codegen.llvm.dtype_text import of
-from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, NestKey, classes
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, NestKey, classes
 
 __all__ = ["Access", "Interval", "accesses_of", "common_position", "nest_accesses", "reach"]
 
@@ -36,7 +36,7 @@ class Access(NamedTuple):
 
     Attributes:
         number: of the instruction; -1 for an operand of a matrix product.
-        op: "load", "gather", "store" or "store_add".
+        op: of ``ACCESSES``.
         slot: number of the memory.
         bytes: which of it, at the most.
         address, extents: the same as an affine expression in bytes, before any index is added.
@@ -88,7 +88,7 @@ def accesses_of(instrs: Sequence[KernelInstr], extents: Sequence[int], words: Se
         touched = reach(address, extents, _mask_bounds(instrs, i, words))
         if touched is None:
             continue
-        if i.op in ("gather", "store_add"):
+        if i.op == "gather" or i.op in COMBINING:
             touched = _indexed(instrs, i, words, rest, touched)
         found.append(
             Access(number, i.op, slot, Interval(touched.first, touched.last + size - 1), address, tuple(extents))

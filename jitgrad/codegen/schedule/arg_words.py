@@ -14,7 +14,7 @@ from typing import Any
 
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
-from jitgrad.codegen.schedule.kernel_ir import BufferArg, KernelInstr
+from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
 from jitgrad.dtypes import FLOATING
 
@@ -55,7 +55,7 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
     words: list[Any] = [BufferArg(buffer, (i.address or (0,))[0] * size), *strides]
     if i.op == "store" and buffer.kind == "input" and _is_read(buffer, body):
         return (classes, "last"), words  # a later phase may read the old contents again
-    if i.op in ("gather", "store_add"):
+    if i.op == "gather" or i.op in COMBINING:
         words += [s * size for s in i.extra[1]]
         return (classes, len(i.extra[1])), words
     return classes, words
@@ -113,7 +113,7 @@ _WORDS = {
     "load": _access_words,
     "store": _access_words,
     "gather": _access_words,
-    "store_add": _access_words,
+    **dict.fromkeys(COMBINING, _access_words),
     "mask": _mask_words,
     "iota": _iota_words,
     "scalar": _scalar_words,

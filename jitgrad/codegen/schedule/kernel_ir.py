@@ -26,13 +26,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["ACCESSES", "EFFECTS", "BufferArg", "KernelInstr", "LoopKernel", "NestKey", "classes"]
+__all__ = ["ACCESSES", "COMBINING", "EFFECTS", "BufferArg", "KernelInstr", "LoopKernel", "NestKey", "classes"]
 
 
-ACCESSES = frozenset({"load", "gather", "store", "store_add"})
+COMBINING = {"store_add": "add", "store_mul": "mul", "store_max": "max", "store_min": "min", "store_set": ""}
+"""Stores at computed places -> the primitive that combines what lies there with what arrives; "" replaces it."""
+
+ACCESSES = frozenset({"load", "gather", "store", *COMBINING})
 """Instructions that touch memory."""
 
-EFFECTS = frozenset({"store", "store_add", "check"})
+EFFECTS = frozenset({"store", "check", *COMBINING})
 """Instructions that are done even if no other one needs their result."""
 
 
@@ -44,11 +47,11 @@ class KernelInstr(NamedTuple):
         dtype: name of the result's dtype.
         srcs: earlier instructions. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
-            what the kernel also reads: (classes, "last"), done in the last phase; gather and store_add: (classes,
+            what the kernel also reads: (classes, "last"), done in the last phase; gather and ``COMBINING``: (classes,
             number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs; call:
             (function, the components that are computed together, which of them this is).
-        word: its first argument word. load, store: slot, offset, a stride per "x"; gather, store_add: the same, then a
-            stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
+        word: its first argument word. load, store: slot, offset, a stride per "x"; gather, ``COMBINING``: the same,
+            then a stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
             number: a double's bits; check: extent, status.
     """
 

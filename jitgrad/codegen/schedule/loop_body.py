@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.codegen.fusion.index_map import Expr
 from jitgrad.codegen.fusion.lower import LoopInstr
-from jitgrad.codegen.schedule.kernel_ir import EFFECTS
+from jitgrad.codegen.schedule.kernel_ir import COMBINING, EFFECTS
 from jitgrad.dtypes import FLOATING, DType
 
 __all__ = ["LoopBody", "Store", "contracted", "joined", "live", "merged", "renumbered", "sided", "visits",
@@ -190,7 +190,7 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
             own = of_address[i.address] = _bits(d for d, c in enumerate((i.address or ())[1:]) if c)
         if i.op == "mask":
             own = _bits(r.dim for r in i.extra)
-        elif i.op in ("acc", "store_add"):
+        elif i.op == "acc" or i.op in COMBINING:
             own = _bits(range(len(extents)))
         for s in i.srcs:
             own |= deps[s]

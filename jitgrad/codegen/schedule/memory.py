@@ -69,7 +69,7 @@ def _by_size(planned: list[Lifetime]) -> int:
 
 def _by_birth(planned: list[Lifetime]) -> int:
     """In the order in which they begin, each in the smallest hole that has room."""
-    holes: list[tuple[int, int]] = []  # (offset, size), sorted by offset, never adjacent
+    holes = _Holes()
     alive: dict[int, list[Lifetime]] = {}
     top = 0
     pending = sorted(planned, key=lambda x: (x.first, -x.nbytes))
@@ -78,17 +78,12 @@ def _by_birth(planned: list[Lifetime]) -> int:
         while expired < lifetime.first - 1:
             expired += 1
             for dead in alive.pop(expired, ()):
-                _free(holes, dead.offset, _rounded(dead))
+                holes.give(dead.offset, _rounded(dead))
         size = _rounded(lifetime)
-        fits = [(hole_size, offset) for offset, hole_size in holes if hole_size >= size]
-        if fits:
-            hole_size, offset = min(fits)
-            holes.remove((offset, hole_size))
-            if hole_size > size:
-                _free(holes, offset + size, hole_size - size)
-        else:
-            offset, top = top, top + size
-        lifetime.offset = offset
+        found = holes.take(size)
+        if found is None:
+            found, top = top, top + size
+        lifetime.offset = found
         alive.setdefault(lifetime.last, []).append(lifetime)
     return top
 
@@ -102,10 +97,34 @@ def _rounded(lifetime: Lifetime) -> int:
     return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
 
 
-def _free(holes: list[tuple[int, int]], offset: int, size: int) -> None:
-    """Give a block back, joined with the holes that touch it."""
-    end = offset + size
-    for hole in [h for h in holes if h[0] + h[1] == offset or h[0] == end]:
-        holes.remove(hole)
-        offset, end = min(offset, hole[0]), max(end, hole[0] + hole[1])
-    holes.append((offset, end - offset))
+class _Holes:
+    """The free blocks below the arena's top; no two touch."""
+
+    __slots__ = ("_ends", "_sizes")
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}  # offset -> size
+        self._ends: dict[int, int] = {}  # offset behind a block -> its own
+
+    def take(self, size: int) -> int | None:
+        """The offset of a block in the smallest hole that has room, the lowest among equals; None if there is none."""
+        fits = [(n, offset) for offset, n in self._sizes.items() if n >= size]
+        if not fits:
+            return None
+        room, offset = min(fits)
+        del self._sizes[offset], self._ends[offset + room]
+        if room > size:
+            self.give(offset + size, room - size)
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        """Give a block back, joined with the holes that touch it."""
+        before = self._ends.pop(offset, None)
+        if before is not None:
+            size += self._sizes.pop(before)
+            offset = before
+        behind = self._sizes.pop(offset + size, None)
+        if behind is not None:
+            size += behind
+        self._sizes[offset] = size
+        self._ends[offset + size] = offset

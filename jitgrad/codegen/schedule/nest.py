@@ -15,7 +15,7 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.schedule.arg_words import laid_out
-from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr, LoopKernel, NestKey
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, LoopKernel, NestKey
 from jitgrad.codegen.schedule.loop_body import (
     LoopBody,
     contracted,
@@ -204,7 +204,7 @@ def _cost(instrs: Sequence[LoopInstr], counts: Sequence[int], width: int, units:
     lanes = min(width, 16)
     total = 20.0 + 8.0 * units
     for i, count in zip(instrs, counts, strict=True):
-        if i.op in ("gather", "store_add"):
+        if i.op == "gather" or i.op in COMBINING:
             total += 1.0 * count
         elif i.op in ACCESSES or i.op.startswith("reduce_"):
             total += 0.25 * count / lanes + 0.02 * count

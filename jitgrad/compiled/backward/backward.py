@@ -25,16 +25,17 @@ from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, 
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
-from jitgrad.errors import ElsewhereError
+from jitgrad.errors import OTHER_THREAD, ElsewhereError
 from jitgrad.events import bump_engine_run, log
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import own_layout
+from jitgrad.ops.dispatch_hook import sparse_gradient
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
 from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
-from jitgrad.tracer.history import BackwardEvent, History, Returned
+from jitgrad.tracer.history import BackwardEvent, History, Returned, SparseSet
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
 from jitgrad.tracer.slots import fresh_handle, input_kind
 from jitgrad.user_line import let_through
@@ -233,7 +234,8 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         if sources[id(leaf)] == source
     ]
     nodes, saved_results = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
-    inner = InnerRecorder(recorder, nodes, saved_results, recorder.node.next_vid, _grow.__code__)
+    is_plain = request.accumulate and not request.inputs and not request.create_graph
+    inner = InnerRecorder(recorder, nodes, saved_results, recorder.node.next_vid, _grow.__code__, is_plain)
     active = switch_handler(inner)
     try:
         with Provisional() as attempt:  # a failed attempt traces nothing: the run that follows does
@@ -247,6 +249,9 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         return None
     finally:
         switch_handler(active)
+    if _others_set(recorder, inner, before):
+        _undo(before)
+        raise RuntimeError(OTHER_THREAD)
     event = _event(recorder, inner, nodes, before, _what_is_returned(inner, request, results))
     node = recorder.path.grow(key, event, vids=inner.next_vid - recorder.node.next_vid)
     _let_hits_know(recorder, node, event, leaves, key)
@@ -256,11 +261,24 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
     return node, _returned(recorder, event)
 
 
+def _others_set(recorder: Any, inner: InnerRecorder, before: list[_Before]) -> bool:
+    """Whether another thread gave a leaf a gradient meanwhile: it would be a part of what is recorded, for ever."""
+    consts = {id(tensor) for _, tensor in inner.consts}
+    new = [leaf._grad for _, leaf, old, _ in before if leaf._grad is not None and leaf._grad is not old]
+    return any(part._tid != recorder.tid or id(part) in consts for grad in new for part in _parts(grad))
+
+
+def _parts(grad: Any) -> tuple[Any, ...]:
+    """The tensors that a gradient lies in: of a sparse one the indices and the values, else itself."""
+    return (grad._indices(), grad._values()) if grad.is_sparse else (grad,)
+
+
 def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[int, Any], key: Any) -> None:
     """The usual backward, into leaves without gradients: note where the call has entered the leaves."""
     entered = recorder.entered
     places = {entered[i + 2]: i for i in range(0, len(entered), 3)}
     is_fresh = all(state is None for state in key[1]) and not event.adds and not event.consts and not event.results
+    is_fresh = is_fresh and not event.sparse_sets
     if is_fresh and places.keys() >= leaves.keys():
         event.set_places = tuple(places[source] for source, _, _, _ in event.sets)
         node.op, node.ids = GRADS, tuple(places[source] for source in leaves)
@@ -310,10 +328,15 @@ def _event(
     before: list[_Before],
     results: tuple[Returned | None, ...],
 ) -> BackwardEvent:
-    sets, adds, writes, overwritten = [], [], [], []
+    sets, sparse_sets, adds, writes, overwritten = [], [], [], [], []
     for source, leaf, old, old_vid in before:
         new = leaf._grad
         if new is None or (new is old and new._vid == old_vid):
+            continue
+        if new is not old and new.is_sparse:
+            indices, values = _parts(new)
+            places, entries = (indices._vid, indices._aval), (values._vid, values._aval)
+            sparse_sets.append(SparseSet(source, places, entries, new.shape))
             continue
         if new is not old:
             new._aval = own_layout(new._aval)
@@ -326,7 +349,7 @@ def _event(
     released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
     return BackwardEvent(
         tuple(inner.instrs), tuple(sets), tuple(adds), results, released, tuple(inner.consts), tuple(overwritten),
-        tuple(writes), by_results=frozenset(inner.by_results),
+        tuple(writes), by_results=frozenset(inner.by_results), sparse_sets=tuple(sparse_sets),
     )  # fmt: skip
 
 
@@ -334,11 +357,11 @@ def _adopt(recorder: Any, event: BackwardEvent, before: list[_Before]) -> None:
     """The recording call's own handles are the ones a hit would make."""
     for vid, tensor in event.consts:
         recorder.inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
-    fresh = {}
+    fresh: dict[int, Any] = {}
     for _, leaf, old, _ in before:
         new = leaf._grad
         if new is not None and new is not old:
-            fresh[id(new)] = new
+            fresh.update((id(part), part) for part in _parts(new))
         elif old is not None and old._storage is not None:
             recorder.dirty.add(id(old._storage))
     known = {id(h) for h in recorder.handles}
@@ -349,13 +372,15 @@ def _repeat(recorder: Any, event: BackwardEvent) -> tuple[Any, ...]:
     """A hit: what the engine did, without the engine."""
     inputs = recorder.inputs
     if is_traced():
-        leaves = tuple([inputs[change[0]] for change in (*event.sets, *event.adds)])
+        leaves = tuple([inputs[change[0]] for change in (*event.sets, *event.sparse_sets, *event.adds)])
         emit("recorded", count=len(leaves) or len(event.results), leaves=leaves, detail="no node ran")
     for vid, tensor in event.consts:
         inputs[vid], recorder.buffers[vid] = tensor, tensor._storage
     handle = recorder.operations.handle
     for leaf, vid, aval, requires_grad in event.sets:
         inputs[leaf]._grad = handle(vid, aval, requires_grad)
+    for leaf, indices, values, shape in event.sparse_sets:
+        inputs[leaf]._grad = sparse_gradient(handle(*indices, False), handle(*values, False), shape)
     for leaf, vid in event.adds:
         grad = inputs[leaf]._grad
         grad._vid = vid

@@ -90,6 +90,7 @@ class InnerRecorder(Handler):
         next_vid: first unused value id.
         views: value id -> the view that it is; the values themselves have no storage here.
         by_results: see ``BackwardEvent.by_results``.
+        is_plain: a backward into leaves, not itself differentiable: then gradients may be sparse.
 
     Args:
         saved_results: handles on what the Nodes have saved of their results.
@@ -97,13 +98,21 @@ class InnerRecorder(Handler):
     """
 
     __slots__ = (
-        "_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "next_vid", "nodes", "tid", "views",
+        "_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "is_plain", "next_vid", "nodes", "tid",
+        "views",
     )  # fmt: skip
 
     def __init__(
-        self, outer: Any, nodes: dict[int, Any], saved_results: list[Any], first_vid: int, end: CodeType
+        self,
+        outer: Any,
+        nodes: dict[int, Any],
+        saved_results: list[Any],
+        first_vid: int,
+        end: CodeType,
+        is_plain: bool = False,
     ) -> None:
         self.tid = outer.tid
+        self.is_plain = is_plain
         self._end = end
         self.nodes = nodes
         self.instrs: list[Instr] = []
@@ -219,4 +228,5 @@ class InnerRecorder(Handler):
             raise CannotRecordError("a rule read a value")
 
     def makes_sparse(self) -> None:
-        self.refuse("a sparse gradient")
+        if not self.is_plain:
+            self.refuse("a sparse gradient")

@@ -38,6 +38,7 @@ from jitgrad.runtime.engine.graph.overwrites import caught
 from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, state
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits import MISSED, Args
+from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 
 __all__ = ["Here", "apply_now", "apply_one", "apply_two", "here", "install_native", "multiply_now", "operate_now",
            "tick"]  # fmt: skip
@@ -160,9 +161,24 @@ def join(plan: EagerPlan, needs: tuple[Any, ...], inputs: tuple[Any, ...], out: 
 
 
 @eager_native
+def others_record(thread: Here) -> bool:
+    """Whether another thread may be recording a call: then Note [Threads that share tensors] has a say."""
+    if len(RUNNING) == 0:
+        return False
+    calls: dict[Any, Any] = RUNNING
+    found = calls.get(LATEST[0])
+    if found is None:
+        return True
+    alone: RecorderState = found
+    return alone.thread is not thread.thread
+
+
+@eager_native
 def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     """``apply_one``, or ``MISSED``."""
     if modes_in_use or not isinstance(x, TensorBase) or not (len(params) == 0 or is_hashable(params)):
+        return MISSED
+    if others_record(thread):
         return MISSED
     known: dict[Any, Any] = plans
     found = known.get((op, params, x._aval))
@@ -187,7 +203,7 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
 @eager_native
 def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> Any:
     """``apply_two``, or ``MISSED``."""
-    if modes_in_use or not (len(params) == 0 or is_hashable(params)):
+    if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
         return MISSED
     is_x = isinstance(x, TensorBase)
     is_y = isinstance(y, TensorBase)

@@ -34,6 +34,7 @@ from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor, new_view
+from jitgrad.tracer.recorder_state import RUNNING, looks_at
 from jitgrad.version_counter import VERSION
 
 __all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "split_args"]
@@ -58,6 +59,8 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
     Raises:
         Whatever the shape rule or the NumPy rule raises; nothing has happened then.
     """
+    if RUNNING:
+        looks_at(inputs)
     plan = plan_for(op, inputs, params)
     outs: tuple[Any, ...]
     if plan.is_plain:
@@ -275,6 +278,9 @@ def apply_inplace_eager(
     op: Op, targets: tuple[Any, ...], inputs: tuple[Any, ...], params: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Run ``op`` and write its outputs into ``targets``, which keep their identity, storage and layout."""
+    if RUNNING:
+        looks_at(targets, is_written=True)
+        looks_at(inputs)
     if len(targets) == 1 and _write_alike(op, targets[0], inputs, params):
         return targets
     plan, tracked = checked_plan(op, targets, inputs, params)

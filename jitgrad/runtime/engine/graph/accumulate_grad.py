@@ -34,6 +34,7 @@ from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.recorder_state import RUNNING, sets_grad
 
 __all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
 
@@ -83,6 +84,8 @@ class AccumulateGrad(Node):
         variable = self.variable
         if not variable._requires_grad:
             return ()  # no longer: it was detached in place, or ``requires_grad_(False)`` was called
+        if RUNNING:
+            sets_grad(variable)
         with self._lock:
             old = variable._grad
             if old is None:

@@ -35,6 +35,7 @@ from jitgrad.runtime.engine.run.request import first_gradient
 from jitgrad.runtime.engine.run.run_alone import merge
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.recorder_state import RUNNING
 
 __all__ = ["PLAIN", "backward_plainly"]
 
@@ -280,14 +281,14 @@ def is_ours(grad: TensorBase, leaf: TensorBase) -> bool:
 def give_to_leaf(node: AccumulateGrad, grads: list, at: int) -> None:
     """Accumulate gradient ``at`` of a list, and take it out of the list.
 
-    ``AccumulateGrad.apply`` does it where there is more to do than to keep the gradient, and where another thread may
-    run between two statements.
+    ``AccumulateGrad.apply`` does it where there is more to do than to keep the gradient, where another thread may run
+    between two statements, and while one records a call: Note [Threads that share tensors].
     """
     leaf: TensorBase = node.variable
     given: list = []
     given.append(grads[at])
     grads[at] = None
-    if is_atomic() and keeps(leaf, given):
+    if is_atomic() and len(RUNNING) == 0 and keeps(leaf, given):
         leaf._grad = given[0]
     else:
         node.apply(given)

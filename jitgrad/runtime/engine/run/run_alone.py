@@ -26,6 +26,7 @@ from jitgrad.runtime.engine.run.graph_task import GraphTask
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import Entry
 from jitgrad.state import state
+from jitgrad.tracer.recorder_state import RUNNING
 
 __all__ = ["merge", "run_alone"]
 
@@ -119,7 +120,7 @@ def _give_to_leaves(task: GraphTask, sender: Node, grads: OwnedGrads) -> Any:
         The edges of those that are left.
     """
     edges = sender.next_edges
-    if task.exec_info or state.grad_enabled or trace.is_active():
+    if task.exec_info or state.grad_enabled or trace.is_active() or (RUNNING and state.handler is None):
         return edges
     dependencies, not_ready = task.dependencies, task.not_ready
     left: list[Any] = []
