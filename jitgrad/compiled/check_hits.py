@@ -48,11 +48,11 @@ def checked(native: Callable[..., Any], arguments: Callable[..., tuple[Op, tuple
         if is_hit and isinstance(out, TensorBase) and out._tid == recorder.tid:
             op, args = arguments(*given)
             reason = why_wrong(recorder, op, args, out)
-            # another thread may be about to return from the call that used this recorder before
-            if not reason and threading.active_count() == 1 and references(recorder) != before:
+            is_alone = _is_alone()
+            if not reason and is_alone and references(recorder) != before:
                 reason = f"the recorder has {references(recorder) - before} more references"
             # the variable and the recorder's list, and an operand that is its own result
-            if not reason and references(out) > ONE_LOCAL + 1 + len(given) + len(args):
+            if not reason and is_alone and references(out) > ONE_LOCAL + 1 + len(given) + len(args):
                 reason = f"the result has {references(out)} references"
             if reason:
                 raise JitgradError(f"native hit of {op.name}: {reason}")
@@ -104,11 +104,12 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
         if out is MISSED or state.handler is not recorder or (recorder.segments, recorder.learned) != runs:
             return out
         reason = ""
-        if threading.active_count() == 1 and after[1] != before[1]:
+        is_alone = _is_alone()
+        if is_alone and after[1] != before[1]:
             reason = f"the recorder has {after[1] - before[1]} more references"
         events = recorder.node.depth - depth - (len(recorder.entered) - entered) // 3
         # else views were linked, or what a call of several operations made between refers to its arguments
-        if not has_links and events <= 1:
+        if is_alone and not has_links and events <= 1:
             for nr, x in enumerate(args):
                 expected = _holds(out, x) + sum(x is y for y in recorder.entered[entered:])
                 if isinstance(x, TensorBase) and after[0][nr] - before[0][nr] != expected:
@@ -121,6 +122,14 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
         return out
 
     return check
+
+
+def _is_alone() -> bool:
+    """Whether no other thread can take or drop references between two counts.
+
+    One may use the same tensors, or be about to return from the call that used this recorder before.
+    """
+    return threading.active_count() == 1
 
 
 def _is_interrupted() -> bool:
@@ -147,6 +156,6 @@ def _why_wrong_call(recorder: Any, form: Any, args: tuple[Any, ...], out: Any) -
     params = args[form.count :] + form.extras
     if not isinstance(out, TensorBase) or form.is_first:
         return ""
-    if references(out) > ONE_LOCAL + 2:  # the caller's variable, and the recorder's list
+    if _is_alone() and references(out) > ONE_LOCAL + 2:  # the caller's variable, and the recorder's list
         return f"the result has {references(out)} references"
     return why_wrong(recorder, form.op, (*(args[at] for at in order), *params), out)
