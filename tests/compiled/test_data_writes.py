@@ -289,3 +289,26 @@ def test_a_second_write_that_a_later_call_records_is_one_write(data_writes: int,
 
     for got, want in zip(four_calls(mode.wrap(step)), four_calls(step), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_what_a_tensor_with_other_data_leads_to_outlives_a_saving_hook_that_reads(
+    is_replaced: bool, mode: Mode
+) -> None:
+    """A segment's end lets go of storages that nothing leads to: the tensor leads to a mask."""
+
+    def step(x: Any, p: Any) -> Any:
+        y = jg.where(x > 0, x, 0.5)
+        if is_replaced:
+            y.data = x.data
+        for _ in range(4):
+            with jg.autograd.graph.saved_tensors_hooks(lambda t: t.detach().numpy().copy(), jg.from_numpy):
+                p = p.sin()
+        out = 1 - y
+        return [out, *jg.autograd.grad((out * out).sum(), x)]
+
+    def four_calls(call: Callable[..., Any]) -> list[Any]:
+        x = jg.tensor([-1.0, 2.0, -3.0], requires_grad=True)
+        return [t.tolist() for _ in range(4) for t in call(x, jg.ones(3, requires_grad=True))]
+
+    assert four_calls(mode.wrap(step)) == four_calls(step)

@@ -106,7 +106,7 @@ class Upkeep:
             if recorder.links:
                 HOT.link_views(recorder)  # a result by ``detach()`` holds its source, and so a Node, until it is linked
             alive = _living(recorder)
-            roots = tuple(sorted({h._vid for h in self._held(recorder, alive) if _is_root(h, recorder.tid)}))
+            roots = tuple(sorted({h._vid for h in self._held(recorder, alive) if _is_root(h, graph)}))
             del alive
             make = lambda: _keep(recorder.path.live(), roots, nodes.keys() | outer.keys())  # noqa: E731
             event = recorder.path.mark((KEEP, roots), make=make).event
@@ -150,10 +150,14 @@ class Upkeep:
                 self.lost.add(vid)
 
 
-def _is_root(handle: Any, tid: int) -> bool:
-    """Whether the trace alone knows the graph of a handle, or of a view whose next use gives it a new value id."""
+def _is_root(handle: Any, graph: Any) -> bool:
+    """Whether the trace alone knows the graph of a handle.
+
+    Also of a view whose next use gives it a new value id, and of a tensor whose data was replaced: it is no value of
+    the call any more, but its next use attaches the Node that it had.
+    """
     in_graph = handle._requires_grad and handle._graph is not None and handle._grad_fn is None
-    return in_graph and abs(handle._tid) == tid
+    return in_graph and (abs(handle._tid) == graph.tid or handle._graph is graph)
 
 
 def _living(recorder: Any) -> list[Any]:
