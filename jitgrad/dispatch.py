@@ -15,8 +15,8 @@ from jitgrad.errors import SparseOperandError
 from jitgrad.events import bump_outside
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
-from jitgrad.runtime.eager.direct import apply_one, apply_two
-from jitgrad.runtime.eager.eager import apply_eager, apply_inplace_eager, split_args
+from jitgrad.runtime.eager.direct import apply_many, apply_one, apply_two
+from jitgrad.runtime.eager.eager import apply_inplace_eager, split_args
 from jitgrad.state import state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
@@ -158,4 +158,4 @@ whether it did it. Empty until a backward outside was a program."""
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
 door.backward = _first_backward
-door.run_one, door.run_two, door.run_many, door.run_inplace = apply_one, apply_two, apply_eager, apply_inplace_eager
+door.run_one, door.run_two, door.run_many, door.run_inplace = apply_one, apply_two, apply_many, apply_inplace_eager

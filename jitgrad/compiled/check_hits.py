@@ -30,6 +30,9 @@ from jitgrad.tracer.shape_rules import out_avals_of
 
 __all__ = ["checked", "checked_front", "why_wrong"]
 
+_WORKERS = ("jitgrad-worker", "jitgrad-queue")
+"""What the names of threads begin with that run kernels and queues: they hold what they were given until it is done."""
+
 
 def checked(native: Callable[..., Any], arguments: Callable[..., tuple[Op, tuple[Any, ...]]]) -> Callable[..., Any]:
     """``native``, with a look at what it did.
@@ -125,11 +128,12 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _is_alone() -> bool:
-    """Whether no other thread can take or drop references between two counts.
+    """Whether no other thread of the user's can take or drop references between two counts.
 
     One may use the same tensors, or be about to return from the call that used this recorder before.
     """
-    return threading.active_count() == 1
+    this = threading.current_thread()
+    return all(thread is this or thread.name.startswith(_WORKERS) for thread in threading.enumerate())
 
 
 def _is_interrupted() -> bool:

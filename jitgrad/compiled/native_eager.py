@@ -15,10 +15,10 @@ from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
-from jitgrad.cpython.install import callables, native_slots, put_in_slots
+from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_slots
 from jitgrad.cpython.kept import keep_for_ever
-from jitgrad.cpython.layout import function_runner, why_unknown
-from jitgrad.cpython.native import Handles, NumberStub, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
+from jitgrad.cpython.native import COMPARISONS, Handles, NumberStub, Stub, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import EAGER
 from jitgrad.door import door
 from jitgrad.events import log
@@ -83,21 +83,29 @@ def _activate(functions: dict[str, Any]) -> None:
 def _install() -> None:
     tensor = tensor_class()
     handles = Handles(tensor, KEPT_SLOTS)
-    stubs = [Stub("door_apply", direct.apply_now, (), door.apply)]
+    stubs = [
+        Stub("door_apply", direct.apply_now, (), door.apply),
+        Stub("door_apply_inplace", direct.write_now, (), door.apply_inplace),
+    ]
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
+    numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
+    compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called = [plain_graph.run_plain]
-    module = make_module(EAGER, called, stubs, numbers, None, (), handles, MISSED)
+    module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     outside = {f"before_{stub.slot}": native_slots.get(stub.slot, 0) for stub in numbers}
-    outside |= {"driver": 0, "front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
+    outside |= {"tp_richcompare": compare_slot(tensor).value, "driver": 0}
+    outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(compile_kernels([source])[0], module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
     keep_for_ever(direct.here.here)
     _activate(functions)
-    door.apply = functions["door_apply"]
+    door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
     methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
+    methods["nb_negative"] = ("__neg__",)
     put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
+    put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
     _installed.append(functions)
     log("record", "native code for eager mode installed")
 

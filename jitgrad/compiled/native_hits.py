@@ -70,7 +70,7 @@ def _install(driver_address: int) -> None:
     handles = Handles(tensor, KEPT_SLOTS)
     stubs = [
         Stub("door_apply", hits.through_door, (), door.apply),
-        Stub("door_apply_inplace", write_hits.write_through_door, (), dispatch.apply_inplace),
+        Stub("door_apply_inplace", write_hits.write_through_door, (), door.apply_inplace),
         Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
     ]
     found: dict[str, Any] = {}  # what ``callables`` will have made

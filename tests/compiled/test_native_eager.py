@@ -22,10 +22,11 @@ from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager import direct, results
 from jitgrad.runtime.eager.quiet import has_context
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.run import plain_graph
+from jitgrad.state import write_checks
 
 HERE = Path(__file__).parent
 FILES = [HERE.parent / "runtime" / "test_engine_loops.py", HERE.parent / "runtime" / "test_eager_direct.py"]
@@ -74,6 +75,39 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "parameters": lambda x, y: x.sum(1) + y.amax(0),
     "a comparison": lambda x, y: (x > y) * x,
     "minus": lambda x, y: -x * y.detach(),
+    "three operands": lambda x, y: jitgrad.nn.functional.linear(x, y, y[0]),
+    "three operands, one wanted": lambda x, y: jitgrad.addmm(x.detach(), y.detach(), x, beta=2.0),
+    "a choice": lambda x, y: jitgrad.where(x > y, x, 0.5) + jitgrad.where(x > y, x.detach(), y),
+    "a list": lambda x, y: jitgrad.cat([x, y, x.detach()], 1) * jitgrad.stack((x, y)).sum(),
+    "a list of one": lambda x, y: jitgrad.cat([x * y]),
+    "several views": lambda x, y: x.chunk(2)[1] * x.unbind()[0] + y.split(1, 1)[0],
+    "several results": lambda x, y: x.max(0)[0] * y.sort(1)[0] + x.topk(1)[0],
+    "several results of several": lambda x, y: jitgrad.nn.functional.layer_norm(x, (2,), y[0], y[1]),
+    "halves": lambda x, y: jitgrad.cat([x.half(), y.half()]).float() * jitgrad.where(x.half() > 0, 1.0, 2.0).sum(),
+    "strided": lambda x, y: x.as_strided((2,), (1,), 1) * y[0],
+    "one element": lambda x, y: jitgrad.stack([x[0, 0], y[1, 1]]),
+}
+
+
+def _row(x: Any) -> Any:
+    x[0] = 5.0
+    return x
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "a tensor": lambda x, y: x.add_(y),
+    "itself": lambda x, y: x.mul_(x),
+    "a number": lambda x, y: x.add_(1.5).mul_(2),
+    "alpha": lambda x, y: x.sub_(y, alpha=0.5),
+    "a function": lambda x, y: x.exp_().tanh_(),
+    "maximum": lambda x, y: x.clamp_(min=0.25).relu_(),
+    "another operand first": lambda x, y: x.copy_(y),
+    "a row": lambda x, y: _row(x),
+    "broadcast": lambda x, y: x.add_(y[0]),
+    "another dtype": lambda x, y: x.add_(jitgrad.tensor([1, 2])),
+    "transposed": lambda x, y: x.t().add_(y),
+    "lerp": lambda x, y: x.lerp_(y, 0.25).addcmul_(y, y, value=0.5),
+    "-=": lambda x, y: x.__isub__(y * 0.5),
 }
 
 
@@ -99,6 +133,70 @@ def test_both_forms_give_the_same_bits(name: str) -> None:
         assert _bits(OPERATIONS[name]) == found
 
 
+def _written(write: Callable[[Any, Any], Any]) -> list[Any]:
+    """What a write leaves in its target, a view of it, and their versions, three times; then in a graph."""
+    found: list[Any] = []
+    for _ in range(3):
+        x, y = jitgrad.tensor(_X), jitgrad.tensor(_Y)
+        view = x[1]
+        assert write(x, y) is not None
+        found += [x.tolist(), view.tolist(), x._version, view._version]
+    for reads in (False, True):  # the Node of a product has saved its operands
+        x, y = jitgrad.tensor(_X, requires_grad=True), jitgrad.tensor(_Y, requires_grad=True)
+        z = x * 1.0
+        kept = z * z if reads else z.sum()
+        write(z, y)
+        try:
+            (z.sum() + kept.sum()).backward()
+            found += [None if leaf.grad is None else leaf.grad.tolist() for leaf in (x, y)]
+        except RuntimeError as error:
+            found.append(str(error).split(" by ")[0])
+    leaf = jitgrad.tensor(_X, requires_grad=True)
+    try:
+        write(leaf, jitgrad.tensor(_Y))
+    except RuntimeError as error:
+        found.append(str(error))
+    with jitgrad.no_grad():
+        write(leaf, jitgrad.tensor(_Y))
+    return [*found, leaf.tolist(), leaf._version]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_both_forms_write_the_same(name: str) -> None:
+    found = _written(WRITES[name])
+    with native_eager.pythons_form():
+        assert _written(WRITES[name]) == found
+
+
+@needs_native
+def test_a_native_write_is_named_where_a_backward_misses_the_value() -> None:
+    x = jitgrad.ones(2, requires_grad=True)
+    direct.caught.go_on()
+    for _ in range(3):
+        y = x * 1.0
+        z = y * y
+        with jitgrad.no_grad():
+            y.add_(1.0)
+        with pytest.raises(RuntimeError, match=r"add_ at .*test_native_eager\.py:\d+"):
+            z.sum().backward()
+
+
+def test_what_stands_in_the_way_of_a_write_is_asked() -> None:
+    x = jitgrad.zeros(2)
+    x.add_(1.0)
+    asked = []
+    write_checks.append(asked.append)
+    try:
+        x.add_(1.0)
+    finally:
+        write_checks.remove(asked.append)
+    assert len(asked) == 1 and asked[0] is x
+    with jitgrad.inference_mode():
+        y = jitgrad.zeros(2)
+    with pytest.raises(RuntimeError, match="inference"):
+        y.add_(1.0)
+
+
 def test_other_threads_run_the_other_form() -> None:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.extend(_bits(OPERATIONS["a saved result"])))
@@ -111,9 +209,17 @@ def test_other_threads_run_the_other_form() -> None:
 def test_operations_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's form is not called for what it has a plan for."""
     x, y = jitgrad.tensor(_X, requires_grad=True), jitgrad.tensor(_Y)
-    first = x * y, x.exp()
-    monkeypatch.setattr(direct, "result_of", None)
-    assert [a.tolist() for a in (x * y, x.exp())] == [a.tolist() for a in first]
+    w = jitgrad.tensor(_X)
+
+    def results() -> list[Any]:
+        w.add_(1.0).sub_(1.0)
+        many = jitgrad.cat([x, y]), *x.chunk(2), jitgrad.where(w > 0, x, y), *x.max(0), w
+        return [a.tolist() for a in (x * y, x.exp(), *many)]
+
+    first = results()
+    for name in ("result_of", "run_many", "write_alike"):
+        monkeypatch.setattr(direct, name, None)
+    assert results() == first
 
 
 def test_what_no_operator_takes_is_refused() -> None:
@@ -164,12 +270,22 @@ def test_the_functions_of_the_door_see_every_operation() -> None:
     finally:
         door.run_two = before
     assert seen == ["mul", "add"]
+    many = door.run_many
+    door.run_many = lambda op, *operands: (seen.append(op.name), many(op, *operands))[1]
+    try:
+        _ = jitgrad.cat([x, x])
+    finally:
+        door.run_many = many
+    assert seen == ["mul", "add", "cat"]
 
 
 def _steps(x: Any, y: Any) -> None:
     x.grad = None
     z = (x * y).exp() * 2.0 + x
-    (z * z).sum().backward()
+    parts = jitgrad.cat([z, x]).chunk(2)
+    a = jitgrad.where(parts[0] > 0, parts[1], z) + x.max(0)[0]
+    a.detach().add_(y).mul_(0.5)
+    (a * z).sum().backward()
     with pytest.raises(RuntimeError, match="second time"):
         z.sum().backward()
 
@@ -180,8 +296,9 @@ def test_counts_of_references_are_exact() -> None:
     for _ in range(20):
         _steps(x, y)
     plan = next(p for p in direct.plans.values() if p.op is OPS["mul"])
-    watched = [x, y, x._aval, x._array, plan, plan.op, plan.aval, direct.here.here, direct.quiet.context, (), 0.5]
-    watched += [direct.INVALID_EDGE, plan_class := type((x * y).grad_fn), direct.MISSED, plain_graph.PlainRun]
+    here = direct.here.here
+    watched = [x, y, x._aval, x._array, plan, plan.op, plan.aval, here, here.context, (), 0.5]
+    watched += [results.INVALID_EDGE, plan_class := type((x * y).grad_fn), direct.MISSED, plain_graph.PlainRun]
     assert isinstance(plan_class, type)
     gc.collect()
     before, objects = [sys.getrefcount(o) for o in watched], len(gc.get_objects())

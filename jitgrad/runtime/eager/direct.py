@@ -1,11 +1,11 @@
-"""Eager execution of operations on one or two operands, without a detour.
+"""Eager execution of operations, without a detour.
 
-Owns: ``apply_one`` and ``apply_two``, and what native code does in the place of both.
+Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does in their place.
 Must not know: traces, code generation.
 In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
 The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here. What is not plain
-- several results, other devices, a mode, a combination of operands that is new - is left to ``apply_eager``.
+- other devices, a mode, a combination of operands that is new - is left to ``apply_eager``.
 
 # Note [Eager in native code]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -26,39 +26,19 @@ from typing import Any
 from jitgrad.cpython.primitives import active, call_inside, eager_native, is_hashable, joined, packed_rest
 from jitgrad.door import door
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op, RuleContext
+from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import apply_eager, make_view
-from jitgrad.runtime.eager.numpy_rule import is_own, own
 from jitgrad.runtime.eager.plan import EagerPlan, plans
-from jitgrad.runtime.eager.quiet import quiet, run_in_errstate
-from jitgrad.runtime.engine.graph.copy_slices import view_requires_grad
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE
-from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, edge_of, remember_line, save
-from jitgrad.runtime.engine.graph.overwrites import caught
-from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, state
-from jitgrad.tensor_base import TensorBase, new_result
+from jitgrad.runtime.eager.results import Here, array_of, constant_of, join, needs_grad, result_of, results_of, run_all
+from jitgrad.runtime.engine.graph.overwrites import caught, note_write
+from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, write_checks
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
+from jitgrad.version_counter import VERSION, inference_tensors
 
-__all__ = ["Here", "apply_now", "apply_one", "apply_two", "here", "install_native", "multiply_now", "operate_now",
-           "tick"]  # fmt: skip
-
-
-class Here:
-    """What the eager operations of a thread look at.
-
-    Attributes:
-        context: the thread's ``quiet.context``.
-        thread: the dictionary of ``state``; a name that is not in it has the default of its class.
-    """
-
-    __slots__ = ("context", "thread")
-
-    context: Any
-    thread: dict[str, Any]
-
-    def __init__(self) -> None:
-        self.context, self.thread = quiet.context, state.__dict__
+__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "here", "install_native", "multiply_now",
+           "operate_now", "tick", "write_now"]  # fmt: skip
 
 
 class _OfThisThread(threading.local):
@@ -67,94 +47,6 @@ class _OfThisThread(threading.local):
 
 
 here = _OfThisThread()
-
-
-# --- values ---
-
-
-@eager_native
-def array_of(x: TensorBase) -> Any:
-    """A tensor's array, made if there is none yet; ``MISSED`` if the tensor is sparse."""
-    if x._array is not None:
-        return x._array
-    return MISSED if x.is_sparse else x._ndarray()
-
-
-@eager_native
-def constant_of(plan: EagerPlan, number: Any) -> Any:
-    """``plan.constant(number)``."""
-    constants: dict[Any, Any] = plan._constants
-    kept = constants.get(number)
-    return plan.constant(number) if kept is None else kept
-
-
-def run_all(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """``function(*args)``, quietly, where the context cannot be entered."""
-    return run_in_errstate(function, *args)
-
-
-@eager_native
-def result_of(thread: Here, plan: EagerPlan, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
-    """The result of a plan's function, a tensor outside any graph."""
-    given: Any = operands
-    if len(params) > 0:
-        given = joined(operands, params)
-    array = call_inside(thread.context, plan.function, given)
-    if array is None:  # a finalizer has come here in the middle of another operation
-        array = run_all(plan.function, given)
-    if plan.is_exact is not True and not is_own(array, plan.aval, operands):
-        array = own(array, plan.aval, operands)
-    return new_result(plan.aval, array)
-
-
-# --- the graph ---
-
-
-@eager_native
-def needs_grad(x: TensorBase) -> bool:
-    """Whether an operand needs a gradient."""
-    return x._requires_grad or (x._base is not None and view_requires_grad(x))
-
-
-@eager_native
-def edge_to(x: TensorBase, is_wanted: bool) -> Any:
-    """Where an operand's gradient goes."""
-    if not is_wanted:
-        return INVALID_EDGE
-    if x._grad_fn is not None and x._base is None:
-        return (x._grad_fn, x._output_nr)
-    return edge_of(x)
-
-
-@eager_native
-def graph_of(plan: EagerPlan, needs: tuple[Any, ...]) -> Any:
-    """``plan.graph(needs)``."""
-    graphs: dict[Any, Any] = plan._graph
-    found = graphs.get(needs)
-    return plan.graph(needs) if found is None else found
-
-
-@eager_native
-def join(plan: EagerPlan, needs: tuple[Any, ...], inputs: tuple[Any, ...], out: TensorBase) -> None:
-    """Give a result its Node, if a gradient can come and go."""
-    graph = graph_of(plan, needs)
-    if graph is None:
-        return
-    parts: tuple[Any, ...] = graph
-    backward: BackwardPlan = parts[0]
-    context: RuleContext = parts[1]
-    wanted: tuple[Any, ...] = context.needs
-    edges: Any = None
-    if len(inputs) == 1:
-        edges = (edge_to(inputs[0], wanted[0] is True),)
-    else:
-        edges = (edge_to(inputs[0], wanted[0] is True), edge_to(inputs[1], wanted[1] is True))
-    saved: tuple[Any, ...] = save(backward, inputs, (out,)) if backward.saves else ()
-    node = assemble(plan.op, backward, context, edges, saved)
-    out._grad_fn = node
-    out._requires_grad = True
-    if len(saved) > 0 and int(caught.left) > 0:
-        remember_line(node)
 
 
 # --- operations ---
@@ -194,9 +86,9 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     elif plan.is_one_view is True and not (x._array is None and x.is_sparse):
         made = make_view(x, plan.aval, plan.has_base, False)
     else:
-        return MISSED
+        return run_many(thread, op, (x,), params)
     if op.vjps and thread.thread.get("grad_enabled") is not False and needs_grad(x):
-        join(plan, (True,), (x,), made)
+        join(plan, (True,), (x,), (made,))
     return made
 
 
@@ -213,7 +105,7 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
         return MISSED
     plan: EagerPlan = found
     if plan.is_plain is not True:
-        return MISSED
+        return run_many(thread, op, (x, y), params)
     a = array_of(x) if is_x else constant_of(plan, x)
     b = array_of(y) if is_y else constant_of(plan, y)
     if a is MISSED or b is MISSED:
@@ -223,8 +115,37 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
         needs_x = is_x and needs_grad(x)
         needs_y = is_y and needs_grad(y)
         if needs_x or needs_y:
-            join(plan, (needs_x, needs_y), (x, y), made)
+            join(plan, (needs_x, needs_y), (x, y), (made,))
     return made
+
+
+@eager_native
+def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """``apply_many``, or ``MISSED``."""
+    if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
+        return MISSED
+    avals: list[Any] = []
+    for x in inputs:
+        avals.append(x._aval if isinstance(x, TensorBase) else type(x))
+    known: dict[Any, Any] = plans
+    found = known.get(joined((op, params), tuple(avals)))
+    if found is None:
+        return MISSED
+    plan: EagerPlan = found
+    made = results_of(thread, plan, inputs, params)
+    if made is None:
+        return MISSED
+    outs: tuple[Any, ...] = made
+    if op.vjps and thread.thread.get("grad_enabled") is not False:
+        is_needed = False
+        needs: list[Any] = []
+        for x in inputs:
+            needed = isinstance(x, TensorBase) and needs_grad(x)
+            needs.append(needed)
+            is_needed = is_needed or needed
+        if is_needed:
+            join(plan, tuple(needs), inputs, outs)
+    return outs if plan.is_several is True else outs[0]
 
 
 def apply_one(op: Op, x: Any, params: tuple[Any, ...]) -> Any:
@@ -241,6 +162,13 @@ def apply_two(op: Op, x: Any, y: Any, params: tuple[Any, ...] = ()) -> Any:
     return apply_eager(op, (x, y), params) if out is MISSED else out
 
 
+def apply_many(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """``apply_eager(op, inputs, params)``; raises what that raises."""
+    tick()
+    out = run_many(here.here, op, inputs, params)
+    return apply_eager(op, inputs, params) if out is MISSED else out
+
+
 # --- where native code is called ---
 
 
@@ -250,9 +178,8 @@ def here_if_eager() -> Any:
     thread: Here = active()
     if thread is None or thread.thread.get("handler") is not None:
         return None
-    if door.run_one is not apply_one or door.run_two is not apply_two:  # somebody watches
-        return None
-    return thread
+    is_watched = door.run_one is not apply_one or door.run_two is not apply_two or door.run_many is not apply_many
+    return None if is_watched else thread
 
 
 @eager_native
@@ -303,11 +230,94 @@ def apply_now(op: Op, args: Args) -> Any:
     if thread is None:
         return MISSED
     count = int(op.num_inputs)
-    if count == 1 and len(args) > 0:
+    if len(args) < count or len(args) == 0:
+        return MISSED
+    if count == 1:
         return run_one(thread, op, args[0], packed_rest(args, 1))
-    if count == 2 and len(args) > 1:
+    if count == 2:
         return run_two(thread, op, args[0], args[1], packed_rest(args, 2))
-    return MISSED
+    if count < 0:
+        return run_listed(thread, op, args[0], packed_rest(args, 1))
+    return run_many(thread, op, first_of(args, count), packed_rest(args, count))
+
+
+@eager_native
+def run_listed(thread: Here, op: Op, given: Any, params: tuple[Any, ...]) -> Any:
+    """``run_many`` of an operation that takes a list of operands."""
+    if type(given) is tuple:
+        return run_many(thread, op, given, params)
+    return run_many(thread, op, tuple(given), params) if type(given) is list else MISSED
+
+
+@eager_native
+def first_of(args: Args, count: int) -> Any:
+    """The first arguments, as a tuple."""
+    found: list[Any] = []
+    at = 0
+    while at < count:
+        found.append(args[at])
+        at += 1
+    return tuple(found)
+
+
+# --- in-place operations ---
+
+
+@eager_native
+def write_now(op: Op, targets: Any, args: Args) -> Any:
+    """``door.apply_inplace`` of one target, where no graph has to know and all tensors are laid out alike.
+
+    Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
+    """
+    thread = here_if_eager()
+    if thread is None or write_checks or inference_tensors or modes_in_use or len(RUNNING) > 0:
+        return MISSED
+    written: tuple[Any, ...] = targets
+    count = int(op.num_inputs)
+    if len(written) != 1 or count < 1 or len(args) < count:
+        return MISSED
+    params: tuple[Any, ...] = packed_rest(args, count)
+    if not (len(params) == 0 or is_hashable(params)):
+        return MISSED
+    target: TensorBase = written[0]
+    inputs: tuple[Any, ...] = first_of(args, count)
+    may_join = thread.thread.get("grad_enabled") is not False
+    avals: list[Any] = []
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            if x._aval is not target._aval or (may_join and (x._requires_grad or x._base is not None)):
+                return MISSED
+            avals.append(x._aval)
+        else:
+            avals.append(type(x))
+    if may_join and (target._requires_grad or target._base is not None):
+        return MISSED
+    known: dict[Any, Any] = plans
+    found = known.get(joined((op, params), tuple(avals)))
+    if found is None:
+        return MISSED
+    plan: EagerPlan = found
+    if plan.into is None or plan.aval is not target._aval or (plan.has_kernel is True and inputs[0] is not target):
+        return MISSED
+    write_alike(thread, plan, target, inputs)
+    return targets
+
+
+@eager_native
+def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...]) -> None:
+    """Write a plan's result into a tensor that is laid out as it is."""
+    arrays: list[Any] = []
+    for x in inputs:
+        arrays.append(array_of(x) if isinstance(x, TensorBase) else constant_of(plan, x))
+    if plan.has_kernel is not True or not plan.write(arrays, (0,)):
+        arrays.append(array_of(target))
+        given: Any = tuple(arrays)
+        if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
+            run_all(plan.into, given)
+    versions: list[Any] = target._vc
+    versions[VERSION] = int(versions[VERSION]) + 1
+    if int(caught.left) > 0:
+        note_write(versions, plan.op.name, 0)  # of native code there are no frames
 
 
 # --- when it is compiled ---

@@ -75,11 +75,7 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
         outs = (_run_list(plan, inputs),)
     else:
         arrays = [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
-        made = plan.run_several(arrays)
-        if made is None:
-            results = run_numpy(plan.op, arrays, plan.params, plan.out_avals)
-            made = [own(r, a, arrays) for r, a in zip(results, plan.out_avals, strict=True)]
-        outs = tuple(map(new_result, plan.out_avals, made))
+        outs = tuple(map(new_result, plan.out_avals, plan.compute(arrays)))
     if op.vjps and state.grad_enabled:
         _join_graph(plan, inputs, outs)
     return outs if plan.is_several else outs[0]

@@ -23,7 +23,7 @@ from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
-from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, rule_for
+from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, rule_for, run_numpy
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
@@ -50,8 +50,11 @@ class EagerPlan:
         is_one_view: one result, over the memory of the operand, on the CPU.
         aval: of the first output.
         function: ``direct``, or the operation's NumPy rule.
+        views: avals of the results, all over the memory of the first operand, on the CPU and inside it; else None.
         list_rule: the NumPy rule of an operation with one result that takes a list, if it may run as it is; else None.
         has_base: ``op.has_base``.
+        into: ``into(*arrays, out)`` writes the result over ``out``, an array laid out alike, and returns it; None if
+            there is no such function.
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
         has_kernel: it runs as a kernel, or will at its first run, Note [Eager kernels].
         is_elsewhere: inputs or results are not on the CPU.
@@ -72,6 +75,7 @@ class EagerPlan:
         "function",
         "has_base",
         "has_kernel",
+        "into",
         "is_elsewhere",
         "is_exact",
         "is_one_view",
@@ -81,6 +85,7 @@ class EagerPlan:
         "op",
         "out_avals",
         "params",
+        "views",
     )
 
     def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
@@ -100,10 +105,13 @@ class EagerPlan:
         self.aval = self.out_avals[0]
         self.direct = self._direct()
         self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
-        self.is_one_view = op.is_view and op.name != "as_strided" and not (self.is_several or self.is_elsewhere)
+        is_inside = op.is_view and op.name != "as_strided" and not self.is_elsewhere
+        self.views = self.out_avals if is_inside else None
+        self.is_one_view = is_inside and not self.is_several
         self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
         self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
+        self.into: Any = _into(self.direct) if self.is_exact else None
         self.has_kernel = not self.is_elsewhere and has_kernel(op, avals, self.out_avals, self.params)
         self.has_base = op.has_base
         self.list_rule: Any = self._list_rule()
@@ -193,8 +201,16 @@ class EagerPlan:
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
 
+    def compute(self, arrays: list[Any]) -> list[Any]:
+        """The results as new arrays, in a list. Raises what the NumPy rule raises."""
+        made = self.run_several(arrays)
+        if made is None:
+            results = run_numpy(self.op, arrays, self.params, self.out_avals)
+            made = [own(r, a, arrays) for r, a in zip(results, self.out_avals, strict=True)]
+        return made
+
     def run_several(self, arrays: list[Any]) -> list[Any] | None:
-        """The results as new arrays, by the kernel; None if there is none, or it found bad data."""
+        """``compute``; None if there is no kernel, or it found bad data."""
         if not self.has_kernel:
             return None
         if self._several is None:
@@ -233,6 +249,15 @@ class EagerPlan:
 _FORMS = LazyModule("jitgrad.ops.complex_forms")
 _RULE_PROGRAMS = LazyModule("jitgrad.runtime.eager.rule_programs")
 install_programs(lambda: _RULE_PROGRAMS.RulePrograms())
+
+
+_NO_THIRD = (np.maximum, np.minimum)
+"""Ufuncs that deprecate a result by position."""
+
+
+def _into(ufunc: Any) -> Callable[..., Any]:
+    """See ``EagerPlan.into``."""
+    return (lambda *args: ufunc(*args[:-1], out=args[-1])) if ufunc in _NO_THIRD else ufunc
 
 
 def _is_complex(x: Any) -> bool:

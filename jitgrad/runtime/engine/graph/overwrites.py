@@ -34,8 +34,8 @@ Place = tuple[CodeType, int] | str
 """A code object and an offset in it, or a finished ``file:line``."""
 
 _AT_FIRST = 2000
-_WRITE_DEPTH = 4
-"""The user's frame is no nearer to ``note_write``: eager execution, the dispatcher and a method are between."""
+_WRITE_DEPTH = 3
+"""The user is no nearer to what calls ``note_write``: the dispatcher and a method are between."""
 
 
 class _Caught:
@@ -76,9 +76,12 @@ def place_now(depth: int) -> Place | None:
     return None
 
 
-def note_write(counter: VersionCounter, name: str) -> None:
-    """A tensor under this counter has just been written by operation ``name``; its version is the new one already."""
-    frame = sys._getframe(_WRITE_DEPTH)
+def note_write(counter: VersionCounter, name: str, depth: int = _WRITE_DEPTH) -> None:
+    """A tensor under this counter has just been written by operation ``name``; its version is the new one already.
+
+    The user's code is ``depth`` frames above the caller, or further.
+    """
+    frame = sys._getframe(depth + 1)
     code = frame.f_code
     while _is_ours[code.co_filename]:
         frame = frame.f_back  # type: ignore[assignment]
