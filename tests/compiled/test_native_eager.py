@@ -245,6 +245,15 @@ def test_sparse_operands_take_their_own_way() -> None:
     _ = dense * dense  # a plan for operands of this layout
     assert (x * 2.0).to_dense().tolist() == [2.0, 4.0]
     assert (x + x).to_dense().tolist() == [2.0, 4.0]
+    for _ in range(3):
+        dense.add_(jitgrad.ones(2)).add_(x, alpha=2.0).sub_(x)
+    assert dense.tolist() == [7.0, 10.0]
+    assert jitgrad.where(dense > 0, dense, dense.clone()).tolist() == [7.0, 10.0]
+    large = jitgrad.zeros(1 << 14, 1)
+    for _ in range(3):
+        large.add_(jitgrad.ones(1 << 14, 1), alpha=0.5)
+        large.add_(jitgrad.sparse_coo_tensor(jitgrad.tensor([[3]]), jitgrad.ones(1, 1), (1 << 14, 1)), alpha=0.5)
+    assert (large.sum().item(), large[3].item()) == (1.5 * (1 << 14) + 1.5, 3.0)
     square = jitgrad.eye(2).to_sparse()
     _ = jitgrad.eye(2).t(), jitgrad.eye(2) @ jitgrad.eye(2)
     assert square.t().to_dense().tolist() == [[1.0, 0.0], [0.0, 1.0]]

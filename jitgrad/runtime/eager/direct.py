@@ -29,7 +29,17 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import apply_eager, make_view
 from jitgrad.runtime.eager.plan import EagerPlan, plans
-from jitgrad.runtime.eager.results import Here, array_of, constant_of, join, needs_grad, result_of, results_of, run_all
+from jitgrad.runtime.eager.results import (
+    Here,
+    array_of,
+    arrays_of,
+    constant_of,
+    join,
+    needs_grad,
+    result_of,
+    results_of,
+    run_all,
+)
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, write_checks
 from jitgrad.tensor_base import TensorBase
@@ -299,16 +309,16 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     plan: EagerPlan = found
     if plan.into is None or plan.aval is not target._aval or (plan.has_kernel is True and inputs[0] is not target):
         return MISSED
-    write_alike(thread, plan, target, inputs)
+    arrays = arrays_of(plan, inputs)
+    if arrays is None or array_of(target) is MISSED:
+        return MISSED
+    write_alike(thread, plan, target, arrays)
     return targets
 
 
 @eager_native
-def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...]) -> None:
+def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> None:
     """Write a plan's result into a tensor that is laid out as it is."""
-    arrays: list[Any] = []
-    for x in inputs:
-        arrays.append(array_of(x) if isinstance(x, TensorBase) else constant_of(plan, x))
     if plan.has_kernel is not True or not plan.write(arrays, (0,)):
         arrays.append(array_of(target))
         given: Any = tuple(arrays)

@@ -26,7 +26,7 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits import MISSED
 
-__all__ = ["Here", "array_of", "constant_of", "join", "needs_grad", "result_of", "results_of", "run_all"]
+__all__ = ["Here", "array_of", "arrays_of", "constant_of", "join", "needs_grad", "result_of", "results_of", "run_all"]
 
 
 class Here:
@@ -65,6 +65,18 @@ def constant_of(plan: EagerPlan, number: Any) -> Any:
     return plan.constant(number) if kept is None else kept
 
 
+@eager_native
+def arrays_of(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
+    """What a plan's function takes, in a list; None if an operand is sparse."""
+    arrays: list[Any] = []
+    for x in inputs:
+        array = array_of(x) if isinstance(x, TensorBase) else constant_of(plan, x)
+        if array is MISSED:
+            return None
+        arrays.append(array)
+    return arrays
+
+
 def run_all(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """``function(*args)``, quietly, where the context cannot be entered."""
     return run_in_errstate(function, *args)
@@ -91,12 +103,10 @@ def results_of(thread: Here, plan: EagerPlan, inputs: tuple[Any, ...], params: t
         return None
     if plan.views is not None:
         return views_of(plan, inputs[0])
-    arrays: list[Any] = []
-    for x in inputs:
-        array = array_of(x) if isinstance(x, TensorBase) else constant_of(plan, x)
-        if array is MISSED:
-            return None
-        arrays.append(array)
+    found = arrays_of(plan, inputs)
+    if found is None:
+        return None
+    arrays: list[Any] = found
     if plan.is_plain is True:
         return (result_of(thread, plan, tuple(arrays), params),)
     if plan.list_rule is not None:
