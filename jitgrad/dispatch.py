@@ -17,11 +17,11 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_many, apply_one, apply_two
 from jitgrad.runtime.eager.eager import apply_inplace_eager, split_args
-from jitgrad.state import state, write_checks
+from jitgrad.state import compiled_updates, state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
 __all__ = [
-    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_losses", "compiled_updates",
+    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_losses",
     "install_sparse", "program_leaves", "update_now",
 ]  # fmt: skip
 
@@ -150,11 +150,6 @@ program_leaves: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 compiled_losses: list[Callable[..., Any]] = []
 """What calls a loss function of a compiled call's result: called with the function, then with its arguments."""
-
-compiled_updates: list[Callable[..., bool]] = []
-"""What does an update outside of compiled steps, see ``compiled/outside.py``: called like ``update_now``, it says
-whether it did it. Empty until a backward outside was a program."""
-
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
 door.backward = _first_backward

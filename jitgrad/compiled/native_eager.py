@@ -86,6 +86,7 @@ def _install() -> None:
     stubs = [
         Stub("door_apply", direct.apply_now, (), door.apply),
         Stub("door_apply_inplace", direct.write_now, (), door.apply_inplace),
+        Stub("door_apply_update", direct.update_now, (), door.apply_update),
     ]
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
@@ -102,6 +103,7 @@ def _install() -> None:
     keep_for_ever(direct.here.here)
     _activate(functions)
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
+    door.apply_update = functions["door_apply_update"]
     methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
     methods["nb_negative"] = ("__neg__",)
     put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad import dispatch
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_fronts import all_fronts
@@ -71,7 +70,7 @@ def _install(driver_address: int) -> None:
     stubs = [
         Stub("door_apply", hits.through_door, (), door.apply),
         Stub("door_apply_inplace", write_hits.write_through_door, (), door.apply_inplace),
-        Stub("door_apply_update", end_hits.update_through_door, (), dispatch.apply_update),
+        Stub("door_apply_update", end_hits.update_through_door, (), door.apply_update),
     ]
     found: dict[str, Any] = {}  # what ``callables`` will have made
     looked_at = OPERATION_FRONTS if config.check_hits else ()

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.compile import CompiledFunction
-from jitgrad.dispatch import compiled_losses, compiled_updates, program_leaves, update_now
+from jitgrad.dispatch import compiled_losses, program_leaves, update_now
 from jitgrad.ops.table import Op
-from jitgrad.state import modes_in_use, override_classes
+from jitgrad.state import compiled_updates, modes_in_use, override_classes
 
 __all__ = ["note_leaf"]
 

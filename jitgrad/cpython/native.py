@@ -17,7 +17,7 @@ from jitgrad.cpython.fronts import FRONT_ROWS
 from jitgrad.cpython.install import fill_words
 from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
-from jitgrad.cpython.module_text import ModuleText
+from jitgrad.cpython.module_text import ModuleText, Unsupported
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, attributes, signature_of
 
@@ -177,6 +177,8 @@ def _stub(module: ModuleText, stub: Stub, missed: Any) -> str:
         lines.append(f"  %c{nr} = {module.object_word(constant)}")
         args.append(f"ptr %c{nr}")
     required = len(signature.params) - len(stub.constants) - 1
+    if signature.params[-1][1] != "args":
+        raise Unsupported(f"{stub.function.__name__} does not take the rest of the arguments")
     for nr in range(required):
         lines += [f"  %p{nr}.at = getelementptr ptr, ptr %given, i64 {nr}", f"  %p{nr} = load ptr, ptr %p{nr}.at"]
         args.append(f"ptr %p{nr}")

@@ -50,6 +50,7 @@ __all__ = [
     "call_inside",
     "call_rest",
     "counter",
+    "eager_apart",
     "eager_native",
     "has_front",
     "install_driver",
@@ -98,6 +99,10 @@ def optimized(function: F) -> F:
     return native(function)
 
 
+ONCE_PER_CALL: set[Callable[..., Any]] = set()
+"""Those that are optimized, but not into others: the native functions that run once per call, or are long."""
+
+
 EAGER: list[Callable[..., Any]] = []
 """The functions of eager mode that are written in the subset: a module of their own, without those of ``NATIVE``."""
 
@@ -105,6 +110,13 @@ EAGER: list[Callable[..., Any]] = []
 def eager_native(function: F) -> F:
     """``optimized``, of a function of eager mode: see ``EAGER``."""
     OPTIMIZED.add(function)
+    EAGER.append(function)
+    return function
+
+
+def eager_apart(function: F) -> F:
+    """``eager_native``, of a long function, or one that many call: it is not copied into those that call it."""
+    ONCE_PER_CALL.add(function)
     EAGER.append(function)
     return function
 
@@ -126,10 +138,6 @@ def has_front(name: str, row: Any = None) -> Callable[[F], F]:
         return function
 
     return note
-
-
-ONCE_PER_CALL: set[Callable[..., Any]] = set()
-"""Those that are optimized, but not into others: the native functions that run once per call."""
 
 
 def once_per_call(function: F) -> F:

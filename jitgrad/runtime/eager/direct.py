@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import active, call_inside, eager_native, is_hashable, joined, packed_rest
+from jitgrad.cpython.primitives import active, call_inside, eager_apart, eager_native, is_hashable, joined, packed_rest
 from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
@@ -41,14 +41,14 @@ from jitgrad.runtime.eager.results import (
     run_all,
 )
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
-from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, write_checks
+from jitgrad.state import autocasts, compiled_updates, modes_in_use, override_classes, plain_tensors, write_checks
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.version_counter import VERSION, inference_tensors
 
 __all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "here", "install_native", "multiply_now",
-           "operate_now", "tick", "write_now"]  # fmt: skip
+           "operate_now", "tick", "update_now", "write_now"]  # fmt: skip
 
 
 class _OfThisThread(threading.local):
@@ -75,7 +75,7 @@ def others_record(thread: Here) -> bool:
     return alone.thread is not thread.thread
 
 
-@eager_native
+@eager_apart
 def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     """``apply_one``, or ``MISSED``."""
     if modes_in_use or not isinstance(x, TensorBase) or not (len(params) == 0 or is_hashable(params)):
@@ -102,7 +102,7 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     return made
 
 
-@eager_native
+@eager_apart
 def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> Any:
     """``apply_two``, or ``MISSED``."""
     if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
@@ -129,7 +129,7 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
     return made
 
 
-@eager_native
+@eager_apart
 def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """``apply_many``, or ``MISSED``."""
     if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
@@ -251,7 +251,7 @@ def apply_now(op: Op, args: Args) -> Any:
     return run_many(thread, op, first_of(args, count), packed_rest(args, count))
 
 
-@eager_native
+@eager_apart
 def run_listed(thread: Here, op: Op, given: Any, params: tuple[Any, ...]) -> Any:
     """``run_many`` of an operation that takes a list of operands."""
     if type(given) is tuple:
@@ -259,7 +259,7 @@ def run_listed(thread: Here, op: Op, given: Any, params: tuple[Any, ...]) -> Any
     return run_many(thread, op, tuple(given), params) if type(given) is list else MISSED
 
 
-@eager_native
+@eager_apart
 def first_of(args: Args, count: int) -> Any:
     """The first arguments, as a tuple."""
     found: list[Any] = []
@@ -273,7 +273,7 @@ def first_of(args: Args, count: int) -> Any:
 # --- in-place operations ---
 
 
-@eager_native
+@eager_apart
 def write_now(op: Op, targets: Any, args: Args) -> Any:
     """``door.apply_inplace`` of one target, where no graph has to know and all tensors are laid out alike.
 
@@ -316,7 +316,7 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     return targets
 
 
-@eager_native
+@eager_apart
 def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> None:
     """Write a plan's result into a tensor that is laid out as it is."""
     if plan.has_kernel is not True or not plan.write(arrays, (0,)):
@@ -328,6 +328,77 @@ def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[
     versions[VERSION] = int(versions[VERSION]) + 1
     if int(caught.left) > 0:
         note_write(versions, plan.op.name, 0)  # of native code there are no frames
+
+
+# --- optimizers' steps ---
+
+
+@eager_apart
+def update_now(op: Op, rows: Any, writes: Any, numbers: Any, params: Any, rest: Args) -> Any:
+    """``door.apply_update`` where every row has a kernel and tensors that are laid out alike."""
+    thread = here_if_eager()
+    if thread is None or write_checks or inference_tensors or modes_in_use or len(RUNNING) > 0 or compiled_updates:
+        return MISSED
+    if type(rows) is not list or len(rest) != 0 or thread.thread.get("grad_enabled") is not False:
+        return MISSED
+    given: list[Any] = rows
+    kinds: list[Any] = []
+    values: tuple[Any, ...] = numbers
+    for number in values:
+        kinds.append(type(number))
+    ends = tuple(kinds)
+    found: list[Any] = []
+    for row in given:
+        plan = plan_of_row(op, row, ends, params)
+        if plan is None:
+            return MISSED
+        found.append(plan)
+    at = 0
+    while at < len(given):
+        update_row(found[at], given[at], writes, numbers, params)
+        at += 1
+    return None
+
+
+@eager_apart
+def plan_of_row(op: Op, row: tuple[Any, ...], kinds: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """The plan of a row; None if it has none, or no kernel."""
+    first: TensorBase = row[0]
+    avals: list[Any] = []
+    for x in row:
+        if not isinstance(x, TensorBase) or x._aval is not first._aval or array_of(x) is MISSED:
+            return None
+        avals.append(x._aval)
+    known: dict[Any, Any] = plans
+    found = known.get(joined((op, params), joined(tuple(avals), kinds)))
+    if found is None:
+        return None
+    plan: EagerPlan = found
+    return plan if plan.has_kernel is True and plan.aval is first._aval else None
+
+
+@eager_apart
+def update_row(
+    plan: EagerPlan, row: tuple[Any, ...], writes: tuple[Any, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
+) -> None:
+    """Compute a row's results, and write them."""
+    arrays: list[Any] = []
+    for x in row:
+        arrays.append(array_of(x))
+    for number in numbers:
+        arrays.append(number)
+    targets: list[Any] = []
+    for place in writes:
+        targets.append(row[int(place)])
+    if not plan.write(arrays, writes):
+        door.run_inplace(plan.op, tuple(targets), joined(row, numbers), params)
+        return
+    for x in targets:
+        target: TensorBase = x
+        versions: list[Any] = target._vc
+        versions[VERSION] = int(versions[VERSION]) + 1
+        if int(caught.left) > 0:
+            note_write(versions, plan.op.name, 0)
 
 
 # --- when it is compiled ---

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.cpython.primitives import eager_native
+from jitgrad.cpython.primitives import eager_apart
 from jitgrad.devices import CPU
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
@@ -101,7 +101,7 @@ def _run_list(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     return new_result(plan.aval, own(run_quietly(plan.list_rule, arrays, *plan.params), plan.aval, arrays))
 
 
-@eager_native
+@eager_apart
 def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) -> Any:
     """A tensor laid out as ``aval`` over the memory of ``source``; with ``has_base``, writes to it reach the graph."""
     array: Any = None
@@ -120,7 +120,7 @@ def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) 
     return out
 
 
-@eager_native
+@eager_apart
 def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     """A view's array over that of its source, so that it needs no storage yet, see Note [Storage on demand].
 

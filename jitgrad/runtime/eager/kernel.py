@@ -10,6 +10,7 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # elements on, an eager operation therefore runs as a program of one operation, made by the code generator of compiled
 # steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. A rule of several
 # calls (softmax, erf, cat) costs more than a kernel from a few hundred elements on: there the bound is a sixteenth.
+# An optimizer's update is a dozen calls, on tensors whose shapes stay: it is always a kernel.
 # Which of the two runs depends on the operation, its params and its operands' layouts, never on what ran before: so
 # equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel LLVM refuses.
 # A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
@@ -93,7 +94,9 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     least = config.eager_kernels
     if least < 0 or op.lower is None or op.is_view or ARRAY_DATA < 0 or not _make:
         return False
-    if not (isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL):
+    if op.is_update:
+        least = 0
+    elif not (isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL):
         least //= _SEVERAL_CALLS
     avals = [x for x in operands if type(x) is Aval]
     if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import call_inside, eager_native, joined
+from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, joined
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.runtime.eager.eager import make_view
@@ -65,7 +65,7 @@ def constant_of(plan: EagerPlan, number: Any) -> Any:
     return plan.constant(number) if kept is None else kept
 
 
-@eager_native
+@eager_apart
 def arrays_of(plan: EagerPlan, inputs: tuple[Any, ...]) -> Any:
     """What a plan's function takes, in a list; None if an operand is sparse."""
     arrays: list[Any] = []
@@ -82,7 +82,7 @@ def run_all(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return run_in_errstate(function, *args)
 
 
-@eager_native
+@eager_apart
 def result_of(thread: Here, plan: EagerPlan, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """The result of a plan's function, a tensor outside any graph."""
     given: Any = operands
@@ -96,7 +96,7 @@ def result_of(thread: Here, plan: EagerPlan, operands: tuple[Any, ...], params: 
     return new_result(plan.aval, array)
 
 
-@eager_native
+@eager_apart
 def results_of(thread: Here, plan: EagerPlan, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """A plan's results, tensors outside any graph, in a tuple; None where it takes more than this."""
     if plan.is_elsewhere is True:
@@ -114,7 +114,7 @@ def results_of(thread: Here, plan: EagerPlan, inputs: tuple[Any, ...], params: t
     return None if plan.op.is_view else results_of_several(plan, arrays)
 
 
-@eager_native
+@eager_apart
 def views_of(plan: EagerPlan, source: TensorBase) -> Any:
     """A plan's results over the memory of the operand; None if that is sparse."""
     if source._array is None and source.is_sparse:
@@ -127,7 +127,7 @@ def views_of(plan: EagerPlan, source: TensorBase) -> Any:
     return tuple(made)
 
 
-@eager_native
+@eager_apart
 def result_of_list(thread: Here, plan: EagerPlan, arrays: list[Any], params: tuple[Any, ...]) -> Any:
     """The result of an operation over a list of operands."""
     given: Any = joined((arrays,), params)
@@ -140,7 +140,7 @@ def result_of_list(thread: Here, plan: EagerPlan, arrays: list[Any], params: tup
     return new_result(plan.aval, array)
 
 
-@eager_native
+@eager_apart
 def results_of_several(plan: EagerPlan, arrays: list[Any]) -> Any:
     """Several results, or those of an operation that has no plain plan."""
     found: list[Any] = plan.compute(arrays)
@@ -178,7 +178,7 @@ def graph_of(plan: EagerPlan, needs: tuple[Any, ...]) -> Any:
     return plan.graph(needs) if found is None else found
 
 
-@eager_native
+@eager_apart
 def join(plan: EagerPlan, needs: tuple[Any, ...], inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Give the floating results their Node, if a gradient can come and go."""
     graph = graph_of(plan, needs)
@@ -207,7 +207,7 @@ def join(plan: EagerPlan, needs: tuple[Any, ...], inputs: tuple[Any, ...], outs:
         remember_line(node)
 
 
-@eager_native
+@eager_apart
 def edges_to(inputs: tuple[Any, ...], wanted: tuple[Any, ...]) -> Any:
     """Where the operands' gradients go."""
     edges: list[Any] = []
@@ -216,7 +216,7 @@ def edges_to(inputs: tuple[Any, ...], wanted: tuple[Any, ...]) -> Any:
     return tuple(edges)
 
 
-@eager_native
+@eager_apart
 def share(node: Any, outs: tuple[Any, ...]) -> None:
     """Several results of one Node."""
     at = 0
