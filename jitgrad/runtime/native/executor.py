@@ -44,7 +44,7 @@ LONG_COST = 20e6
 # Estimated nanoseconds from which a stage is worth sharing with workers that spin, and from which the shared stages of
 # a step are worth waking sleeping workers for (benchmarks/runtime.py measures both).
 SHARE_COST = 1_000.0
-WAKE_COST = 150_000.0
+WAKE_COST = 30_000.0
 # What the status word is set to: there was Ctrl-C.
 INTERRUPTED = -1
 _NOT_INSTALLED = "runtime.executor.install() has not been called"
