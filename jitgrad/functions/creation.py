@@ -240,13 +240,30 @@ def tensor(
         source = np.asarray(data)
         wanted = dtype or from_numpy_dtype(source.dtype)
     else:
-        source = _as_array(data)
-        wanted = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
-        _check_numbers(source, wanted)
+        source, wanted = _numbers(data, dtype)
         if source.size <= _FEW and state.handler is None:  # the array is nobody else's: no copy in aligned memory
             array = _converted(source, wanted)
             return _finish(placed(new_result(make_aval(array.shape, wanted), array), device), requires_grad)
     return _finish(placed(from_array_copy(_converted(source, wanted)), device), requires_grad)
+
+
+_KINDS: dict[type, str] = {float: "f", int: "i", bool: "b"}
+
+
+def _numbers(data: Any, dtype: DType | None) -> tuple[Any, DType]:
+    """(An array of Python's numbers, perhaps nested; the dtype that it is to have)."""
+    kinds = set(map(type, data)) if type(data) in (list, tuple) else {type(data)}
+    if dtype is None and len(kinds) == 1:  # as most are: a number, or a flat list of numbers of one type
+        (kind,) = kinds
+        wanted = _KINDS.get(kind)
+        if wanted is not None:
+            array = np.array(data)
+            if array.dtype.kind == wanted:  # else there are integers that int64 does not hold
+                return array, get_default_dtype() if kind is float else int64 if kind is int else bool_
+    source = _as_array(data)
+    wanted_dtype = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
+    _check_numbers(source, wanted_dtype)
+    return source, wanted_dtype
 
 
 def _converted(array: Any, dtype: DType) -> Any:
