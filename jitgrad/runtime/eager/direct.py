@@ -1,6 +1,6 @@
 """Eager execution of operations, without a detour.
 
-Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does in their place.
+Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does in their place and for writes.
 Must not know: traces, code generation.
 In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
@@ -13,8 +13,10 @@ The same steps as in ``eager.py``, in a straight line: most operations of most p
 # what it saves. In Python that takes several times as long as NumPy takes to multiply ten numbers. So these steps, and
 # the loop of a plain backward, are written in the subset of Note [Native Python], marked ``eager_native``: Python runs
 # them as they are, and once a process has run some thousand eager operations, ``compiled/native_eager.py`` compiles
-# them, as a module of their own. From then on the number slots of Tensor's type and the door try ``operate_now`` and
-# ``apply_now`` first, which answer for the main thread only: its ``Here`` is the active one.
+# them, as a module of their own. From then on operators and comparisons try ``operate_now`` first, and the door
+# ``apply_now``, ``write_now`` and ``update_now``. They answer for the main thread only: its ``Here`` is the active one.
+# What a graph has to know of a write, and what may be refused, is left to Python: a write runs here only where every
+# tensor has the same ``Aval``, none of them is in a graph that can be recorded, and nobody asked to see writes.
 """
 
 from __future__ import annotations
