@@ -166,9 +166,16 @@ def _needs_dimension(input: Any) -> Any:
     return input
 
 
+_BASIC, _BOUNDS = frozenset((int, slice)), (int, type(None))
+"""The types of the items of most indices; of a slice's bounds."""
+
+
 def _slice_parts(index: slice) -> tuple[int | None, int | None, int]:
+    start, stop, step = index.start, index.stop, index.step
+    if step is None and type(start) in _BOUNDS and type(stop) in _BOUNDS:
+        return start, stop, 1
     try:
-        start, stop, step = (None if x is None else operator.index(x) for x in (index.start, index.stop, index.step))
+        start, stop, step = (None if x is None else operator.index(x) for x in (start, stop, step))
     except TypeError:
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
     step = 1 if step is None else step
@@ -233,15 +240,19 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
     values, but of memory of its own (Note [Picked parts]).
     """
     reads_value = is_written or state.handler is None
-    items = _as_items(index)
-    rank, used = input.ndim, sum(_consumed(item) for item in items)
+    rank = len(input._aval.shape)
+    if type(index) is tuple and _BASIC.issuperset(map(type, index)):  # as most are: nothing to look at
+        items, used, is_basic = index, len(index), True
+    else:
+        items, is_basic = _as_items(index), False
+        used = sum(_consumed(item) for item in items)
     if used > rank:
         if isinstance(index, slice):
             _slice_parts(index)
         if not rank:
             _needs_dimension(input)
         raise IndexError(f"too many indices for tensor of dimension {rank}")
-    if sum(item is Ellipsis for item in items) > 1:
+    if not is_basic and sum(item is Ellipsis for item in items) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     view, dim = input, 0
     indexed: Indexed = []
