@@ -58,10 +58,14 @@ def different_devices(first: Device, second: Device) -> RuntimeError:
     )
 
 
+Compute = Callable[[list[Any]], list[Any]]
+"""The results of an operation, of its operands' arrays and numbers."""
+
+
 def run_elsewhere(
-    op: Op, inputs: Sequence[Any], params: tuple[Any, ...], out_avals: tuple[Aval, ...]
+    op: Op, inputs: Sequence[Any], params: tuple[Any, ...], out_avals: tuple[Aval, ...], compute: Compute | None = None
 ) -> tuple[Any, ...]:
-    """Run an operation whose inputs or results are not on the CPU.
+    """Run an operation whose inputs or results are not on the CPU, by ``compute`` or its NumPy rule.
 
     Returns:
         New tensors, outside any graph.
@@ -80,7 +84,7 @@ def run_elsewhere(
         return _run_on_host(op, inputs, params, out_avals)
     source = next((d for d in sources if d is not CPU), device)
     storages = [DeviceStorage(a.nbytes) for a in out_avals]
-    work = _work(op, inputs, params, out_avals, list(zip(storages, out_avals, strict=True)))
+    work = _work(op, inputs, params, out_avals, list(zip(storages, out_avals, strict=True)), compute)
     stream = current_stream(device)
     if source is device:
         stream.launch(work, storages)
@@ -106,14 +110,19 @@ def _run_on_host(
 
 
 def write_elsewhere(
-    op: Op, targets: Sequence[Any], inputs: Sequence[Any], params: tuple[Any, ...], out_avals: tuple[Aval, ...]
+    op: Op,
+    targets: Sequence[Any],
+    inputs: Sequence[Any],
+    params: tuple[Any, ...],
+    out_avals: tuple[Aval, ...],
+    compute: Compute | None = None,
 ) -> None:
     """The same for an in-place form: the results are written into ``targets``, in the stream's order."""
     device = targets[0]._aval.device
     if device is META:
         return
     storages = [t._storage for t in targets]
-    work = _work(op, inputs, params, out_avals, [(t._storage, t._aval) for t in targets])
+    work = _work(op, inputs, params, out_avals, [(t._storage, t._aval) for t in targets], compute)
     current_stream(device).launch(work, (), storages)
 
 
@@ -123,6 +132,7 @@ def _work(
     params: tuple[Any, ...],
     out_avals: tuple[Aval, ...],
     places: list[tuple[DeviceStorage, Aval]],
+    compute: Compute | None,
 ) -> Callable[[], None]:
     """What the worker does. It holds storages, not tensors: a tensor may be given another storage meanwhile."""
     operands = [_operand(x) for x in inputs]
@@ -130,7 +140,8 @@ def _work(
     def work() -> None:
         arrays = [x[0].memory(x[1]) if type(x) is tuple else x for x in operands]
         outs = [storage.memory(aval) for storage, aval in places]
-        for out, result in zip(outs, run_numpy(op, arrays, params, out_avals), strict=True):
+        results = run_numpy(op, arrays, params, out_avals) if compute is None else compute(arrays)
+        for out, result in zip(outs, results, strict=True):
             np.copyto(out, result, casting="unsafe")
 
     return work

@@ -70,7 +70,7 @@ def apply_eager(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any
             check_inside(plan.out_avals[0], inputs[0]._storage.nbytes)
         outs = tuple([make_view(inputs[0], a, plan.has_base, plan.is_several) for a in plan.out_avals])
     elif plan.is_elsewhere:
-        outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals)
+        outs = run_elsewhere(plan.op, inputs, plan.params, plan.out_avals, plan.on_host())
     elif plan.list_rule is not None:
         outs = (_run_list(plan, inputs),)
     else:
@@ -309,7 +309,7 @@ def apply_inplace_eager(
         node = _packed_before(op, tuple(before), params, targets)
     # the rule's dtype may be narrower than the target's (int result into a float target): cast on the copy
     if elsewhere:
-        write_elsewhere(op, targets, inputs, plan.params, out_avals)
+        write_elsewhere(op, targets, inputs, plan.params, out_avals, plan.on_host())
     elif op is _COPY:
         run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
     elif not (written and plan.write(arrays, written)):

@@ -19,6 +19,7 @@ from jitgrad.runtime.eager.quiet import run_quietly
 __all__ = ["is_laid_out", "is_own", "own", "own_inside", "rule_for", "run_numpy", "run_numpy_inside"]
 
 _ndarray = np.ndarray
+_ARRAYS = (np.ndarray, np.generic)
 
 _MOVES = frozenset(
     "cat clone contiguous embedding flip gather index1 index2 index3 index_select masked_select repeat roll "
@@ -36,8 +37,10 @@ def run_numpy(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tup
 def run_numpy_inside(op: Op, arrays: Sequence[Any], params: tuple[Any, ...], avals: tuple[Aval, ...]) -> list[Any]:
     """``run_numpy``, for a caller that NumPy is quiet for, Note [Quiet NumPy]: no context is entered twice."""
     assert op.numpy is not None
-    if any(map(_is_half, arrays)) and not _takes_halves(op):
-        arrays = [*map(_widened, arrays)]
+    for x in arrays:
+        if _is_half(x):
+            arrays = arrays if _takes_halves(op) else [*map(_widened, arrays)]
+            break
     raw = op.numpy(*((arrays,) if op.num_inputs < 0 else arrays), *params)
     results = raw if isinstance(raw, tuple | list) else (raw,)
     return [_exactly(r, a) for r, a in zip(results, avals, strict=True)]
@@ -62,7 +65,10 @@ def _takes_halves(op: Op) -> bool:
 
 
 def _is_half(x: Any) -> bool:
-    return isinstance(x, _ndarray | np.generic) and x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+    if not isinstance(x, _ARRAYS):
+        return False
+    dtype = x.dtype
+    return bool(dtype.itemsize == 2 and dtype.kind in "fV")
 
 
 def _widened(x: Any) -> Any:
@@ -74,7 +80,8 @@ def _exactly(result: Any, aval: Aval) -> Any:
 
     Rounding to a half may overflow: NumPy is to be quiet.
     """
-    array = np.asarray(result, aval.dtype.np)
+    dtype = aval.dtype.np
+    array = result if type(result) is _ndarray and result.dtype is dtype else np.asarray(result, dtype)
     return array if array.shape == aval.shape else np.broadcast_to(array, aval.shape)
 
 

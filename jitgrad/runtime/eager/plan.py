@@ -23,7 +23,7 @@ from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
-from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, rule_for, run_numpy
+from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
@@ -204,10 +204,18 @@ class EagerPlan:
     def compute(self, arrays: list[Any]) -> list[Any]:
         """The results as new arrays, in a list. Raises what the NumPy rule raises."""
         made = self.run_several(arrays)
-        if made is None:
-            results = run_numpy(self.op, arrays, self.params, self.out_avals)
-            made = [own(r, a, arrays) for r, a in zip(results, self.out_avals, strict=True)]
-        return made
+        return run_quietly(self.compute_inside, arrays) if made is None else made
+
+    def on_host(self) -> Callable[[list[Any]], list[Any]] | None:
+        """What computes the results of an update on a device as it does on the CPU, by its kernel; else None."""
+        if not self.op.is_update:
+            return None
+        return find_plan(self.op, [_on(CPU, a) for a in self._operands], self.params).compute
+
+    def compute_inside(self, arrays: list[Any]) -> list[Any]:
+        """``compute`` by the NumPy rule, for a caller that NumPy is quiet for."""
+        results = run_numpy_inside(self.op, arrays, self.params, self.out_avals)
+        return [own_inside(r, a, arrays) for r, a in zip(results, self.out_avals, strict=True)]
 
     def run_several(self, arrays: list[Any]) -> list[Any] | None:
         """``compute``; None if there is no kernel, or it found bad data."""

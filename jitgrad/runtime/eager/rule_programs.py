@@ -36,7 +36,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.eager import make_view, split_args
-from jitgrad.runtime.eager.numpy_rule import own_inside, run_numpy_inside
+from jitgrad.runtime.eager.numpy_rule import own_inside
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
 from jitgrad.runtime.engine.graph.current import current
@@ -370,10 +370,7 @@ def _permutation(source: Aval, view: Aval) -> tuple[int, ...] | None:
 def _several(plan: EagerPlan, arrays: list[Any]) -> list[Any]:
     """The results of an operation with several results or a list of operands, as new arrays."""
     made = plan.run_several(arrays)
-    if made is None:
-        results = run_numpy_inside(plan.op, arrays, plan.params, plan.out_avals)
-        made = [own_inside(r, a, arrays) for r, a in zip(results, plan.out_avals, strict=True)]
-    return made
+    return plan.compute_inside(arrays) if made is None else made
 
 
 class RulePrograms:
