@@ -9,9 +9,9 @@ In: results, with copies where stores need them. Out: results.
 # A scatter updates a copy of its base, and a write stores the whole copy: for a few rows of a large table both copies
 # are nearly all of the work. Where the base is the very input that the result is written to, and nobody else reads the
 # result, the scatter's kernel updates the storage itself. Two rules of writes must still hold (Note [In-place writes]).
-# Nothing is written before every index was checked: so a kernel of its own checks the indices, and the scatter reads
-# what that one let through; its own checks cannot fail (``plan.may_fail``). And whoever reads the old contents comes
-# before: so the source is a buffer, too, which was filled before.
+# Every index is checked before anything is written: a kernel of its own checks the indices and stores them, and the
+# scatter reads that copy, so that it cannot fail itself (``plan.may_fail``). All reads of the old contents come before
+# the scatter: its source, which may be computed from them, is stored in a buffer first.
 # Example: ``table.index_add_(0, rows, updates)`` with 1,024 rows of 500,000 moves 256 KB, not 256 MB.
 """
 

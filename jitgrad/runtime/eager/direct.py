@@ -11,10 +11,11 @@ The same steps as in ``eager.py``, in a straight line: most operations of most p
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Around NumPy's call an eager operation looks for its plan, makes a tensor and, in a graph, a Node with its edges and
 # what it saves. In Python that takes several times as long as NumPy takes to multiply ten numbers. So these steps, and
-# the loop of a plain backward, are written in the subset of Note [Native Python], marked ``eager_native``: Python runs
-# them as they are, and once a process has run some thousand eager operations, ``compiled/native_eager.py`` compiles
-# them, as a module of their own. From then on operators and comparisons try ``operate_now`` first, and the door
-# ``apply_now``, ``write_now`` and ``update_now``. They answer for the main thread only: its ``Here`` is the active one.
+# the loop of a plain backward, are written in the subset of Note [Native Python], marked ``eager_native`` or
+# ``eager_apart``: Python runs them as they are, and once a process has run some thousand eager operations,
+# ``compiled/native_eager.py`` compiles them, as a module of their own. From then on operators and comparisons
+# try ``operate_now`` first, and the door ``apply_now``, ``write_now`` and ``update_now``. They answer for the main
+# thread only: its ``Here`` is the active one.
 # What a graph has to know of a write, and what may be refused, is left to Python: a write runs here only where every
 # tensor has the same ``Aval``, none of them is in a graph that can be recorded, and nobody asked to see writes.
 """
