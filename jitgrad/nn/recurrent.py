@@ -20,6 +20,7 @@ from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.recurrent_cells import STEPS, GRUCell, LSTMCell, RNNCell, RNNCellBase, Step, reset_recurrent
+from jitgrad.nn.recurrent_layer import is_one_node, run_as_node
 from jitgrad.nn.utils.rnn import PackedSequence
 from jitgrad.state import state as thread
 from jitgrad.tensor import Tensor
@@ -145,7 +146,7 @@ class RNNBase(Module):
         time = 1 - batch
         rows = (input if time == 0 else input.transpose(0, 1)).flatten(0, 1)
         steps, last = self._run_layers(rows, [input.shape[batch]] * input.shape[time], state)
-        output = stack(steps, time)
+        output = _sequence(steps, input.shape[time], time)
         if is_single:
             return output.squeeze(batch), tuple(part.squeeze(1) for part in last)
         return output, last
@@ -161,10 +162,12 @@ class RNNBase(Module):
         steps, last = self._run_layers(data, sizes, state)
         if back is not None:
             last = tuple(part.index_select(1, back) for part in last)
-        return PackedSequence(cat(steps), batch_sizes, order, back), last
+        return PackedSequence(_rows(steps), batch_sizes, order, back), last
 
     def _run_layers(self, rows: Any, sizes: list[int], state: State) -> tuple[list[Any], State]:
-        """Outputs of each step, and the states of all layers and directions at their ends.
+        """Outputs, and the states of all layers and directions at their ends.
+
+        The outputs are a list of each step's rows, or of the rows of all steps, where a layer was one node.
 
         Args:
             rows: the inputs of all steps, (rows, input_size), step after step: a layer multiplies them by its weight
@@ -178,15 +181,19 @@ class RNNBase(Module):
         steps: list[Any] = []
         for layer in range(self.num_layers):
             if layer:
-                rows = self._dropped(cat(steps))
+                rows = self._dropped(_rows(steps))
             outputs = []
             for index, run in enumerate((_forward, _backward)[:directions], layer * directions):
                 w_input, w_hidden, b_input, b_hidden, *projection = self._weights(index)
-                gates = F.linear(rows, w_input, b_input).split(sizes)
-                found, end = run(STEPS[self.mode], gates, starts[index], (w_hidden, b_hidden, *projection))
+                gates, weights = F.linear(rows, w_input, b_input), (w_hidden, b_hidden, *projection)
+                if is_one_node(self.mode, gates, starts[index], weights, sizes):
+                    whole, end = run_as_node(self.mode, gates, starts[index], weights, run is _backward)
+                    found = [whole]
+                else:
+                    found, end = run(STEPS[self.mode], gates.split(sizes), starts[index], weights)
                 outputs.append(found)
                 last.append(end)
-            steps = [cat(both, -1) for both in zip(*outputs, strict=True)] if self.bidirectional else outputs[0]
+            steps = _side_by_side(outputs, sizes) if self.bidirectional else outputs[0]
         state = tuple(stack(parts) for parts in zip(*last, strict=True))
         if self.mode == "LSTM" and thread.autocast is bfloat16:  # the one of them that PyTorch gives back in bfloat16
             return list(lowered(*steps)), lowered(*state)
@@ -253,6 +260,26 @@ def _checked_dropout(dropout: Any, num_layers: int) -> Any:
             stacklevel=4,
         )
     return dropout
+
+
+def _rows(steps: Sequence[Any]) -> Any:
+    return steps[0] if len(steps) == 1 else cat(steps)
+
+
+def _sequence(steps: Sequence[Any], count: int, time: int) -> Any:
+    """The outputs of ``count`` steps, which are the dimension ``time`` of the result."""
+    if len(steps) == count:
+        return stack(steps, time)
+    (rows,) = steps
+    found = rows.unflatten(0, (count, -1))
+    return found if time == 0 else found.transpose(0, 1).contiguous()
+
+
+def _side_by_side(outputs: Sequence[Sequence[Any]], sizes: Sequence[int]) -> list[Any]:
+    """Both directions' outputs; one that was one node goes with one that was not by its steps."""
+    if len(outputs[0]) != len(outputs[1]):
+        outputs = [found[0].split(sizes) if len(found) == 1 else found for found in outputs]
+    return [cat(both, -1) for both in zip(*outputs, strict=True)]
 
 
 def _forward(step: Step, steps: Sequence[Any], state: State, weights: Any) -> tuple[list[Any], State]:

@@ -27,26 +27,26 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.state import override_classes
 from jitgrad.tensor import Tensor
 
-__all__ = ["STEPS", "GRUCell", "LSTMCell", "RNNCell", "RNNCellBase", "Step", "reset_recurrent"]
+__all__ = ["STEPS", "GRUCell", "LSTMCell", "RNNCell", "RNNCellBase", "Step", "are_one_operation", "reset_recurrent"]
 
 Step = Callable[[Any, tuple[Any, ...], Any], tuple[Any, ...]]
 """(the input's part of the gates, state, hidden weight and bias ...) to the next state, whose first part is the output.
 """
 
 
-def _are_one_operation(x: Any, hidden: Any, state: Any) -> bool:
+def are_one_operation(*operands: Any) -> bool:
     """Whether a cell is one operation: not where autocast mixes dtypes, nor for subclasses that see each of them."""
-    dtype = state.dtype
-    if not x.dtype is hidden.dtype is dtype or dtype.is_short:
+    dtype = operands[0].dtype
+    if dtype.is_short or any([x.dtype is not dtype for x in operands]):
         return False
-    return not (override_classes and has_torch_function((x, hidden, state)))
+    return not (override_classes and has_torch_function(operands))
 
 
 def _lstm_step(x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     h, c = state
     w_hidden, b_hidden, *projection = weights
     hidden = F.linear(h, w_hidden, b_hidden)
-    if _are_one_operation(x, hidden, c):
+    if are_one_operation(x, hidden, c):
         h, c, _ = call("_lstm_cell", x, hidden, c)
     else:
         i, f, g, o = (x + hidden).chunk(4, -1)
@@ -58,7 +58,7 @@ def _lstm_step(x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ..
 def _gru_step(x: Tensor, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     (h,) = state
     hidden = F.linear(h, *weights)
-    if _are_one_operation(x, hidden, h):
+    if are_one_operation(x, hidden, h):
         return (call("_gru_cell", x, hidden, h)[0],)
     r_x, z_x, n_x = x.chunk(3, -1)
     r_h, z_h, n_h = hidden.chunk(3, -1)

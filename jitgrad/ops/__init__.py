@@ -85,7 +85,7 @@ _LATE = {
     "linalg_qr lu_permutation",
     "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
     "linalg_solve_triangular",
-    "recurrent_cells": "_gru_cell _lstm_cell",
+    "recurrent_cells": "_gru_cell _gru_cell_backward _lstm_cell _lstm_cell_backward",
     "scans": "cummax cummin cumprod logcumsumexp",
 }
 """Modules that are imported when one of their operations is asked for."""

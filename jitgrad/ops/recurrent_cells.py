@@ -19,6 +19,7 @@ import numpy as np
 from jitgrad.dtypes import FLOATING
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.shapes import operand
 from jitgrad.ops.special import np_sigmoid
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
@@ -124,6 +125,54 @@ define(
 )
 
 
+# --- _lstm_cell_backward(gradient of h, more of it, of the new c; c, new c, gates) -> (of the gates, of c) ---
+# ``_lstm_joint`` as one operation, for a layer's own backward; it is not differentiated itself.
+
+
+def _lstm_backward_aval(g: Aval, more: Aval, grad_c: Aval, c: Aval, new_c: Aval, gates: Aval) -> tuple[Aval, ...]:
+    return make_aval(gates.shape, gates.dtype), make_aval(c.shape, c.dtype)
+
+
+def _np_lstm_backward(g: Any, more: Any, grad_c: Any, c: Any, new_c: Any, gates: Any) -> tuple[Any, Any]:
+    i, f, z, o = np.split(gates, _LSTM_GATES, -1)
+    tanh_c, grad_h = np.tanh(new_c), g + more
+    grad_c = grad_c + grad_h * o * (1 - tanh_c * tanh_c)
+    of_gates = [
+        grad_c * z * (1 - i) * i, grad_c * c * (1 - f) * f, grad_c * i * (1 - z * z), grad_h * tanh_c * (1 - o) * o
+    ]  # fmt: skip
+    return np.concatenate(of_gates, -1), grad_c * f
+
+
+def _lower_lstm_backward(b: Any, g: Any, more: Any, grad_c: Any, c: Any, new_c: Any, gates: Any) -> tuple[Any, Any]:
+    i, f, z, o = _parts(b, gates, _LSTM_GATES)
+    tanh_c, grad_h = b.tanh(new_c), b.add(g, more)
+    grad_c = b.add(grad_c, _lower_through_tanh(b, b.mul(grad_h, o), tanh_c))
+    of_gates = [
+        _lower_through_sigmoid(b, b.mul(grad_c, z), i),
+        _lower_through_sigmoid(b, b.mul(grad_c, c), f),
+        _lower_through_tanh(b, b.mul(grad_c, i), z),
+        _lower_through_sigmoid(b, b.mul(grad_h, tanh_c), o),
+    ]
+    return b.cat(of_gates, len(gates.shape) - 1), b.mul(grad_c, f)
+
+
+def _lower_through_sigmoid(b: Any, g: Any, y: Any) -> Any:
+    return b.mul(b.mul(g, b.sub(operand(b, 1, y.dtype), y)), y)
+
+
+def _lower_through_tanh(b: Any, g: Any, y: Any) -> Any:
+    return b.mul(g, b.sub(operand(b, 1, y.dtype), b.mul(y, y)))
+
+
+define(
+    "_lstm_cell_backward",
+    aval=_lstm_backward_aval,
+    numpy=_np_lstm_backward,
+    lower=_lower_lstm_backward,
+    num_inputs=6,
+)
+
+
 # --- _gru_cell(x's part of the gates, h's, h) -> (h, activated gates) ---
 
 
@@ -164,4 +213,43 @@ define(
     num_inputs=3,
     node_name="ThnnFusedGruCellBackward0",
     joint=_gru_joint,
+)
+
+
+# --- _gru_cell_backward(gradient of the new h, more of it; h's gates, h, gates) -> (of x's gates, of h's, of h) ---
+
+
+def _gru_backward_aval(g: Aval, more: Aval, hidden: Aval, h: Aval, gates: Aval) -> tuple[Aval, ...]:
+    of_gates = make_aval(gates.shape, gates.dtype)
+    return of_gates, of_gates, make_aval(h.shape, h.dtype)
+
+
+def _np_gru_backward(g: Any, more: Any, hidden: Any, h: Any, gates: Any) -> tuple[Any, Any, Any]:
+    r, z, n = np.split(gates, _GRU_GATES, -1)
+    n_h = np.split(hidden, _GRU_GATES, -1)[2]
+    grad_h = g + more
+    grad_n = grad_h * (1 - z) * (1 - n * n)
+    shared = [grad_n * n_h * (1 - r) * r, grad_h * (h - n) * (1 - z) * z]
+    return np.concatenate([*shared, grad_n], -1), np.concatenate([*shared, grad_n * r], -1), grad_h * z
+
+
+def _lower_gru_backward(b: Any, g: Any, more: Any, hidden: Any, h: Any, gates: Any) -> tuple[Any, Any, Any]:
+    r, z, n = _parts(b, gates, _GRU_GATES)
+    n_h = _parts(b, hidden, _GRU_GATES)[2]
+    grad_h = b.add(g, more)
+    grad_n = _lower_through_tanh(b, b.mul(grad_h, b.sub(operand(b, 1, z.dtype), z)), n)
+    shared = [
+        _lower_through_sigmoid(b, b.mul(grad_n, n_h), r),
+        _lower_through_sigmoid(b, b.mul(grad_h, b.sub(h, n)), z),
+    ]
+    last = len(gates.shape) - 1
+    return b.cat([*shared, grad_n], last), b.cat([*shared, b.mul(grad_n, r)], last), b.mul(grad_h, z)
+
+
+define(
+    "_gru_cell_backward",
+    aval=_gru_backward_aval,
+    numpy=_np_gru_backward,
+    lower=_lower_gru_backward,
+    num_inputs=5,
 )

@@ -28,6 +28,7 @@ from jitgrad.report.tables import Report, Table
 from jitgrad.report.units import nbytes_text
 from jitgrad.runtime.engine.graph.current import current_node
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
+from jitgrad.runtime.storage.storage import storage_behind
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import user_line
@@ -209,7 +210,7 @@ def memory_of(x: Any) -> Any:
         x = x._storage if x._array is None else x._array
     while True:
         if isinstance(x, np.ndarray):
-            owner = x.base if isinstance(x.base, np.ndarray) else getattr(x.base, "storage", None)
+            owner = x.base if isinstance(x.base, np.ndarray) else storage_behind(x)
         elif isinstance(x, StorageBase):
             owner = x.owner if isinstance(x.owner, StorageBase | np.ndarray) else None
         else:

@@ -251,3 +251,88 @@ def test_weights_of_states_are_laid_out_once(kind: str, mode: Mode) -> None:
         np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-3, atol=1e-4)
     if mode.name == "warm":
         assert shared() == 11  # six steps forward; backward, the first state gets no gradient
+
+
+def in_mode(mode: Mode, f: Callable[..., Any], *args: Any) -> Case:
+    """A case from the same seed at each call."""
+
+    def once(xp: Any) -> Any:
+        xp.manual_seed(0)
+        return f(xp, *args)
+
+    def case(xp: Any) -> Any:
+        return mode.run(lambda: once(xp)) if xp is jitgrad else once(xp)
+
+    return case
+
+
+def second_derivatives(xp: Any, kind: str, options: dict[str, Any]) -> Any:
+    draw = partial(xp.randn, dtype=xp.float64, requires_grad=True)
+    m = getattr(xp.nn, kind)(3, 4, **options).double()
+    x = draw(2, 5, 3) if options["batch_first"] else draw(5, 2, 3)
+    directions = options["num_layers"] * (2 if options["bidirectional"] else 1)
+    state = [draw(directions, 2, 4) for _ in range(2 if kind == "LSTM" else 1)]
+    out, last = m(x, tuple(state) if kind == "LSTM" else state[0])
+    total = (out**3).sum() + sum((part**2).sum() for part in (last if kind == "LSTM" else [last]))
+    leaves = [x, *state, *m.parameters()]
+    grads = xp.autograd.grad(total, leaves, create_graph=True)
+    return [*grads, xp.autograd.grad(sum((g * g).sum() for g in grads), leaves)]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(str(v) for v in o.values()))
+def test_second_derivatives(mode: Mode, kind: str, options: dict[str, Any]) -> None:
+    assert_as_pytorch(in_mode(mode, second_derivatives, kind, options))
+
+
+def some_are_frozen(xp: Any, kind: str, frozen: str) -> Any:
+    m, x = getattr(xp.nn, kind)(3, 4, bidirectional=True), xp.randn(5, 2, 3, requires_grad=frozen == "_l0")
+    for name, p in m.named_parameters():
+        p.requires_grad_(frozen not in name)
+    out, _ = m(x)
+    out.square().sum().backward()
+    return [out, x.grad, [p.grad for p in m.parameters()]]
+
+
+@pytest.mark.parametrize("frozen", ["_l0", "bias", "weight", "weight_hh", "reverse", "l0_reverse"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_parameters_that_are_frozen(mode: Mode, kind: str, frozen: str) -> None:
+    assert_as_pytorch(in_mode(mode, some_are_frozen, kind, frozen))
+
+
+def _nodes(out: Any) -> int:
+    seen, left = set(), [out.grad_fn]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [following for following, _ in node.next_functions]
+    return len(seen)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_in_eager_mode_a_layer_is_one_node_however_long_the_sequence(kind: str) -> None:
+    m = getattr(jitgrad.nn, kind)(3, 4, 2)
+    counts = [_nodes(m(jitgrad.randn(steps, 2, 3))[0]) for steps in (5, 50)]
+    assert counts[0] == counts[1] < 40
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_hooks_see_what_a_layer_saves(kind: str) -> None:
+    """Whoever keeps saved values elsewhere gets all of them: nothing that grows with the sequence stays with a node."""
+    m, x = getattr(jitgrad.nn, kind)(3, 4), jitgrad.randn(6, 2, 3)
+
+    def gradients() -> list[Any]:
+        m.zero_grad()
+        m(x)[0].square().sum().backward()
+        return [p.grad.tolist() for p in m.parameters()]
+
+    plain, packed = gradients(), []
+
+    def pack(t: Any) -> Any:
+        packed.append(t.shape)
+        return t.numpy().copy()
+
+    with jitgrad.autograd.graph.saved_tensors_hooks(pack, jitgrad.from_numpy):
+        assert gradients() == plain
+    assert len([shape for shape in packed if shape[0] == 2]) >= 6 * 2

@@ -79,6 +79,20 @@ def test_sharing_with_numpy() -> None:
     assert Storage(24).addr != addr
 
 
+def test_memory_of_another_library_is_not_taken_for_ours() -> None:
+    class Block(bytearray):
+        """As PyTorch's tensors, it has a method of this name."""
+
+        def storage(self) -> None: ...
+
+    target, array = jg.ones(3), np.frombuffer(Block(12), np.float32)
+    source = jg.from_numpy(array)
+    target.copy_(source)
+    source[1:].add_(1)
+    assert target.tolist() == [0, 0, 0]
+    assert source.tolist() == array.tolist() == [0, 1, 1]
+
+
 @pytest.mark.parametrize(
     "array",
     [

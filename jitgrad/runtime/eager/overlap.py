@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.ops.aval import Aval, is_dense
+from jitgrad.runtime.storage.storage import storage_behind
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["check_apart", "check_no_overlap"]
@@ -63,7 +64,7 @@ def _own_memory(tensor: TensorBase) -> Any:
     array = tensor._array
     if array is None or array.base is None:
         return array
-    storage = getattr(array.base, "storage", None)
+    storage = storage_behind(array)
     return storage if storage is not None and storage.owner is None else None
 
 

@@ -34,7 +34,7 @@ from jitgrad.runtime.storage.memory import free_lists, give, take
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
 
-__all__ = ["Storage", "StorageWindow", "forget_array", "root_of"]
+__all__ = ["Storage", "StorageWindow", "forget_array", "root_of", "storage_behind"]
 
 _byte: Any = ctypes.c_char
 
@@ -171,8 +171,18 @@ def _of_result(array: np.ndarray[Any, Any]) -> Storage:
     """The storage of an eager result, or of a view of one: that which its array lies in, or one over the array."""
     if type(array.base) is np.ndarray:
         array = array.base
-    storage = getattr(array.base, "storage", None)
+    storage = storage_behind(array)
     return Storage.from_array(array) if storage is None else storage
+
+
+def storage_behind(array: np.ndarray[Any, Any]) -> Storage | None:
+    """The storage that ``Storage.array`` made an array over; None for any other array.
+
+    Another library's objects may have an attribute of the same name: ``Tensor.storage`` of PyTorch is a method.
+    """
+    memory = array.base
+    found: Storage | None = getattr(memory, "storage", None) if isinstance(memory, ctypes.Array) else None
+    return found
 
 
 StorageBase.kind = Storage
