@@ -36,7 +36,7 @@ _ALL = (
         rtol=1e-3, small={"depth": 1, "batch": 2, "width": 32}),
     Row("lstm_lm", "nn.LSTM language model, hidden 256", "lstm_lm", {"hidden": 256, "steps": 35, "batch": 20},
         rtol=1e-3, small={"hidden": 16, "steps": 4, "batch": 3}),
-    Row("unet", "diffusion U-Net on 32x32, batch 16", "unet", {"width": 32, "batch": 16, "size": 32}, 2, 1e-2,
+    Row("unet", "diffusion U-Net on 32x32, batch 16", "unet", {"width": 32, "batch": 16, "size": 32}, 2, 2e-2,
         small={"width": 16, "batch": 2, "size": 8}),
     Row("lstm_512", "LSTM, 512 steps unrolled", "lstm", {"steps": 512, "batch": 16, "features": 32, "hidden": 64}, 2,
         1e-3, small={"steps": 40, "batch": 4, "features": 8, "hidden": 8}),

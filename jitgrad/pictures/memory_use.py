@@ -210,7 +210,7 @@ def memory_of(x: Any) -> Any:
         x = x._storage if x._array is None else x._array
     while True:
         if isinstance(x, np.ndarray):
-            owner = x.base if isinstance(x.base, np.ndarray) else storage_behind(x)
+            owner: Any = x.base if isinstance(x.base, np.ndarray) else storage_behind(x)
         elif isinstance(x, StorageBase):
             owner = x.owner if isinstance(x.owner, StorageBase | np.ndarray) else None
         else:

@@ -13,7 +13,7 @@ import pytest
 from ops.op_specs import SPECS, Sample
 
 import jitgrad as jg
-from jitgrad.config import config
+from jitgrad.config import EAGER_KERNELS, config
 from jitgrad.dispatch import door
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.plan import plans
@@ -24,6 +24,15 @@ def all_by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few elements an operation has."""
     plans.clear()
     monkeypatch.setattr(config, "eager_kernels", 1)
+    yield
+    plans.clear()
+
+
+@pytest.fixture
+def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As without ``JITGRAD_EAGER``."""
+    plans.clear()
+    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
     yield
     plans.clear()
 
@@ -72,15 +81,13 @@ def test_kernels_and_rules_agree(all_by_kernels: None, part: int) -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-4, atol=2e-5, err_msg=name)
 
 
-def test_large_operations_have_kernels_and_small_ones_do_not() -> None:
-    plans.clear()
+def test_large_operations_have_kernels_and_small_ones_do_not(usual_bounds: None) -> None:
     x, small = jg.rand(config.eager_kernels + 1), jg.rand(config.eager_kernels - 1)
     assert kernels_made(lambda: [jg.exp(x), jg.exp(x), x * 2.5, x * 3.5, x + x]) == 3
     assert kernels_made(lambda: [jg.exp(small), small * 2.5]) == 0
 
 
-def test_rules_of_several_calls_have_kernels_for_fewer_elements() -> None:
-    plans.clear()
+def test_rules_of_several_calls_have_kernels_for_fewer_elements(usual_bounds: None) -> None:
     few = config.eager_kernels // 16
     x, small = jg.rand(few), jg.rand(few - 1)
     assert kernels_made(lambda: [jg.erf(x), jg.erf(x), jg.softmax(x, 0), jg.cat([x, x])]) == 3
@@ -88,7 +95,7 @@ def test_rules_of_several_calls_have_kernels_for_fewer_elements() -> None:
     assert kernels_made(lambda: [jg.erf(small), jg.softmax(small, 0)]) == 0
 
 
-def test_bits_are_those_of_a_compiled_step() -> None:
+def test_bits_are_those_of_a_compiled_step(usual_bounds: None) -> None:
     x = jg.randn(100, 211)
     for function in (jg.exp, jg.erf, jg.tanh, lambda t: jg.softmax(t, 1), lambda t: t.sum(0), lambda t: t @ t.t()):
         np.testing.assert_array_equal(function(x).numpy(), jg.compile(function)(x).numpy())
