@@ -3,7 +3,8 @@
 Owns: going through time, layers and directions. What one step computes is in ``recurrent_cells.py``.
 Must not know: how sequences are packed (``utils/rnn.py``).
 
-The loops over time are Python: a compiled step unrolls them, and every length is its own branch of the trie.
+The loops over time are Python: a compiled step unrolls them, and every length is its own branch of the trie. In eager
+mode the steps of a layer are one node of the graph, Note [Layers as nodes].
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ __all__ = ["is_one_node", "run_as_node"]
 State = tuple[Any, ...]
 
 _CELLS = {"LSTM": "_lstm_cell", "GRU": "_gru_cell"}
+_ACTIVATIONS = {"RNN_TANH": "tanh", "RNN_RELU": "relu"}
 
 
 def is_one_node(mode: str, gates: Any, state: State, weights: Sequence[Any], sizes: Sequence[int]) -> bool:
@@ -45,7 +46,7 @@ def is_one_node(mode: str, gates: Any, state: State, weights: Sequence[Any], siz
         weights: of states, its bias or None, and the projection if there is one.
         sizes: how many rows each step has.
     """
-    if thread.handler is not None or mode not in _CELLS or len(weights) != 2 or thread.autocast is not None:
+    if thread.handler is not None or len(weights) != 2 or thread.autocast is not None:
         return False
     if len(sizes) < 2 or sizes[0] != sizes[-1] or not is_grad_enabled():
         return False
@@ -74,9 +75,13 @@ class _Layer(Function):
         current = state
         for x in _in_order(gates, state, back):
             hidden = F.linear(current[0], weight, bias)
-            *current, activated = call(_CELLS[mode], x, hidden, current[-1])
+            if mode in _ACTIVATIONS:
+                current = (call(_ACTIVATIONS[mode], x + hidden),)
+                saved.append(current)
+            else:
+                *current, activated = call(_CELLS[mode], x, hidden, current[-1])
+                saved.append((activated, current[-1] if mode == "LSTM" else hidden))
             outputs.append(current[0])
-            saved.append((activated, current[-1] if mode == "LSTM" else hidden))
         ctx.mode, ctx.back, ctx.num_states = mode, back, len(state)
         ctx.save_for_backward(gates, weight, bias, *state, *outputs[:-1], *[part for one in saved for part in one])
         return cat(outputs[::-1] if back else outputs), *current
@@ -87,8 +92,7 @@ class _Layer(Function):
         inputs, kept = ctx.saved_tensors[:first], ctx.saved_tensors[first:]
         if is_grad_enabled():
             return None, None, *_through_single_steps(ctx, inputs, (grad_out, *grad_last))
-        through = _through_lstm if ctx.mode == "LSTM" else _through_gru
-        return None, None, *through(ctx, inputs, kept, grad_out, grad_last)
+        return None, None, *_THROUGH[ctx.mode](ctx, inputs, kept, grad_out, grad_last)
 
 
 def _in_order(rows: Any, state: State, back: bool) -> Sequence[Any]:
@@ -133,6 +137,24 @@ def _through_gru(ctx: Any, inputs: State, kept: State, grad_out: Any, grad_last:
     return of_gates, *_of_weights(ctx, rows, h, outputs), grad_h
 
 
+def _through_rnn(ctx: Any, inputs: State, kept: State, grad_out: Any, grad_last: Any) -> State:
+    _, weight, _, h = inputs
+    grads = _in_order(grad_out, (h,), ctx.back)
+    count = len(grads)
+    outputs, saved = kept[: count - 1], kept[count - 1 :]
+    (grad_h,) = grad_last
+    of_gates = []
+    for step in reversed(range(count)):
+        grad_h = grads[step] + grad_h
+        if ctx.mode == "RNN_TANH":
+            of_gates.append(grad_h * (1 - saved[step] * saved[step]))
+        else:
+            of_gates.append(call("threshold_backward", grad_h, saved[step]))
+        grad_h = of_gates[-1].mm(weight)
+    rows = cat(of_gates if ctx.back else of_gates[::-1])
+    return rows, *_of_weights(ctx, rows, h, outputs), grad_h
+
+
 def _of_weights(ctx: Any, rows: Any, h: Any, outputs: State) -> tuple[Any, Any]:
     """The gradients of the weight and of the bias.
 
@@ -161,3 +183,6 @@ def _through_single_steps(ctx: Any, inputs: State, grads: State) -> State:
         wanted = [x for x, needed in zip(own, ctx.needs_input_grad[2:], strict=True) if needed]
         found = iter(gradients_of(ends, wanted, grads, create_graph=True, allow_unused=True))
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad[2:])
+
+
+_THROUGH = {"LSTM": _through_lstm, "GRU": _through_gru, "RNN_TANH": _through_rnn, "RNN_RELU": _through_rnn}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.devices import CPU, Device
+from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import LazyModule
@@ -207,10 +207,11 @@ class EagerPlan:
         return run_quietly(self.compute_inside, arrays) if made is None else made
 
     def on_host(self) -> Callable[[list[Any]], list[Any]] | None:
-        """What computes the results of an update on a device as it does on the CPU, by its kernel; else None."""
-        if not self.op.is_update:
+        """What computes the results of an operation on a device, where the CPU has a kernel for it: the same bits."""
+        if META in [a.device for a in (*self.out_avals, *self._operands) if type(a) is Aval]:
             return None
-        return find_plan(self.op, [_on(CPU, a) for a in self._operands], self.params).compute
+        host = find_plan(self.op, [_on(CPU, a) for a in self._operands], self.params)
+        return host.compute if host.has_kernel else None
 
     def compute_inside(self, arrays: list[Any]) -> list[Any]:
         """``compute`` by the NumPy rule, for a caller that NumPy is quiet for."""
