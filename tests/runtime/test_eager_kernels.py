@@ -262,3 +262,35 @@ def test_rows_of_a_matrix_share_a_kernel() -> None:
     rows, weights = jg.randn(40, 200, 300), jg.randn(20, 300)
     made = kernels_made(lambda: [jg.nn.functional.linear(rows[i], weights) for i in range(40)])
     assert made == 1
+
+
+@pytest.mark.parametrize("write", ["mul_", "add_", "copy_", "maximum"])
+@pytest.mark.parametrize("view", ["diagonal", "column"])
+def test_a_target_is_written_as_if_operands_were_read_first(view: str, write: str) -> None:
+    """A view of what is written is read as it was, however many elements there are."""
+    for side in (3, 120):
+        x = jg.arange(float(side * side)).reshape(side, side) / side + 0.5
+        want = x.numpy().copy()
+        seen = {"diagonal": np.diagonal(want), "column": want[:, 1]}[view].copy()
+        v = {"diagonal": x.diagonal(), "column": x[:, 1]}[view]
+        if write == "maximum":
+            jg.maximum(x, v, out=x)
+            want = np.maximum(want, seen)
+        else:
+            getattr(x, write)(v)
+            want = {"mul_": want * seen, "add_": want + seen, "copy_": np.broadcast_to(seen, want.shape)}[write]
+        np.testing.assert_array_equal(x.numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
+def test_numbers_of_more_than_64_bits_are_the_rules(dtype: str) -> None:
+    few, many = (jg.ones(n, dtype=getattr(jg, dtype)) for n in (4, 20_000))
+
+    def outcome(call: Any, x: Any) -> Any:
+        try:
+            return call(x)[:4].tolist()
+        except (RuntimeError, OverflowError) as error:
+            return type(error), str(error)
+
+    for call in (lambda x: x + 2**63, lambda x: x * 2**70, lambda x: x < 2**63, lambda x: x.clone().add_(2**64)):
+        assert outcome(call, few) == outcome(call, many)

@@ -4,9 +4,9 @@ Owns: where an operation runs (``placement``), ``run_elsewhere`` and its in-plac
 Must not know: graphs, traces, how streams run work.
 In: an operation's plan and inputs. Out: tensors whose values will be there in the stream's order.
 
-A worker runs what eager execution on the CPU runs, a kernel or the NumPy rule, so the bits are the same. Operands on the CPU
-(numbers in a 0-dim tensor, or data on their way to a device) are copied when the operation is submitted: the host may
-write to them at once.
+A worker runs what eager execution on the CPU runs, a kernel or the NumPy rule, so the bits are the same. Operands on
+the CPU (numbers in a 0-dim tensor, or data on their way to a device) are copied when the operation is submitted: the
+host may write to them at once.
 """
 
 from __future__ import annotations

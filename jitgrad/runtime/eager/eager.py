@@ -254,6 +254,19 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     return True
 
 
+def _are_apart(targets: tuple[Any, ...], inputs: tuple[Any, ...], arrays: list[Any]) -> bool:
+    """Whether a kernel may write targets while it reads the inputs: none looks at a target's memory in another layout.
+
+    NumPy's own in-place calls take care of that: ``x.mul_(x.diagonal())``.
+    """
+    for x, array in zip(inputs, arrays, strict=True):
+        if isinstance(x, TensorBase):
+            for target in targets:
+                if x._aval is not target._aval and np.may_share_memory(array, target._ndarray()):
+                    return False
+    return True
+
+
 def _targets_among(targets: tuple[Any, ...], inputs: tuple[Any, ...], outs: tuple[Aval, ...]) -> tuple[int, ...]:
     """Which operands the targets are, if each is one and takes its result as it is; else nothing."""
     found = []
@@ -284,7 +297,8 @@ def apply_inplace_eager(
     elsewhere = plan.is_elsewhere
     arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_inexact and any(map(is_in_graph, inputs))
-    written = _targets_among(targets, inputs, out_avals) if plan.has_kernel else ()
+    is_apart = not plan.has_kernel or _are_apart(targets, inputs, arrays)
+    written = _targets_among(targets, inputs, out_avals) if plan.has_kernel and is_apart else ()
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         if not (written and plan.write(arrays, written)):
             run_into(plan.direct, targets[0]._ndarray(), *arrays)
@@ -313,7 +327,7 @@ def apply_inplace_eager(
     elif op is _COPY:
         run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
     elif not (written and plan.write(arrays, written)):
-        results = run_numpy(op, arrays, params, out_avals)
+        results = run_numpy(op, arrays, params, out_avals) if is_apart else plan.compute(arrays)
         for target, result in zip(targets, results, strict=True):
             np.copyto(target._ndarray(), result, casting="unsafe")
     for target in targets:

@@ -21,6 +21,7 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -169,7 +170,7 @@ def kernel_of_write(
     run, order, numbers = program
 
     def kernel(args: Sequence[Any]) -> bool:
-        return not run([id(args[i]) for i in order], (), [args[i] for i in numbers])
+        return not _status(run, [id(args[i]) for i in order], [args[i] for i in numbers])
 
     return kernel
 
@@ -209,6 +210,17 @@ def _of_many(program: ArrayProgram, fresh: list[Callable[[], Any]]) -> Callable[
     def kernel(args: Sequence[Any]) -> list[Any] | None:
         outs = [make() for make in fresh]
         ids = [id(args[i]) if i >= 0 else id(outs[-1 - i]) for i in order]
-        return None if run(ids, (), [args[i] for i in numbers]) else outs
+        return None if _status(run, ids, [args[i] for i in numbers]) else outs
 
     return kernel
+
+
+_NO_WORD = 1
+"""The status where a number fits in no argument word; the rule knows what becomes of such numbers."""
+
+
+def _status(run: Callable[..., int], ids: list[int], numbers: list[Any]) -> int:
+    try:
+        return run(ids, (), numbers)
+    except struct.error:
+        return _NO_WORD
