@@ -71,8 +71,9 @@ class _Layer(Function):
 
     @staticmethod
     def forward(ctx: Any, mode: str, back: bool, gates: Any, weight: Any, bias: Any, *state: Any) -> Any:
-        outputs, saved = [], []
-        current = state
+        outputs: list[Any] = []
+        saved: list[tuple[Any, ...]] = []
+        current: Any = state
         for x in _in_order(gates, state, back):
             hidden = F.linear(current[0], weight, bias)
             if mode in _ACTIVATIONS:

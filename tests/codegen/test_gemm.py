@@ -336,7 +336,7 @@ def test_a_tile_that_exists_is_used_again_where_it_is_nearly_as_fast() -> None:
 @pytest.mark.parametrize(("m", "k", "copies"), [(64, 128, True), (192, 192, True), (32, 64, False), (64, 8, False)])
 def test_which_panels_are_copied(m: int, k: int, copies: bool) -> None:
     """The model copies a panel that many rows read and that does not lie in a few lines."""
-    core, shape, b = Core(2.0, 1.0, 5.4), (m, 192, k), Matrix("n", 768)
+    core, shape, b = Core(2.0, 1.0, 5.4, 1.3, 0.0), (m, 192, k), Matrix("n", 768)
     costs = {copy: min(product_cycles(core, tile, copy, shape, b, 16) for tile in TILES[32]) for copy in (False, True)}
     assert (costs[True] < costs[False]) == copies
 

@@ -6,7 +6,8 @@ Must not know: kernels that exist already, units of work, threads.
 The figures were fitted to measured times of 200 products (1 to 1024 rows, 8 to 1024 columns, K of 8 to 2000, float32
 and float64, all forms, 16 tiles each with and without a copy of B) on an Intel server core with two 512-bit
 multiply-adds a cycle: what the model chooses takes 1.06 times as long as the best of them, in the geometric mean. On
-another core only ``Core`` differs. Results do not depend on the choice, see Note [Order of summation].
+another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.04 times, over 63 products. Results do not
+depend on the choice, see Note [Order of summation].
 """
 
 from __future__ import annotations
@@ -44,15 +45,19 @@ class Core:
         multiplies: vector multiply-adds that it begins per cycle.
         loads: vectors or broadcast elements that it loads per cycle, beside them.
         latency: the least cycles of one step of k: a multiply-add waits for the one before.
+        element: what it costs to load an element of A and spread it, in loads.
+        beside: the part of the loads' time that multiply-adds do not hide.
     """
 
     multiplies: float
     loads: float
     latency: float
+    element: float
+    beside: float
 
 
-_ONE = Core(1.0, 2.0, 4.5)  # AMD up to Zen 4 (512-bit operations take two turns)
-_TWO = Core(2.0, 1.0, 5.4)  # Intel's servers
+_ONE = Core(1.0, 4.7, 3.5, 3.0, 0.14)  # AMD up to Zen 4 (512-bit operations take two turns)
+_TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers
 
 
 def core_of(target: Target) -> Core:
@@ -80,9 +85,8 @@ def product_cycles(core: Core, tile: Tile, copy: bool, shape: tuple[int, int, in
     (rows, vectors), (m, n, k) = tile, shape
     panels = -(-n // (vectors * width))
     line = _copied_line(k, vectors) if copy else _direct_line(k, vectors, b.row_nbytes)
-    step = max(
-        rows * vectors / core.multiplies, (vectors * line + 1.3 * rows) / core.loads, core.latency
-    )  # fmt: skip
+    loads = (vectors * line + core.element * rows) / core.loads
+    step = max(rows * vectors / core.multiplies, loads, core.latency) + core.beside * loads
     cycles = -(-m // rows) * panels * (k * step + _TILE_CYCLES + _CELL_CYCLES * rows * vectors)
     return cycles + panels * -(-m // 512) * (_copy_cycles(b, width) * k * vectors + 4) if copy else cycles
 
