@@ -13,6 +13,7 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # An optimizer's update is a dozen calls, on tensors whose shapes stay: it is always a kernel.
 # Which of the two runs depends on the operation, its params and its operands' layouts, never on what ran before: so
 # equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel LLVM refuses.
+# A virtual device's worker runs the same kernels.
 # A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
 # or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
 # from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
