@@ -192,6 +192,10 @@ class Handler:
         """``tensor`` is ``source.data``: the same memory, another version counter."""
         self.refuse("a look at .data")
 
+    def data_source(self, tensor: Any) -> Any:
+        """What ``tensor.data`` is made of: the tensor, or a handle on the same memory that has its value."""
+        return tensor
+
     def replace_data(self, tensor: Any, value: Any) -> None:
         """``tensor.data = value`` is about to be done."""
         self.refuse("a new storage")

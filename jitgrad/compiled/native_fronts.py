@@ -35,6 +35,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
     yield "drop_grad", [(_setter("grad"), None)]
+    yield "get_data", [(_getter("data"), OPS["detach"])]
     yield "drop_storage", [(Storage.__del__, free_lists)]
     yield "read_item", [(Tensor.item, None)]
     yield "new_no_grad", [(no_grad.__dict__["__new__"].__func__, None)]

@@ -53,11 +53,13 @@ def detach_(self: Any) -> Any:
 
 def _get_data(self: Any) -> Any:
     """The same storage outside the graph, with a version counter of its own."""
-    out = door.apply(_DETACH, self)
+    recorder = state.handler
+    source = self if recorder is None else recorder.data_source(self)
+    out = door.apply(_DETACH, source)
     out._storage  # noqa: B018 - a recorded view is linked first, see Note [Links of views]
     out._vc = plain_version()
-    if state.handler is not None:
-        state.handler.note_data(self, out)
+    if recorder is not None:
+        recorder.note_data(source, out)
     return out
 
 
@@ -66,6 +68,8 @@ def _set_data(self: Any, value: Any) -> None:
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     if self._requires_grad and not value._aval.dtype.is_inexact:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+    if value._aval is self._aval and value._storage is self._storage and self._storage is not None:
+        return  # ``x.data -= y``: what is set is the alias that was written
     if value._aval.dtype is not self._aval.dtype or value._aval.device is not self._aval.device:
         self._accumulator = None  # what is accumulated from here on is of another kind
     self._sync()

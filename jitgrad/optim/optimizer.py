@@ -30,7 +30,6 @@ from jitgrad.grad_mode import enable_grad, no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import kept as kept_strides
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
-from jitgrad.state import state as thread_state
 from jitgrad.tensor import Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -191,7 +190,6 @@ class Optimizer:
                         p.grad.requires_grad_(False)
                     p.grad.zero_()
 
-    @_hooked
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
@@ -201,23 +199,17 @@ class Optimizer:
         Returns:
             What ``closure`` returned, or None.
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        every = _every_optimizer
+        if closure is not None or self._hooks is not None or every.before_step or every.after_step:
+            return _hooked_step(self) if closure is None else _hooked_step(self, closure)
+        self._opt_called = True
         if self.defaults.get("differentiable"):
-            with enable_grad():
-                _differentiable.update(self)
-        elif not thread_state.grad_enabled:
-            self._update()
-        else:
-            with no_grad():
-                self._update()
-        return loss
-
-    def _update(self) -> None:
-        for group in self.param_groups:
-            self._update_group(group)
+            _step(self)
+            return None
+        with no_grad():
+            for group in self.param_groups:
+                self._update_group(group)
+        return None
 
     def _update_group(self, group: Group) -> None:
         raise NotImplementedError
@@ -349,6 +341,25 @@ class Optimizer:
             options = sorted(key for key in group if key != "params")
             lines += [f"Parameter Group {i}", *(f"    {key}: {group[key]}" for key in options), ""]
         return "\n".join([*lines[:-1], ")"])
+
+
+def _step(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+    """``Optimizer.step`` without its hooks."""
+    loss = None
+    if closure is not None:
+        with enable_grad():
+            loss = closure()
+    if self.defaults.get("differentiable"):
+        with enable_grad():
+            _differentiable.update(self)
+        return loss
+    with no_grad():
+        for group in self.param_groups:
+            self._update_group(group)
+    return loss
+
+
+_hooked_step = _hooked(_step)
 
 
 def _split_names(members: list[Any]) -> tuple[list[Any], list[str]]:

@@ -7,6 +7,7 @@ momentum, in which the learning rate multiplies the whole step.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from jitgrad.door import door
@@ -17,6 +18,7 @@ from jitgrad.tensor import Tensor
 
 __all__ = ["SGD"]
 
+_OPTIONS = itemgetter("momentum", "dampening", "weight_decay", "nesterov", "maximize")
 _SGD, _SGD_SCHEDULED = OPS["_sgd_update"], OPS["_sgd_update_scheduled"]
 _MOMENTUM, _MOMENTUM_SCHEDULED = OPS["_sgd_momentum_update"], OPS["_sgd_momentum_update_scheduled"]
 
@@ -70,14 +72,15 @@ class SGD(Optimizer):
         super().__init__(params, defaults | flags)
 
     def _update_group(self, group: Group) -> None:
-        lr, momentum, maximize = float(group["lr"]), group["momentum"], group["maximize"]
-        weight_decay = group["weight_decay"]
+        given = _OPTIONS(group)
+        momentum, dampening, weight_decay, _, maximize = given
+        lr = float(group["lr"])
         entries: list[tuple[Tensor, Any]] = []
         plain: list[tuple[Tensor, ...]] = []
         special: list[tuple[Tensor, ...]] = []
         moving: list[tuple[Tensor, ...]] = []
         for p in group["params"]:
-            grad = p.grad
+            grad = p._grad
             if grad is None:
                 continue
             if grad.is_sparse:
@@ -91,23 +94,23 @@ class SGD(Optimizer):
             kept = self.state.get(p)
             # PyTorch's first step is not dampened. Without dampening it is like any other, from a buffer of zeros:
             # the first call of a compiled step then records what every later call records
-            is_special = kept is None and group["dampening"] != 0
+            is_special = kept is None and dampening != 0
             if kept is None:
                 kept = self.state[p] = {"momentum_buffer": self._zeros(p)}
             buffer = kept["momentum_buffer"]
             (special if is_special else moving).append((p, grad, buffer))
         for p, grad in entries:
             p.add_(grad * (lr if maximize else -lr))
-        given = (momentum, group["dampening"], weight_decay, group["nesterov"], maximize)
         numbers, params = self._numbers_and_params(group, given)
-        if numbers:
-            door.apply_update(_SGD_SCHEDULED, plain, (0,), (lr, numbers[2]), (maximize,))
-            door.apply_update(_MOMENTUM_SCHEDULED, special, (0, 2), (lr, *numbers), (*params, True))
-            door.apply_update(_MOMENTUM_SCHEDULED, moving, (0, 2), (lr, *numbers), (*params, False))
-            return
-        door.apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
-        door.apply_update(_MOMENTUM, special, (0, 2), (lr,), (*params, True))
-        door.apply_update(_MOMENTUM, moving, (0, 2), (lr,), (*params, False))
+        if plain:
+            if numbers:
+                door.apply_update(_SGD_SCHEDULED, plain, (0,), (lr, numbers[2]), (maximize,))
+            else:
+                door.apply_update(_SGD, plain, (0,), (lr,), (weight_decay, maximize))
+        for rows, is_first in (special, True), (moving, False):
+            if rows:
+                op = _MOMENTUM_SCHEDULED if numbers else _MOMENTUM
+                door.apply_update(op, rows, (0, 2), (lr, *numbers), (*params, is_first))
 
     def _split_options(
         self, momentum: float, dampening: float, weight_decay: float, nesterov: bool, maximize: bool

@@ -26,6 +26,7 @@ from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALL_LIMIT, CALLS
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer import backward_hits, data_hits
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
 from jitgrad.tracer.hits import MISSED, Args, began, ended
@@ -366,6 +367,10 @@ def empty(table: dict) -> None:
     """Clear a dictionary that is usually empty already."""
     if len(table) != 0:
         table.clear()
+
+
+_WITH_HITS = (backward_hits, data_hits)
+"""Modules of hits that no other hit calls; to be imported is what makes a function one of ``NATIVE``."""
 
 
 def use_hits() -> None:

@@ -1,4 +1,4 @@
-"""Hits of a backward, of optimizers' steps, of a segment's end.
+"""Hits of optimizers' steps, of a segment's end.
 
 Owns: these rules, once, in the subset of Note [Native Python]; ``EndPlan``, what a segment's end does on a hit.
 Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its program computes.
@@ -37,19 +37,19 @@ from jitgrad.cpython.primitives import (
     take_last,
 )
 from jitgrad.probe import probe
-from jitgrad.state import anomaly, engine_watchers, modes_in_use, write_checks
+from jitgrad.state import modes_in_use, write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
-from jitgrad.tracer.history import BackwardEvent, EndEvent, UpdateEvent
-from jitgrad.tracer.hits import MISSED, Args, is_operand, is_ours, new_result_handle
-from jitgrad.tracer.keys import BACKWARD, END, GRADS, UPDATE
-from jitgrad.tracer.recorder_state import LATEST, RecorderState
+from jitgrad.tracer.history import EndEvent, UpdateEvent
+from jitgrad.tracer.hits import MISSED, Args, is_operand, is_ours
+from jitgrad.tracer.keys import END, UPDATE
+from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
 
-__all__ = ["EndPlan", "hit_backward", "hit_end", "may_let_go", "settle", "update_through_door"]
+__all__ = ["EndPlan", "hit_end", "may_let_go", "settle", "update_through_door"]
 
 _SPARE_NBYTES = 1 << 16
 _MUCH = 16 << 20
@@ -123,41 +123,6 @@ class EndPlan:
     written: tuple[tuple[int, int], ...]
 
 
-# --- backward ---
-
-
-@once_per_call
-def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, create_graph: Any) -> bool:
-    """``loss.backward()`` into leaves without gradients."""
-    if anomaly.enabled is True or engine_watchers or (create_graph is True and modes_in_use):
-        return False
-    reach: TrieNode = recorder.node.last
-    if reach is None or reach.op is not BACKWARD:
-        return False
-    ids: tuple = reach.ids
-    if LATEST[0] is not recorder.tid:
-        return False  # ``claim_grad``
-    if ids[0] is not root._vid or ids[1] is not retain_graph or ids[2] is not create_graph:
-        return False
-    node: TrieNode = reach.last
-    if node is None or node.op is not GRADS:
-        return False
-    entered: list = recorder.entered
-    leaves: tuple = node.ids
-    for place in leaves:
-        leaf: TensorBase = entered[int(place)]
-        if leaf._grad is not None:
-            return False
-    event: BackwardEvent = node.event
-    recorder.node = node
-    places: tuple = event.set_places
-    for place, item in zip(places, event.sets):  # noqa: B905
-        made: tuple = item
-        holder: TensorBase = entered[int(place)]
-        holder._grad = new_result_handle(recorder, made[1], made[2], made[3])
-    return True
-
-
 # --- optimizers ---
 
 
@@ -166,7 +131,7 @@ def hit_update(
     recorder: RecorderState, op: Any, rows: list, writes: tuple, numbers: tuple, params: tuple
 ) -> bool:
     """An optimizer's step over some parameters."""
-    if write_checks or recorder.counted_twice or recorder.picks:
+    if write_checks or recorder.picks:
         return False
     for row in rows:
         items: tuple = row

@@ -319,6 +319,8 @@ class BackwardEvent:
         consts: (value id, tensor): tensors that a rule made by itself.
         overwritten, writes: as in ``OpEvent``, for accumulation in place.
         set_places: per entry of ``sets``, the leaf's place among the call's entered tensors, if hits are to know.
+        add_places: the same of ``adds``.
+        before: per leaf of the node's ``ids``, the value id of the gradient it had, or None, if hits are to know.
         by_results: (first output of an instruction, operand): it used a result that a Node had saved of its own. That
             is an alias, which keeps its memory where the tensor gets other data.
         sparse_sets: leaves whose ``.grad`` becomes a new sparse tensor.
@@ -333,6 +335,8 @@ class BackwardEvent:
     overwritten: tuple[int, ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     set_places: tuple[int, ...] = ()
+    add_places: tuple[int, ...] = ()
+    before: tuple[int | None, ...] = ()
     by_results: frozenset[tuple[int, int]] = frozenset()
     sparse_sets: tuple[SparseSet, ...] = ()
 

@@ -22,6 +22,7 @@ class Hot:
         "begin_call",
         "begins_inside",
         "catch_up",
+        "data_source",
         "end_call",
         "ended",
         "hit_apply",
@@ -50,6 +51,7 @@ class Hot:
     begin_call: Callable[..., bool]
     begins_inside: Callable[..., bool]
     catch_up: Callable[..., None]
+    data_source: Callable[..., Any]
     end_call: Callable[..., bool]
     ended: Callable[..., None]
     hit_apply: Callable[..., Any]

@@ -16,8 +16,10 @@ from jitgrad.grad_mode import GradMode, no_grad
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import FreeLists, StorageBase
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.backward_hits import hit_backward
 from jitgrad.tracer.call_hits import call_compiled
-from jitgrad.tracer.end_hits import hit_backward, hit_end, may_let_go
+from jitgrad.tracer.data_hits import get_data
+from jitgrad.tracer.end_hits import hit_end, may_let_go
 from jitgrad.tracer.hits import MISSED, Args, hit_mark
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 
@@ -227,7 +229,7 @@ def exit_no_grad(row: Any, args: Args) -> Any:
 
 
 METHOD_FRONTS = (
-    call_compiled, call_module, call_backward, drop_grads, get_grad, drop_grad, drop_storage,
+    call_compiled, call_module, call_backward, drop_grads, get_grad, drop_grad, get_data, drop_storage,
     new_no_grad, enter_no_grad, exit_no_grad, read_item,
 )  # fmt: skip
 """These fronts."""

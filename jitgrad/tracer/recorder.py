@@ -388,6 +388,10 @@ class Recorder(RecorderState):
         """See ``Detours.note_write``."""
         self.detours.note_write(tensor)
 
+    def data_source(self, tensor: Any) -> Any:
+        """See ``data_hits.data_source``."""
+        return HOT.data_source(self, tensor)
+
     def note_data(self, source: Any, tensor: Any) -> None:
         """See ``VersionCounters.note_data``."""
         self.counters.note_data(source, tensor)

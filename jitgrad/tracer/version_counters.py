@@ -62,6 +62,7 @@ class VersionCounters:
         seeds |= self.former.get(id(tensor._storage), set())
         key = tuple(sorted(seeds))
         made = path.mark((SAVERS, key), make=lambda: SaversEvent(recorder.backend.savers(path.live(), key)))
+        made.op, made.ids = SAVERS, key  # for hits: ``write_hits.unsaved``
         vids: tuple[int, ...] = made.event.vids
         for vid in vids:
             if not recorder.graph.upkeep.is_lost(path.live, vid):

@@ -119,7 +119,7 @@ class Writes:
                 recorder.entry.enter(target)
             if target._storage is not None:
                 recorder.claim(target._storage)
-        if not recorder.counted_twice and HOT.all_unwatched(recorder, [*targets]):
+        if HOT.all_unwatched(recorder, [*targets]):
             return ()
         for nr, target in enumerate(targets):
             storage = target._storage

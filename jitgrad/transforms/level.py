@@ -112,6 +112,9 @@ class Level(ForwardingHandler):
     def draws(self, draw: Callable[[tuple[int, ...]], Any]) -> Any:
         return self.beneath(draw, ()) if self.below is None else self.pass_on("draws", draw)
 
+    def data_source(self, tensor: Any) -> Any:
+        return tensor
+
     def view_inplace(self, tensor: Any, make: Any, name: str, take: Any) -> None:
         """A tensor takes the place of its own view; of a handle, the level's side of it does."""
         above = getattr(tensor, "_level", None)

@@ -312,3 +312,123 @@ def test_what_a_tensor_with_other_data_leads_to_outlives_a_saving_hook_that_read
         return [t.tolist() for _ in range(4) for t in call(x, jg.ones(3, requires_grad=True))]
 
     assert four_calls(mode.wrap(step)) == four_calls(step)
+
+
+def _subtracted(p: Any, q: Any) -> Any:
+    p.data -= 0.1 * p.grad
+
+
+def _added_to(p: Any, q: Any) -> Any:
+    p.data.add_(p.grad, alpha=-0.1)
+
+
+def _by_two_aliases(p: Any, q: Any) -> Any:
+    p.data.mul_(0.9)
+    p.data.add_(q.detach())
+
+
+def _by_one_alias_and_used(p: Any, q: Any) -> Any:
+    d = p.data
+    d.mul_(0.9)
+    d.sub_(0.1)
+    return (p * q).sum(), d * 2
+
+
+def _while_an_alias_is_held(p: Any, q: Any) -> Any:
+    d, e = p.data, p.data
+    d.add_(1.0)
+    return e * 1, p * 1
+
+
+def _while_a_view_is_held(p: Any, q: Any) -> Any:
+    t = p.t()
+    p.data.add_(1.0)
+    return t * 1
+
+
+def _by_itself(p: Any, q: Any) -> Any:
+    p.data.add_(p)
+    p.data.mul_(p.data)
+
+
+def _by_what_requires_grad(p: Any, q: Any) -> Any:
+    p.data.copy_(q)
+    d = p.data
+    d.mul_(q)
+    return d
+
+
+def _averaged(p: Any, q: Any) -> Any:
+    q.data.copy_(0.25 * p.data + 0.75 * q.data)
+
+
+def _gradient_zeroed(p: Any, q: Any) -> Any:
+    p.grad.data.zero_()
+    (p * q).sum().backward()
+    p.grad.data.mul_(2.0)
+    return p.grad
+
+
+def _set_to_itself(p: Any, q: Any) -> Any:
+    d = p.data
+    d += 1
+    p.data = d
+    p.data = p.data
+    return p * 2
+
+
+def _set_to_a_part(p: Any, q: Any) -> Any:
+    d = p.data
+    d += 1
+    p.data = d[:1]
+    return p * 2
+
+
+def _after_a_read(p: Any, q: Any) -> Any:
+    p.data.mul_(0.5)
+    p.sum().item()
+    p.data.mul_(0.5)
+
+
+IDIOMS = [f for name, f in list(globals().items()) if name[0] == "_" != name[1] and callable(f) and f not in CASES]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("idiom", IDIOMS, ids=lambda f: f.__name__)
+def test_updates_by_data_are_what_they_are_eagerly(idiom: Callable[..., Any], held: bool) -> None:
+    """Six calls; ``held``: from the fourth on somebody outside looks at the same memory."""
+
+    def step(p: Any, q: Any, x: Any) -> Any:
+        p.grad = None
+        (x @ p.t() + p * q).square().sum().backward()
+        return idiom(p, q)
+
+    def run(step: Any) -> Any:
+        p, x = parameters()
+        q = (p * 2 + 1).detach().requires_grad_()
+        seen, outside = [], []
+        for nr in range(6):
+            if held and nr >= 3:
+                outside = [p.data, p.detach(), x[0]]
+            result = step(p, q, x)
+            results = result if isinstance(result, tuple) else () if result is None else (result,)
+            seen.append(agreement.observe([p, q, x, p.grad, q.grad, *outside, *results]))
+            q.grad = None
+        return seen
+
+    agreement.assert_same(run(jg.compile(step)), run(step))
+
+
+@pytest.mark.parametrize("update", [_subtracted, _added_to, _by_two_aliases, _averaged], ids=lambda f: f.__name__)
+def test_updates_by_data_end_no_segment(update: Callable[..., Any]) -> None:
+    def step(p: Any, q: Any, x: Any) -> None:
+        p.grad = None
+        (x @ p).square().sum().backward()
+        update(p, q)
+
+    p, x = parameters()
+    function, q = jg.compile(step), x.clone().requires_grad_()
+    for _ in range(4):
+        with events.count("segments") as segments, events.count("fallbacks") as fallbacks:
+            function(p, q, x)
+        assert (segments(), fallbacks()) == (1, 0)

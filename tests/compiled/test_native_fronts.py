@@ -17,6 +17,7 @@ import pytest
 import jitgrad
 from jitgrad.compiled import check_hits, native_fronts
 from jitgrad.compiled.check_hits import checked_front
+from jitgrad.config import config
 from jitgrad.cpython.fronts import runs_as_python
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.errors import JitgradError
@@ -449,3 +450,37 @@ def test_modules_are_called_without_a_frame_until_there_are_hooks() -> None:
     (model(x).sum() * 2).backward()
     optimizer.zero_grad(set_to_none=False)
     assert model[0].bias.grad.tolist() == [0.0, 0.0]
+
+
+def _added_to_data(p: Any, q: Any) -> None:
+    p.data.add_(p.grad)
+    p.data -= q.data
+    q.data.mul_(0.5)
+
+
+def _added_to_gradients(p: Any, q: Any) -> None:
+    (p * q).sum().backward()
+    (p * p).sum().backward()
+
+
+def _added_to_zeroed_gradients(p: Any, q: Any) -> None:
+    p.grad.mul_(0.0)
+    (p * q).sum().backward()
+
+
+@needs_fronts
+@pytest.mark.skipif(config.check_hits, reason="checked hits are called from Python")
+@pytest.mark.parametrize("statements", [_added_to_data, _added_to_gradients, _added_to_zeroed_gradients])
+def test_usual_updates_run_no_line_of_ours(statements: Any) -> None:
+    p, q = (jitgrad.tensor([0.5, 2.0], requires_grad=True) for _ in range(2))
+    p.grad, q.grad = jitgrad.ones(2), jitgrad.ones(2)
+    step = jitgrad.compile(lambda: statements(p, q))
+    entered: list[str] = []
+    for _ in range(4):
+        step()
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    assert entered in (["<lambda>", statements.__name__], ["<lambda>", statements.__name__, "_set_data"]), entered

@@ -274,14 +274,15 @@ def _parts(grad: Any) -> tuple[Any, ...]:
 
 
 def _let_hits_know(recorder: Any, node: Any, event: BackwardEvent, leaves: dict[int, Any], key: Any) -> None:
-    """The usual backward, into leaves without gradients: note where the call has entered the leaves."""
+    """The usual backward, into dense gradients: note where the call has entered the leaves."""
     entered = recorder.entered
     places = {entered[i + 2]: i for i in range(0, len(entered), 3)}
-    is_fresh = all(state is None for state in key[1]) and not event.adds and not event.consts and not event.results
-    is_fresh = is_fresh and not event.sparse_sets
-    if is_fresh and places.keys() >= leaves.keys():
-        event.set_places = tuple(places[source] for source, _, _, _ in event.sets)
-        node.op, node.ids = GRADS, tuple(places[source] for source in leaves)
+    if event.consts or event.results or event.sparse_sets or not places.keys() >= leaves.keys():
+        return
+    event.set_places = tuple(places[source] for source, _, _, _ in event.sets)
+    event.add_places = tuple(places[source] for source, _ in event.adds)
+    event.before = key[1]
+    node.op, node.ids = GRADS, tuple(places[source] for source in leaves)
 
 
 def _nodes(recorder: Any, roots: list[int]) -> tuple[dict[int, Any], list[Any]]:
