@@ -6,7 +6,6 @@ Must not know: how a request is carried out.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,8 @@ from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.tensor_base import TensorBase
-from jitgrad.user_line import warn_of_cycle
+from jitgrad.tracer.front_hits import is_remembered
+from jitgrad.user_line import warn_of_cycle, warn_user
 
 __all__ = ["backward", "grad"]
 
@@ -57,7 +57,7 @@ def backward(
         handle_torch_function(backward, roots, tensors, **given, **options)
         return
     if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warn_user("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
@@ -74,6 +74,7 @@ def backward(
     )
 
 
+@is_remembered
 def grad(
     outputs: Tensors,
     inputs: Tensors,
@@ -118,11 +119,10 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     if not only_inputs:
-        warnings.warn(
+        warn_user(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
             "other parts of the graph, please use jitgrad.autograd.backward.",
             FutureWarning,
-            stacklevel=2,
         )
     roots, wanted = _to_tuple(outputs), input_tuple(inputs, "grad")
     allow = materialize_grads if allow_unused is None else allow_unused

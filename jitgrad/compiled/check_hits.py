@@ -22,7 +22,7 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.front_hits import FrontRow
+from jitgrad.tracer.front_hits import FrontRow, form_of
 from jitgrad.tracer.hits import MISSED
 from jitgrad.tracer.numbers import FITTED
 from jitgrad.tracer.recorder import Recorder
@@ -117,7 +117,7 @@ def checked_front(name: str, functions: dict[str, Any]) -> Callable[..., Any]:
                 expected = _holds(out, x) + sum(x is y for y in recorder.entered[entered:])
                 if isinstance(x, TensorBase) and after[0][nr] - before[0][nr] != expected:
                     reason = f"argument {nr} has {after[0][nr] - before[0][nr]} more references, not {expected}"
-        form = row.named[len(args)] if type(row) is FrontRow and len(args) < len(row.named) else None
+        form = form_of(row, args, names[0] if names else None) if type(row) is FrontRow else None
         if not reason and form is not None and name == "call" and events == 1:
             reason = _why_wrong_call(recorder, form, args, out)
         if reason and not _is_interrupted():

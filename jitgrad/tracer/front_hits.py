@@ -11,9 +11,10 @@ the function made of them then. Whether an operand may be a number is the functi
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from jitgrad.cpython.primitives import active, is_atomic, native, optimized, same
+from jitgrad.cpython.primitives import active, has_front, is_atomic, native, optimized, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts
@@ -37,7 +38,9 @@ from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.write_hits import hit_write
 
-__all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow"]
+__all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow", "is_remembered"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SELECT, _SLICE, _UNSQUEEZE = OPS["select"], OPS["slice"], OPS["unsqueeze"]
 _LOG_SOFTMAX = OPS["_log_softmax"]
@@ -97,24 +100,34 @@ class FrontRow:
     """What a function does with its arguments: a ``CallForm`` or, of in-place methods, an operation per number of them.
 
     Attributes:
+        differentiates: each of its calls has a backward in it.
         forms: of so many arguments by position; None: something else is done with them.
         named: of so many arguments, the last ones of which are given by their names.
         names: of all parameters.
         function: the function itself, if calls that are no single operation are to be remembered; else None.
     """
 
-    __slots__ = ("forms", "function", "named", "names")
+    __slots__ = ("differentiates", "forms", "function", "named", "names")
 
+    differentiates: bool
     forms: tuple[Any, ...]
     function: Any
     named: tuple[Any, ...]
     names: tuple[str, ...]
 
     def __init__(self, forms: tuple[Any, ...], named: tuple[Any, ...], names: tuple[str, ...]) -> None:
+        self.differentiates = False
         self.forms = forms
         self.function = None
         self.named = named
         self.names = names
+
+
+def is_remembered(function: F) -> F:
+    """Mark a function whose calls are a backward and operations: they are repeated whole, Note [Remembered calls]."""
+    row = FrontRow((), (), ())
+    row.function, row.differentiates = function, True
+    return has_front("call", row)(function)
 
 
 # --- operations ---

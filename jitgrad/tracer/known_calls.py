@@ -18,7 +18,8 @@ Must not know: how a call is found again and repeated (``recall_hits.py``), whic
 # A call is remembered when it meets nothing new, in the second turn of a step, and only if each of its events enters
 # an argument or is an operation that only makes values: what reads values, draws, writes, enters a constant, changes a
 # mode or warns is not repeated. Positions that an operation checks (Note [Early checks]) are looked at as by its own
-# hit.
+# hit. ``autograd.grad`` is such a function, too, where its backward is recorded: the two halves of that event, and the
+# gradients, are all that it leaves.
 # A number among the arguments is compared like the rest of them. Once another one comes, and becomes a run-time scalar
 # (Note [Number promotion]), calls forget the constant's path (``trie.forget_calls``): operations' hits leave it then.
 # Arguments must be tensors, constants that ``same`` compares, or lists, tuples and slices of these.
@@ -31,8 +32,8 @@ from typing import Any
 from jitgrad.dtypes import DType
 from jitgrad.layouts import Size
 from jitgrad.tensor_base import TensorBase, tensor_class
-from jitgrad.tracer.history import OpEvent, PlainEvent
-from jitgrad.tracer.keys import IN
+from jitgrad.tracer.history import BackwardEvent, OpEvent, PlainEvent
+from jitgrad.tracer.keys import BACKWARD, IN
 from jitgrad.tracer.recorder_state import LATEST
 from jitgrad.tracer.trie import MAX_CALL_EVENTS, UNTRACKED, Bounds, TrieNode
 
@@ -100,13 +101,17 @@ class KnownCall:
         tip: where the path got to; None: the call must run.
         makes: the values that it makes handles on.
         results: of what it returns, places in ``makes``; -1, -2, ...: the call's first tensor, the second one, ...
+        differentiates: it has a backward in it.
         kind: ``tuple`` if it returns several, or what makes a named tuple of them; None: it returns one tensor.
     """
 
-    __slots__ = ("args", "checks", "enters", "kind", "makes", "names", "results", "row", "tensors", "tip")
+    __slots__ = (
+        "args", "checks", "differentiates", "enters", "kind", "makes", "names", "results", "row", "tensors", "tip",
+    )  # fmt: skip
 
     args: tuple[Any, ...]
     checks: tuple[tuple[int, Bounds], ...]
+    differentiates: bool
     enters: tuple[int, ...]
     kind: Any
     makes: tuple[MadeValue, ...]
@@ -119,6 +124,7 @@ class KnownCall:
     def __init__(self, row: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> None:
         self.row, self.args, self.names = row, args, names
         self.tip = None
+        self.differentiates = False
         self.tensors, self.enters, self.checks = (), (), ()
         self.makes, self.results, self.kind = (), (), None
 
@@ -135,7 +141,10 @@ def remember(recorder: Any, start: TrieNode, known: KnownCall, given: list[Any],
         return  # numbers that change are run-time scalars, here or at the next such call
     known.args = keys
     nodes = _usual_nodes(recorder, start)
-    if nodes is not None and _is_noted(known, recorder.tid, nodes, given, result):
+    halves = [type(node.event) for node in nodes or () if _is_half(node)]
+    known.differentiates = len(halves) == 2 and halves[1] is BackwardEvent
+    is_usual = nodes is not None and known.differentiates is (known.row.differentiates or bool(halves))
+    if is_usual and _is_noted(known, recorder.tid, nodes or [], given, result):
         known.tip = recorder.node
     if LATEST[0] is not recorder.tid:
         return  # a call on another thread may have put its stamp on one of the tensors meanwhile
@@ -177,11 +186,23 @@ def _usual_nodes(recorder: Any, start: TrieNode) -> list[TrieNode] | None:
     nodes: list[TrieNode] = []
     node = recorder.node
     while node is not start:
-        if node is None or len(nodes) == MAX_CALL_EVENTS or not (node.op is IN or _only_makes(node)):
+        if node is None or len(nodes) == MAX_CALL_EVENTS or not (node.op is IN or _is_half(node) or _only_makes(node)):
             return None
         nodes.append(node)
         node = node.parent
     return nodes[::-1]
+
+
+def _is_half(node: TrieNode) -> bool:
+    """Whether a node is a half of a backward that changes no leaf, see Note [Recorded backward].
+
+    One that cannot be recorded has none, or only the first: Python has a part in it.
+    """
+    event = node.event
+    if type(event) is not BackwardEvent:
+        return type(node.key) is tuple and node.key[0] is BACKWARD and not event.refusal
+    changes = event.sets or event.adds or event.sparse_sets or event.consts
+    return not changes and all([r is not None and r.given is None and not r.views for r in event.results])
 
 
 def _only_makes(node: TrieNode) -> bool:
@@ -256,7 +277,8 @@ def _note_results(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
 
 def _note_makes(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any]) -> dict[int, int] | None:
     """Value id -> place in ``known.makes``, in the order of the path; None if a view's source is none of the call's."""
-    made = [(node, nr, vid) for node in nodes if node.op is not IN for nr, vid in enumerate(node.event.instr.outputs)]
+    operations = [node for node in nodes if node.op is not IN and not _is_half(node)]
+    made = [(node, nr, vid) for node in operations for nr, vid in enumerate(node.event.instr.outputs)]
     arguments = {x._vid: nr for nr, x in reversed([*enumerate(given)]) if x._tid == tid}
     places: dict[int, int] = {}
     makes: list[MadeValue] = []
@@ -271,5 +293,9 @@ def _note_makes(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[A
                 return None
         places[vid] = len(makes)
         makes.append(value)
+    events = [node.event for node in nodes if type(node.event) is BackwardEvent]
+    for r in [r for event in events for r in event.results if r is not None]:
+        places[r.vid] = len(makes)
+        makes.append(MadeValue(r.vid, r.aval, r.requires_grad, 0))
     known.makes = tuple(makes)
     return places

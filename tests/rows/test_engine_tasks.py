@@ -78,13 +78,14 @@ def test_every_backward_comes_down_to_run_backward(mode: Mode, monkeypatch: pyte
         return run(tensors, grad_tensors, *rest, **options)
 
     monkeypatch.setattr(door, "run_backward", spy)
+    allowed = iter((None, False, True))  # another one at each call: a call of grad() that is known is a hit
 
     def step() -> Any:
         calls.clear()
         x = _leaf(2.0)
         y = x * x
         jitgrad.autograd.backward([y, y], [jitgrad.ones(1)] * 2, retain_graph=True)
-        jitgrad.autograd.grad(y, x, retain_graph=True)
+        jitgrad.autograd.grad(y, x, retain_graph=True, allow_unused=next(allowed))
         y.backward(jitgrad.ones(1), inputs=[x])
         return x.grad.tolist(), calls[:]
 
