@@ -98,11 +98,11 @@ def setitem(input: Any, index: Any, value: Any) -> None:
             return
     if isinstance(index, bool):
         if index:
-            _copy_into(door.apply(_UNSQUEEZE, input, 0), value)
+            copy_into(door.apply(_UNSQUEEZE, input, 0), value)
         return
     view, indexed = _apply_views(input, index, is_written=True)
     if not indexed:
-        _copy_into(view, value)
+        copy_into(view, value)
         return
     if not isinstance(value, TensorBase):
         value = full((), value, dtype=input.dtype, device=input.device)
@@ -147,13 +147,15 @@ def _is_one_mask(index: Any) -> bool:
     return len(tensors) == 1 and tensors[0].dtype is bool_ and tensors[0].ndim > 0
 
 
-def _copy_into(view: Any, value: Any) -> None:
+def copy_into(view: Any, value: Any) -> None:
+    """Overwrite a view with a number, or with a tensor that is broadcast and cast."""
     if isinstance(value, TensorBase):
-        value = _without_leading_ones(value, view.ndim)
+        shape = view._aval.shape
+        if value._aval.shape != shape:
+            value = _without_leading_ones(value, len(shape))
+            OPS["expand"].aval(value._aval, shape)  # raises what PyTorch raises
         if value._aval.device is not view._aval.device:
             value = moved(value, view._aval.device)
-        if value._aval.shape != view._aval.shape:
-            OPS["expand"].aval(value._aval, view._aval.shape)  # raises what PyTorch raises
     door.apply_inplace(_COPY, (view,), view, value)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jitgrad.cpython.primitives import active, has_front, is_atomic, native, optimized, same
+from jitgrad.dtypes import float32, float64
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts
@@ -402,15 +403,15 @@ def get_part(recorder: RecorderState, x: TensorBase, items: tuple) -> Any:
 @optimized
 def get_item(row: FrontRow, args: Args) -> Any:
     """``x[index]``."""
-    out = get_basic(args)
+    out = get_basic(args, len(args))
     return recall(row, args, None) if out is MISSED else out
 
 
 @optimized
-def get_basic(args: Args) -> Any:
-    """``x[3]``, ``x[1:3]`` and ``x[:, 3]``."""
+def get_basic(args: Args, count: int) -> Any:
+    """``x[3]``, ``x[1:3]`` and ``x[:, 3]``: the first two of the arguments, of which ``count`` are for that."""
     recorder: RecorderState = active()
-    if recorder is None or recorder.busy or len(args) != 2:
+    if recorder is None or recorder.busy or count != 2:
         return MISSED
     index = args[1]
     if not is_basic(index) and type(index) is not tuple:
@@ -424,5 +425,21 @@ def get_basic(args: Args) -> Any:
     return MISSED if node is None or not (is_atomic() or is_ours(recorder, x)) else step_to(recorder, node, x)
 
 
-OPERATION_FRONTS = (call, call_with_sizes, cross_entropy, write, get_item)
+@native
+def set_item(row: Any, args: Args) -> Any:
+    """``x[index] = value``; ``row`` copies a value into a view."""
+    if len(args) != 3 or overrides(args[2]) or not isinstance(args[0], TensorBase):
+        return MISSED
+    x: TensorBase = args[0]
+    aval: Aval = x._aval
+    value = args[2]
+    if not isinstance(value, TensorBase):
+        is_number = type(value) is float or type(value) is int
+        if not is_number or (aval.dtype is not float32 and aval.dtype is not float64):
+            return MISSED
+    part = get_basic(args, 2)
+    return MISSED if part is MISSED else row(part, value)
+
+
+OPERATION_FRONTS = (call, call_with_sizes, cross_entropy, write, get_item, set_item)
 """The fronts of functions that apply operations."""

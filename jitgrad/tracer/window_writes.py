@@ -15,9 +15,10 @@ from jitgrad.ops.regions import region_of
 from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import OpEvent
 from jitgrad.tracer.keys import AFRESH, THROUGH, WINDOW
+from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
@@ -76,7 +77,7 @@ class WindowWrites:
         if node.event.demands and not recorder.checks.meets(node.event, inputs):
             recorder.writes.write_unmet(op, node.event, (target,), args)
             return True
-        recorder.node = node
+        recorder.node.last = recorder.node = node
         self._move_on(node.event, slot, base, target)
         if node.event.ends_segment:
             recorder.flush()
@@ -186,6 +187,10 @@ class WindowWrites:
             return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
         node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
+        if not (event.ends_segment or event.demands):
+            hidden = [isinstance(x, RuntimeScalar) for x in operands]
+            node.op, node.ids, node.params = WINDOW, (op, base._vid, *quick_ids(op, inputs, ids, hidden)), params
+            node.writes, node.requires_grad = event.window, event.instr.requires_grad
         self._path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)
         return node

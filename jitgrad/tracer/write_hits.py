@@ -32,6 +32,7 @@ from jitgrad.tracer.recorder_state import LATEST, RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, link_views
+from jitgrad.tracer.window_hits import hit_window_write
 
 __all__ = ["all_unwatched", "hit_inplace", "hit_write", "is_unwatched", "move", "move_one", "write_through_door"]
 
@@ -126,6 +127,10 @@ def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -
         if not is_operand(recorder, args[i]):
             return False
     if not is_unwatched(recorder, target):
+        if LATEST[0] is not recorder.tid:
+            return False
+        if target._base is not None:
+            return hit_window_write(recorder, op, target, args, count)
         return hit_alias_write(recorder, op, target, args, count)
     return follow_write(recorder, find_write(recorder.node, op, target, args, count), target, args, count)
 
@@ -155,9 +160,7 @@ def hit_alias_write(recorder: RecorderState, op: Any, target: TensorBase, args: 
 
     Example: ``p.data.add_(p.grad, alpha=-0.1)`` after the backward, when no Node saves ``p`` any more.
     """
-    if LATEST[0] is not recorder.tid or target._tid is not recorder.tid or is_marked(target):
-        return False
-    if target._retains_grad or target._requires_grad or target._base is not None:
+    if target._tid is not recorder.tid or target._retains_grad or target._requires_grad or is_marked(target):
         return False
     storage: StorageBase = target._storage
     slot: Slot = slot_alone(recorder, storage)

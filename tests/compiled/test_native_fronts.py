@@ -468,6 +468,14 @@ def _added_to_zeroed_gradients(p: Any, q: Any) -> None:
     (p * q).sum().backward()
 
 
+def _written_parts(p: Any, q: Any) -> None:
+    x, y = p.data, q.data
+    x[0] += 1.0
+    x[:1] = y[1:]
+    y[:] += x[0]
+    y[1] = 0.5
+
+
 @needs_fronts
 @pytest.mark.skipif(config.check_hits, reason="checked hits are called from Python")
 @pytest.mark.parametrize("statements", [_added_to_data, _added_to_gradients, _added_to_zeroed_gradients])
