@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.cpython.primitives import FRONTED
 from jitgrad.functions import _generated
-from jitgrad.functions.indexing import copy_into
+from jitgrad.functions.indexing import put_into
 from jitgrad.grad_mode import GradMode, no_grad
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.storage.memory import free_lists
@@ -55,7 +55,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     item = _row(Tensor.__getitem__, ())
     item.function = Tensor.__getitem__
     yield "get_item", [(Tensor.__getitem__, item)]
-    yield "set_item", [(Tensor.__setitem__, copy_into)]
+    yield "set_item", [(Tensor.__setitem__, put_into)]
 
 
 _REMEMBERED = """

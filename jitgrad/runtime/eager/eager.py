@@ -17,6 +17,7 @@ from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
 from jitgrad.ops.shapes import as_dtype, np_operand
 from jitgrad.ops.table import OPS, Op
+from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.device_ops import different_devices, run_elsewhere, write_elsewhere
 from jitgrad.runtime.eager.numpy_rule import own, run_numpy
 from jitgrad.runtime.eager.overlap import check_no_overlap
@@ -229,7 +230,7 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
     """
     may_join = state.grad_enabled
-    if may_join and (target._requires_grad or target._base is not None):
+    if may_join and may_need_graph(target):
         return False
     plan, aval, arrays = plan_for(op, inputs, params), target._aval, []
     if plan.direct is None or plan.aval is not aval:
@@ -237,7 +238,7 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     for x in inputs:
         if not isinstance(x, TensorBase):
             arrays.append(plan.constant(x))
-        elif x._aval is not aval or (may_join and (x._requires_grad or x._base is not None)):
+        elif x._aval is not aval or (may_join and may_need_graph(x)):
             return False
         else:
             array = x._array

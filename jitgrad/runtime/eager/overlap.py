@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from jitgrad.ops.aval import Aval, is_dense
 from jitgrad.runtime.storage.storage import storage_behind
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["check_apart", "check_no_overlap"]
+__all__ = ["check_apart", "check_no_overlap", "own_memory"]
 
 
 _SHARED = (
@@ -44,11 +46,11 @@ def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
-    memory = _own_memory(target)
+    memory = own_memory(target)
     for x in inputs:
         if x is target or not isinstance(x, TensorBase):
             continue
-        other = None if memory is None else _own_memory(x)
+        other = None if memory is None else own_memory(x)
         if other is not None and other is not memory:
             continue
         storage = target._storage
@@ -56,7 +58,7 @@ def check_no_overlap(target: Any, inputs: tuple[Any, ...]) -> None:
             raise RuntimeError(_SHARED)
 
 
-def _own_memory(tensor: TensorBase) -> Any:
+def own_memory(tensor: TensorBase) -> Any:
     """The array or the storage that a tensor lies in and that owns its memory; None where this is not known at once.
 
     Two of them share nothing. So nobody need ask for storages, which cost more to make than this.
@@ -64,6 +66,8 @@ def _own_memory(tensor: TensorBase) -> Any:
     array = tensor._array
     if array is None or array.base is None:
         return array
+    if type(array.base) is np.ndarray and array.base.flags.owndata:
+        return array.base
     storage = storage_behind(array)
     return storage if storage is not None and storage.owner is None else None
 

@@ -174,7 +174,9 @@ def _record(node: OpNode, grads: list[Any]) -> tuple[_RuleRecorder, list[Any], l
         for index, (target, input_nr) in enumerate(node.next_edges):
             grad = found[index]
             if target is not None and grad is not None:
-                shape = target.input_metadata[input_nr].shape
+                # not the edge's: what was written through a view has its base's edge, see ``CopySlices``
+                operand = node.context.avals[index]
+                shape = target.input_metadata[input_nr].shape if operand is None else operand.shape
                 if grad._aval.shape != shape and is_expandable_to(shape, grad._aval.shape):
                     found[index] = sum_to_shape(grad, shape)
     finally:
