@@ -18,6 +18,7 @@ import pytest
 import jitgrad
 import jitgrad.nn.functional as F
 from jitgrad import nn
+from jitgrad.runtime.engine.run.engine import engine
 
 Compiler = Callable[[Any], Any]
 CALLS = 3
@@ -495,3 +496,33 @@ def test_optimizers_outside(name: str) -> None:
     assert not counted["misses"] and not counted["compiles"]
     if name != "RMSprop":
         assert counted["traces"] == 3, "the model, the loss, and the update"
+
+
+def test_a_call_whose_gradients_go_to_leaves_needs_no_graph_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual training loop: the model is compiled, the rest is not."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    function, x = jitgrad.compile(lambda x: model(x).square().mean()), jitgrad.ones(2, 3)
+    for _ in range(3):
+        function(x).backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    kept = model[0].weight.grad
+    model[0].bias.grad, model[2].bias.requires_grad = None, False
+    function(x).backward()
+    model[2].bias.requires_grad = True
+
+    def execute(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("a graph task was made")
+
+    monkeypatch.setattr(engine, "execute", execute)
+    for p in model.parameters():
+        p.grad = None
+    kept.zero_()
+    model[0].weight.grad = kept  # it is added to, the others are new
+    for _ in range(3):
+        function(x).backward()
+    assert model[0].weight.grad is kept
+    assert_same(numbers([p.grad for p in model.parameters()]), numbers(want))
+    hook = model[0].weight.register_hook(lambda g: g * 0)
+    with pytest.raises(AssertionError, match="a graph task was made"):
+        function(x).backward()
+    hook.remove()

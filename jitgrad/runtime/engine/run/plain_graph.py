@@ -27,7 +27,7 @@ from jitgrad.probe import probe
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.graph.node import CallNode, Node, OwnedGrads
 from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of
 from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_in_use
 from jitgrad.runtime.engine.graph.validate import check_count, fit
@@ -398,7 +398,10 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
         try:
             if enabled:
                 state.grad_enabled = False
-            done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
+            if type(node) is CallNode:
+                done = _run_call(node, nr, seed, keep_graph)
+            else:
+                done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
         finally:
             state.grad_enabled = enabled
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
@@ -406,6 +409,39 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     return bool(done)
+
+
+def _run_call(node: CallNode, nr: int, seed: Any, keep_graph: bool) -> bool:
+    """Run what a compiled call has recorded, if its gradients go to leaves alone: Note [Backward from outside]."""
+    edges = node.next_edges
+    targets: Any = [target for target, _ in edges]
+    if not all([type(t) is AccumulateGrad and t.hooks is None for t in targets]) or len(set(targets)) < len(targets):
+        return False
+    if RUNNING or node.hooks is not None or node.graph.must_open(node.known, {nr}):
+        return False
+    grads: list[Any] = [None] * len(node.input_metadata)
+    grads[nr] = seed
+    current.node = node
+    results: Any = node.apply(grads)
+    if not keep_graph:
+        node.release_variables()
+    are_owned, results = type(results) is OwnedGrads, list(results)
+    for index, target in enumerate(targets):
+        grad, results[index] = results[index], None
+        if grad is None:
+            continue
+        leaf, expected = target.variable, target.input_metadata[0]
+        if grad._aval is not expected:
+            grad = fit(node, index, grad, expected)
+        elif are_owned and leaf._requires_grad and not leaf._post_accumulate_hooks:
+            with target._lock:
+                if leaf._grad is None:
+                    leaf._grad = grad
+                    continue
+        given, grad = [grad], None  # who accumulates takes a gradient that nobody else refers to
+        current.node = target
+        target.apply(given)
+    return True
 
 
 def _is_watched() -> bool:
