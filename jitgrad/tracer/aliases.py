@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
+from jitgrad.state import state
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import STUB
 from jitgrad.tracer.path import Path
@@ -166,7 +167,7 @@ def _is_memory_of(other: Any, storage: Any) -> bool:
 
 
 class Stubs:
-    """Views of tensors that require grad, made in no_grad mode. Their gradient goes nowhere.
+    """Views of tensors that require grad, made in no_grad mode or before those did. Their gradient goes nowhere.
 
     Attributes:
         unlinked: weak references to those that were made since grad mode was on last.
@@ -198,6 +199,21 @@ class Stubs:
                 recorder.entry.outer[view._vid] = (None, 0)
                 view._requires_grad = True
                 self.views.append(reference)
+
+    def add_views_of(self, base: Any) -> None:
+        """The base has become a leaf: views that nobody has written since require grad, but have no history."""
+        recorder = self._recorder
+        views = [v for v in recorder.aliases.lookers(base) if v._base is base and v._tid == recorder.tid]
+        self.unlinked.extend([ref(v) for v in views if not v._requires_grad])
+        views.clear()
+        if self.unlinked and state.grad_enabled:
+            self.give()
+
+    def drop_views_of(self, base: Any) -> None:
+        """The base is no leaf any more: neither do its views require grad."""
+        for view in [v for v in [reference() for reference in self.views] if v is not None and v._base is base]:
+            self.take(view)
+            view._requires_grad = False
 
     def take(self, tensor: Any) -> bool:
         """Whether a tensor was one of them. It is none from here on: it becomes a leaf."""

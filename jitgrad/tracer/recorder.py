@@ -316,7 +316,11 @@ class Recorder(RecorderState):
         self.path.mark((LEAF_MARK, vid, requires_grad), make=lambda: LeafEvent(vid) if requires_grad else None)
         self.inputs[tensor._vid] = tensor
         if requires_grad:
+            tensor._requires_grad = True
             self.aliases.age_views(tensor)
+            self.stubs.add_views_of(tensor)
+        else:
+            self.stubs.drop_views_of(tensor)
 
     @_uninterrupted
     def add_hooks(self, tensor: Any) -> None:

@@ -595,3 +595,47 @@ def test_program_is_torchs(name: str, mode: Mode) -> None:
     run = PROGRAMS[name]
     expected = settled(run(torch))
     assert_same(settled(mode.run(lambda: run(J))), expected)
+
+
+def _of_an_older_view(lib: Any, x: Any) -> Any:
+    v = x / 3
+    old = v[:2]
+    v.requires_grad_()
+    y = old @ old.t()
+    ((old * 2).sum() + y.sum() + (v * v).sum()).backward()
+    return v.grad, old.grad is None, old.requires_grad, old.grad_fn is None, y.requires_grad, old[0].requires_grad
+
+
+def _without_grad_mode(lib: Any, x: Any) -> Any:
+    v = x / 3
+    old, part = v[:2], v[:2][0]
+    with lib.no_grad():
+        v.requires_grad_()
+        y = old * 2
+    ((part * 2).sum() + v.sum()).backward()
+    return v.grad, y.requires_grad, part.requires_grad, old.requires_grad
+
+
+def _of_its_own(lib: Any, x: Any) -> Any:
+    v = x / 3
+    old = v[:2]
+    v.requires_grad_()
+    old.requires_grad_()
+    (old * 2).sum().backward()
+    return old.grad, v.grad is None
+
+
+def _taken_back(lib: Any, x: Any) -> Any:
+    v = x / 3
+    old = v[:2]
+    v.requires_grad_()
+    v.requires_grad_(False)
+    return old.requires_grad, (old * 2).requires_grad, old + 1
+
+
+@pytest.mark.parametrize("step", [_of_an_older_view, _without_grad_mode, _of_its_own, _taken_back])
+def test_a_base_becomes_a_leaf_when_it_has_views(mode: Mode, step: Any) -> None:
+    """As in PyTorch they require grad like it, and their gradient goes nowhere."""
+    want = [x.tolist() if torch.is_tensor(x) else x for x in step(torch, torch.ones(3, 2))]
+    found = mode.run(lambda x: step(J, x), lambda: (J.ones(3, 2),))
+    assert [x.tolist() if isinstance(x, J.Tensor) else x for x in found] == want
