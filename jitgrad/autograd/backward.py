@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.cpython.primitives import REMEMBERED, has_front
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
@@ -16,7 +17,6 @@ from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.front_hits import is_remembered
 from jitgrad.user_line import warn_of_cycle, warn_user
 
 __all__ = ["backward", "grad"]
@@ -74,7 +74,7 @@ def backward(
     )
 
 
-@is_remembered
+@has_front(REMEMBERED)
 def grad(
     outputs: Tensors,
     inputs: Tensors,

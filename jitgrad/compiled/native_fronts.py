@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitgrad.cpython.primitives import FRONTED
+from jitgrad.cpython.primitives import FRONTED, REMEMBERED
 from jitgrad.functions import _generated
 from jitgrad.functions.indexing import put_into
 from jitgrad.grad_mode import GradMode, no_grad
@@ -31,7 +31,7 @@ _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "
 
 def all_fronts() -> Iterator[tuple[str, Rows]]:
     """Per front, the functions that it is installed in, with their rows."""
-    for name in sorted({name for name, *_ in FRONTED}):
+    for name in sorted({name for name, *_ in FRONTED} - {REMEMBERED}):
         yield name, [(function, row) for front, function, row in FRONTED if front == name]
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
@@ -45,7 +45,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     tables: Any = _generated  # which is not annotated
     made = tables.FRONTS
     calls = [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
-    yield "call", [*calls, *_remembered(calls)]
+    yield "call", [*calls, *_remembered(calls), *_differentiating()]
     yield "cross_entropy", [(tables.PUBLIC["cross_entropy"], tables.PUBLIC["nll_loss"])]
     yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
     writes: Rows = [(f, _row(f, _operations(row))) for f, kind, row in made if kind == "write"]
@@ -91,6 +91,16 @@ def _remembered(calls: Rows) -> Rows:
                 made.append((function, rows[id(function)]))
             if id(function) in rows:
                 rows[id(function)].function = function
+    return made
+
+
+def _differentiating() -> Rows:
+    """Rows of functions whose calls have a backward in them."""
+    made: Rows = []
+    for function in (function for name, function, _ in FRONTED if name == REMEMBERED):
+        row = FrontRow((), (), ())
+        row.function, row.differentiates = function, True
+        made.append((function, row))
     return made
 
 

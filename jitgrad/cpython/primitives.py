@@ -40,6 +40,7 @@ __all__ = [
     "NATIVE",
     "ONCE_PER_CALL",
     "OPTIMIZED",
+    "REMEMBERED",
     "Raised",
     "activate",
     "active",
@@ -121,6 +122,8 @@ def eager_apart(function: F) -> F:
     return function
 
 
+REMEMBERED = "remembered"
+
 FRONTED: list[tuple[str, Callable[..., Any], Any]] = []
 """(name of a front, a function of Python that it is for, the row)."""
 
@@ -129,7 +132,8 @@ def has_front(name: str, row: Any = None) -> Callable[[F], F]:
     """Mark a Python function: from the first compile on, its callers call a native front first, Note [Native fronts].
 
     Args:
-        name: of a front of ``method_fronts.METHOD_FRONTS``.
+        name: of a front of ``method_fronts.METHOD_FRONTS``; or ``REMEMBERED``: its calls are a backward and
+            operations, which are repeated whole, Note [Remembered calls].
         row: what it must know of the function.
     """
 

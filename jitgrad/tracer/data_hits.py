@@ -18,11 +18,11 @@ from jitgrad.tracer.hits import (
     is_operand,
     is_ours,
     likeliest,
+    overrides,
     step_to,
     taken,
     takes,
 )
-from jitgrad.tracer.recall_hits import overrides
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import UNTRACKED, TrieNode

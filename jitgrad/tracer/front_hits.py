@@ -11,10 +11,9 @@ the function made of them then. Whether an operand may be a number is the functi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from jitgrad.cpython.primitives import active, has_front, is_atomic, native, optimized, same
+from jitgrad.cpython.primitives import active, is_atomic, native, optimized, same
 from jitgrad.dtypes import float32, float64
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
@@ -29,19 +28,18 @@ from jitgrad.tracer.hits import (
     is_ours,
     likeliest,
     may_be_operand,
+    overrides,
     rank_of,
     step_to,
     taken,
     takes,
 )
-from jitgrad.tracer.recall_hits import overrides, recall
+from jitgrad.tracer.recall_hits import recall
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.write_hits import hit_write
 
-__all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow", "is_remembered"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow"]
 
 _SELECT, _SLICE, _UNSQUEEZE = OPS["select"], OPS["slice"], OPS["unsqueeze"]
 _LOG_SOFTMAX = OPS["_log_softmax"]
@@ -122,13 +120,6 @@ class FrontRow:
         self.function = None
         self.named = named
         self.names = names
-
-
-def is_remembered(function: F) -> F:
-    """Mark a function whose calls are a backward and operations: they are repeated whole, Note [Remembered calls]."""
-    row = FrontRow((), (), ())
-    row.function, row.differentiates = function, True
-    return has_front("call", row)(function)
 
 
 # --- operations ---

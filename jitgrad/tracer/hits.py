@@ -23,7 +23,7 @@ from weakref import ref
 from jitgrad.cpython.primitives import active, is_atomic, native, new_handle, once_per_call, optimized, same, within
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.state import autocasts, override_classes
+from jitgrad.state import autocasts, override_classes, plain_tensors
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
@@ -55,6 +55,7 @@ __all__ = [
     "new_result_handle",
     "note_number",
     "operate",
+    "overrides",
     "rank_of",
     "step_to",
     "taken",
@@ -451,6 +452,12 @@ def hit_mark(recorder: RecorderState, key: Any) -> bool:
 
 
 # --- where native code is called ---
+
+
+@once_per_call
+def overrides(x: Any) -> bool:
+    """Whether an argument may be of a class that overrides functions."""
+    return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
 
 
 @optimized

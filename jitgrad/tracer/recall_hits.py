@@ -11,7 +11,7 @@ from typing import Any
 from jitgrad.cpython.primitives import active, call_as_given, native, once_per_call, optimized, packed, same
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
-from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use, override_classes, plain_tensors
+from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import (
     MISSED,
@@ -22,6 +22,7 @@ from jitgrad.tracer.hits import (
     kind_of_input,
     may_enter,
     new_result_handle,
+    overrides,
 )
 from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, remember
 from jitgrad.tracer.recorder_state import RecorderState
@@ -29,15 +30,9 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import note_source
 from jitgrad.user_line import WARNED
 
-__all__ = ["overrides", "recall"]
+__all__ = ["recall"]
 
 # --- arguments ---
-
-
-@once_per_call
-def overrides(x: Any) -> bool:
-    """Whether an argument may be of a class that overrides functions."""
-    return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
 
 
 @once_per_call
