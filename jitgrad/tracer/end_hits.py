@@ -394,6 +394,7 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     recorder.node = node
     retire_all(recorder.handles)
     recorder.handles.clear()
+    recorder.linked = 0
     recorder.keepers.clear()
     if plan.keeps:
         if escapes:

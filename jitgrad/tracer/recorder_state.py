@@ -101,6 +101,7 @@ class RecorderState(Handler):
         slot_table: of ``Aliases``: what ``slots`` is when hits have been caught up with.
         viewed: of ``Aliases``: slots that got views since the last segment's end.
         links: of ``Aliases``: some view of this segment may not be linked yet, see Note [Links of views].
+        linked: of ``Aliases``: how many of ``handles``, from the first on, no write has to look at for such views.
         learns: a function runs whose call is to be remembered, see Note [Remembered calls]; learned: how many have.
         keepers: of ``Aliases``: values that must be stored because an alias of a part of them may be held.
         dirty: of ``Writes``: ids of the storages that the segment's end writes.
@@ -130,6 +131,7 @@ class RecorderState(Handler):
         "launches",
         "learned",
         "learns",
+        "linked",
         "links",
         "met",
         "must_record",
@@ -169,6 +171,7 @@ class RecorderState(Handler):
     launches: int
     learned: int
     learns: bool
+    linked: int
     links: bool
     met: dict[int, Any]
     must_record: bool
@@ -197,7 +200,7 @@ class RecorderState(Handler):
         self.thread = state.__dict__
         self.handles = []
         self.entered = []
-        self.caught = 0
+        self.caught = self.linked = 0
         self.input_table = {}
         self.buffer_table = {}
         self.scalars = []

@@ -45,7 +45,7 @@ class SegmentEnd:
             node.event.program = recorder.backend.compile_end(node.event.segment, recorder.trie.plans)
             node.event.is_deferred = False
         recorder.node.last = recorder.node = node
-        recorder.handles = []
+        recorder.handles, recorder.linked = [], 0
         recorder.keepers.clear()
         event = node.event
         try:

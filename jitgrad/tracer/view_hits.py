@@ -161,12 +161,17 @@ def link(recorder: RecorderState, out: TensorBase) -> None:
 
 @native
 def link_views(recorder: RecorderState) -> None:
-    """Link the views that somebody holds."""
+    """Link the views that somebody holds. Of those made before the last time, none will be held that was not then."""
     recorder.links = False
-    for handle in recorder.handles:
+    handles: list = recorder.handles
+    i: int = recorder.linked
+    while i < len(handles):
+        handle = handles[i]
         view: TensorBase = handle
         if view._source is not None and refcount(handle) > 2:  # but for ``handle``: ``view`` and the list
             link(recorder, view)
+        i += 1
+    recorder.linked = len(handles)
 
 
 def link_on_demand(view: Any) -> None:

@@ -189,6 +189,7 @@ def _living(recorder: Any) -> list[Any]:
             by_dead[id(source)] += 1
     kept.reverse()
     handles += kept
+    recorder.linked = 0
     recorder.has_dropped = recorder.has_dropped or len(kept) < count
     return alive
 
