@@ -7,7 +7,7 @@ Must not know: the rules (``runtime/eager/direct.py``, ``runtime/engine/run/plai
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,7 +67,7 @@ def pythons_form() -> Iterator[None]:
     """In the block the main thread runs Python's form, for whoever counts what Python does."""
     for functions in _installed:
         functions["activate"](None)
-        plain_graph.PLAIN.run_plain = plain_graph.run_plain
+        plain_graph.PLAIN.use(plain_graph.run_plain, plain_graph.run_wanted)
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ def pythons_form() -> Iterator[None]:
 
 def _activate(functions: dict[str, Any]) -> None:
     functions["activate"](direct.here.here)
-    plain_graph.PLAIN.run_plain = functions["run_plain"]
+    plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
 
 
 def _install() -> None:
@@ -91,7 +91,7 @@ def _install() -> None:
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
-    called = [plain_graph.run_plain]
+    called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)

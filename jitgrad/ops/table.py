@@ -41,7 +41,7 @@ class RuleContext:
         needs: which tensor inputs need a gradient.
         num_runs: how often the rules of Nodes with this context ran, until there are programs.
         programs: the rules as programs, Note [Rule programs]; None: there are none yet.
-        programs_for_all: those that compute every gradient, a list of functions; None: there are none yet.
+        programs_by_asked: its dictionary of them; None: there are none yet.
     """
 
     avals: tuple[Aval | None, ...]
@@ -50,7 +50,7 @@ class RuleContext:
     needs: tuple[bool, ...]
     num_runs: int = 0
     programs: Any = None
-    programs_for_all: Any = None
+    programs_by_asked: Any = None
 
 
 @struct

@@ -297,6 +297,12 @@ def _steps(x: Any, y: Any) -> None:
     (a * z).sum().backward()
     with pytest.raises(RuntimeError, match="second time"):
         z.sum().backward()
+    w = (x * y).exp()
+    (first,) = jitgrad.autograd.grad((w * w).sum(), x, create_graph=True)
+    jitgrad.autograd.grad((first * z.detach()).sum(), [x, w])
+    with pytest.raises(RuntimeError, match="have been used"):
+        jitgrad.autograd.grad((x * y).sum(), [x, z])
+    (x * x).sum().backward(inputs=[x])
 
 
 @needs_native

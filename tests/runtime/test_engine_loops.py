@@ -21,6 +21,7 @@ from jitgrad.runtime.engine.graph import node, op_node
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.run import engine as engine_module
 from jitgrad.runtime.engine.run import plain_graph
+from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.runtime.engine.run.trace import Provisional, Trace
 
 
@@ -163,6 +164,88 @@ def test_the_loop_for_plain_graphs_does_the_same(first: int, monkeypatch: pytest
         assert _in_order(seed) == found, f"seed {seed}"
 
 
+class _Requests:
+    """Random calls of ``grad`` and of ``backward(inputs=)`` on a random plain graph."""
+
+    def __init__(self, seed: int) -> None:
+        graph = _Graph(seed, is_plain=True)
+        rng = random.Random(seed)
+        self.graph = graph
+        unused = jitgrad.ones(2, requires_grad=True)
+        there_are = [*graph.values, graph.loss, unused, unused * 2]
+        self.inputs = [rng.choice(there_are) for _ in range(rng.randint(1, 4))]
+        self.leaves = [rng.choice([*graph.leaves, unused]) for _ in range(rng.randint(1, 3))]
+        self.create_graph = rng.random() < 0.5
+        self.call = rng.choice(["grad", "grad of grad", "inputs"])
+
+    def run(self) -> Any:
+        if self.call == "inputs":
+            self.graph.loss.backward(inputs=self.leaves, create_graph=self.create_graph)
+            return [_kept(leaf.grad) for leaf in self.graph.leaves]
+        is_twice = self.call == "grad of grad"
+        options = {"create_graph": self.create_graph or is_twice, "allow_unused": True}
+        grads = jitgrad.autograd.grad(self.graph.loss, self.inputs, **options)
+        found = [_kept(grad) for grad in grads]
+        used = [grad for grad in grads if grad is not None and grad.requires_grad]
+        if is_twice and used:
+            second = jitgrad.autograd.grad(used[0].sum(), self.graph.leaves, allow_unused=True, retain_graph=True)
+            found += [_kept(grad) for grad in second]
+        return found
+
+
+def _kept(grad: Any) -> Any:
+    return None if grad is None else (grad.tolist(), grad.requires_grad, grad.grad_fn and grad.grad_fn.name())
+
+
+def _requested(seed: int) -> tuple[Any, list[int]]:
+    """What the calls compute, and the Nodes whose rules run, in their order."""
+    requests = _Requests(seed)
+    first = node.next_sequence_nr()
+    order: list[int] = []
+    apply = op_node.OpNode.apply
+
+    def note(self: Any, grads: list[Any]) -> Any:
+        order.append(first - self.sequence_nr)
+        return apply(self, grads)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(op_node.OpNode, "apply", note)
+        return requests.run(), order
+
+
+@pytest.mark.parametrize("has_programs", [False, True])
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does(
+    first: int, has_programs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_programs:
+        monkeypatch.setattr(op_node, "_make_programs", [])
+        plans.clear()
+    runs: list[Any] = []
+    plainly = plain_graph.run_request
+    for seed in range(first, first + 30):
+        runs.clear()
+        monkeypatch.setattr(plain_graph, "run_request", lambda request: (runs.append(plainly(request)), runs[-1])[1])
+        found = _requested(seed)
+        assert runs and None not in runs, "the engine ran it"
+        assert current.wanted is None and jitgrad.is_grad_enabled()
+        monkeypatch.setattr(plain_graph, "run_request", lambda request: None)
+        again = _requested(seed)
+        assert (found if not has_programs else found[0]) == (again if not has_programs else again[0]), f"seed {seed}"
+
+
+def test_a_gradient_that_is_not_used_is_an_error_in_a_plain_graph() -> None:
+    x, unused = jitgrad.ones(2, requires_grad=True), jitgrad.ones(2, requires_grad=True)
+    root = (x * x).sum()
+    for inputs in ([x, unused], [unused], [unused * 2]):
+        with pytest.raises(RuntimeError, match="not have been used in the graph"):
+            jitgrad.autograd.grad(root, inputs, retain_graph=True)
+    assert jitgrad.autograd.grad(root, [unused, x], allow_unused=True)[0] is None
+    with pytest.raises(RuntimeError, match="second time"):
+        jitgrad.autograd.grad(root, x)
+    assert current.wanted is None and current.node is None
+
+
 def _packed(x: Any) -> Any:
     with jitgrad.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved):
         return (x * x).sum()
@@ -184,9 +267,14 @@ def test_graphs_with_code_of_the_user_are_not_plain(function: Callable[[Any], An
     x = jitgrad.ones(2, requires_grad=True)
     root = function(x)
     assert not plain_graph.backward_plainly(root, None, False)
+    assert plain_graph.run_request(_request(root, x)) is None
     assert x.grad is None
     root.backward()
     assert x.grad is not None
+
+
+def _request(root: Any, *inputs: Any) -> BackwardRequest:
+    return BackwardRequest((root,), (None,), True, False, inputs, allow_unused=False, accumulate=False)
 
 
 def test_what_looks_at_a_backward_gets_the_engine() -> None:
@@ -194,13 +282,17 @@ def test_what_looks_at_a_backward_gets_the_engine() -> None:
     root = (x * x).sum()
     with pytest.warns(UserWarning, match="Anomaly"), jitgrad.autograd.detect_anomaly():
         assert not plain_graph.backward_plainly(root, None, True)
+        assert plain_graph.run_request(_request(root, x)) is None
     with engine.trace():
         assert not plain_graph.backward_plainly(root, None, True)
+        assert plain_graph.run_request(_request(root, x)) is None
     with _full_loop():
         assert not plain_graph.backward_plainly(root, None, True)
+        assert plain_graph.run_request(_request(root, x)) is None
     assert x.grad is None
     assert plain_graph.backward_plainly(root, None, True)
     assert x.grad.tolist() == [2.0, 2.0]
+    assert plain_graph.run_request(_request(root, x))[0].tolist() == [2.0, 2.0]
 
 
 def test_an_error_in_a_plain_graph_leaves_the_thread_as_it_was() -> None:
@@ -208,10 +300,12 @@ def test_an_error_in_a_plain_graph_leaves_the_thread_as_it_was() -> None:
     y = x * 1
     root = (y * y).sum()
     y.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        root.backward()
-    assert jitgrad.is_grad_enabled()
-    assert current.node is None
+    for run in (root.backward, lambda: jitgrad.autograd.grad(root, x), lambda: root.backward(inputs=x)):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run()
+        assert jitgrad.is_grad_enabled()
+        assert current.node is None
+        assert current.wanted is None
 
 
 def test_what_is_not_traced_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> None:

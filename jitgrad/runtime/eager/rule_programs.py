@@ -39,8 +39,7 @@ from jitgrad.runtime.eager.eager import make_view, split_args
 from jitgrad.runtime.eager.numpy_rule import own_inside
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
-from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.op_node import OpNode, run_rules
+from jitgrad.runtime.engine.graph.op_node import OpNode, edges_asked, run_rules, wanted_nodes
 from jitgrad.runtime.engine.graph.saved_variable import RESULT, SavedVariable
 from jitgrad.runtime.engine.graph.validate import is_expandable_to, sum_to_shape
 from jitgrad.state import modes_in_use, switch_handler
@@ -379,7 +378,7 @@ class RulePrograms:
     """The programs of one kind of Node.
 
     Attributes:
-        by_asked: for the edges that gradients are asked for (None: all), the programs, for different layouts of
+        by_asked: for what ``edges_asked`` returns (None: all edges), the programs, for different layouts of
             gradients.
         is_open: more may be made.
     """
@@ -394,13 +393,11 @@ class RulePrograms:
         """The gradients; None: the rules must run."""
         if probe.session is not None:
             return None
-        task = current.graph_task
-        asked = node.asked_edges() if task is not None and task.exec_info else None
+        asked = edges_asked(node, wanted_nodes())
         programs = self.by_asked.get(asked)
         if programs is None:
             programs = self.by_asked[asked] = []
-            if asked is None:
-                node.context.programs_for_all = programs
+            node.context.programs_by_asked = self.by_asked
         saved = node.saved
         for program in programs:
             found: tuple[Any, ...] | None

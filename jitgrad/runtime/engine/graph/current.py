@@ -7,7 +7,7 @@ Must not know: how a backward call is run (``run/`` sets it).
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jitgrad.runtime.engine.graph.node import Node
@@ -33,6 +33,7 @@ class _Current(threading.local):
             ``NO_DEVICE``.
         local_ready_queue: where its work comes from; None before its first backward.
         current_depth: reentrant calls on this thread's stack.
+        wanted: for a backward without a graph task, Note [Plain backward]: its ``wanted``; None: all or no backward.
     """
 
     graph_task: GraphTask | None = None
@@ -40,6 +41,7 @@ class _Current(threading.local):
     worker_device: int = NO_DEVICE
     local_ready_queue: ReadyQueue | None = None
     current_depth: int = 0
+    wanted: dict[Any, Any] | None = None
 
 
 current = _Current()

@@ -40,6 +40,7 @@ __all__ = [
     "backward_plan",
     "build_node",
     "edge_of",
+    "edges_asked",
     "install_programs",
     "make_op_node",
     "node_class",
@@ -47,6 +48,7 @@ __all__ = [
     "run_rules",
     "save",
     "saved_inputs",
+    "wanted_nodes",
 ]
 
 
@@ -177,8 +179,7 @@ class OpNode(Node):
 
     def asked_edges(self) -> tuple[bool, ...]:
         """For each edge, whether the running backward wants a gradient along it."""
-        task = current.graph_task
-        wanted = task.exec_info if task is not None else None
+        wanted = wanted_nodes()
         return tuple([not wanted or node in wanted for node, _ in self.next_edges])
 
     def unpack_saved(self) -> list[Any]:
@@ -233,6 +234,33 @@ def _name_of(op: Op, context: RuleContext) -> str:
             if aval is None and position in names:
                 return names[position]
     return op.node_name
+
+
+def wanted_nodes() -> dict[Any, Any] | None:
+    """The Nodes that the running backward wants gradients for, as keys; None: all."""
+    task = current.graph_task
+    return current.wanted if task is None else task.exec_info or None
+
+
+@eager_native
+def edges_asked(node: Node, wanted: Any) -> Any:
+    """For each edge, whether it leads to a Node among ``wanted``; None: all edges that lead anywhere do."""
+    if wanted is None:
+        return None
+    known: dict = wanted
+    asked: list = []
+    are_all = True
+    edges: tuple = node.next_edges
+    for pair in edges:
+        edge: tuple = pair
+        if edge[0] is None:
+            asked.append(False)
+        elif known.get(edge[0]) is None:
+            asked.append(False)
+            are_all = False
+        else:
+            asked.append(True)
+    return None if are_all else tuple(asked)
 
 
 _OFTEN = 3

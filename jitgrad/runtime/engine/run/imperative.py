@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.lazy import LazyModule
 from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.request import ONES, BackwardRequest, execute_request
@@ -16,6 +17,8 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["ImperativeEngine", "execution_engine"]
+
+_PLAIN = LazyModule("jitgrad.runtime.engine.run.plain_graph")
 
 
 class ImperativeEngine:
@@ -55,7 +58,12 @@ class ImperativeEngine:
             tensors, grads, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
         )
         recorder = state.handler
-        results = execute_request(request) if recorder is None else tuple(recorder.record_backward(request) or ())
+        if recorder is not None:
+            results = tuple(recorder.record_backward(request) or ())
+        elif (found := _PLAIN.run_request(request)) is not None:
+            results = found
+        else:
+            results = execute_request(request)
         return None if accumulate_grad else results
 
     def queue_callback(self, callback: Callable[[], None]) -> None:

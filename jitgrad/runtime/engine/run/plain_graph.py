@@ -1,17 +1,21 @@
 """Backward of a graph of plain Nodes: operations of the table and leaves, without hooks, on the CPU.
 
-Owns: ``backward_plainly``: which backwards are plain, and their loop.
+Owns: ``backward_plainly``, ``run_request``: which backwards are plain, and their loop.
 Must not know: hooks, Python Functions, devices, other threads' work; a graph that has any goes to ``engine.py``.
-In: a tensor and its gradient. Out: ``.grad`` accumulated.
+In: a tensor and its gradient. Out: ``.grad`` accumulated, or gradients captured.
 
 # Note [Plain backward]
 # ~~~~~~~~~~~~~~~~~~~~~
 # Most backwards outside of compiled steps run a graph that no code of the user can look into: no hooks, no Python
 # Functions, no anomaly mode, no trace of the engine. Nobody can see a graph task of such a backward, so there is none:
 # its state is in local variables. One pass counts the gradients that each Node waits for, and looks whether every Node
-# is plain; if one is not, nothing has happened and the engine takes the graph. The second pass runs the Nodes, in the
-# order of ``ready_queue.py``: leaves first, then by falling sequence number, then by arrival. A test runs random graphs
-# by this loop and by the engine's, and compares gradients and order.
+# is plain (``plain_nodes.py``); if one is not, nothing has happened and the engine takes the graph. The second pass
+# runs the Nodes, in the order of ``ready_queue.py``: leaves first, then by falling sequence number, then by arrival. A
+# test runs random graphs by this loop and by the engine's, and compares gradients and order.
+#
+# ``grad()`` and ``backward(inputs=)`` run the Nodes on a path to an input alone, see Note [Exec info]. ``wanted`` has
+# those: the first pass notes which Nodes send to each Node, and then goes up from the inputs. A rule that asks which of
+# its gradients are wanted finds ``wanted`` in ``current``. With ``create_graph`` the rules run with grad mode on.
 """
 
 from __future__ import annotations
@@ -20,27 +24,25 @@ from heapq import heappop, heappush
 from typing import Any
 
 from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount
-from jitgrad.devices import CPU
-from jitgrad.ops.aval import Aval, devices_in_use
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
+from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.node import CallNode, Node, OwnedGrads
-from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of
-from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_in_use
+from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked
 from jitgrad.runtime.engine.graph.validate import check_count, fit
-from jitgrad.runtime.engine.run.request import first_gradient
+from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr
+from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
+from jitgrad.runtime.engine.run.request import BackwardRequest, check_used, first_gradient, output_edge
 from jitgrad.runtime.engine.run.run_alone import merge
-from jitgrad.state import anomaly, engine_watchers, modes_in_use, state
+from jitgrad.state import anomaly, engine_watchers, modes_in_use, override_classes, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder_state import RUNNING
 
-__all__ = ["PLAIN", "backward_plainly"]
-
-
-# --- which graphs are plain ---
+__all__ = ["PLAIN", "backward_plainly", "run_request"]
 
 
 class PlainRun:
@@ -48,6 +50,10 @@ class PlainRun:
 
     Attributes:
         dependencies: gradients still to arrive, per Node.
+        wanted: the Nodes on a path to an input, and whether they run; None: all do.
+        captures: for Nodes whose gradients are asked for: number and place in ``captured`` in turn.
+        captured: the gradients that are asked for.
+        create_graph: the backward is part of the graph.
         waiting: what has arrived so far at Nodes that wait for more.
         heap: Nodes that are ready, as (-sequence number, arrival, Node, its gradients).
         leaves: what arrived at leaves that are ready: a leaf's Node, its gradient, the next one's Node ...
@@ -61,12 +67,15 @@ class PlainRun:
     """
 
     __slots__ = (
-        "arrival", "context", "dependencies", "heap", "inputs", "keep_graph", "leaves", "num_ready", "thread",
-        "upcoming", "waiting",
+        "arrival", "captured", "captures", "context", "create_graph", "dependencies", "heap", "inputs", "keep_graph",
+        "leaves", "num_ready", "thread", "upcoming", "waiting", "wanted",
     )  # fmt: skip
 
     arrival: int
+    captured: list[Any]
+    captures: dict[Any, Any]
     context: Any
+    create_graph: bool
     dependencies: dict[Any, int]
     heap: list[Any]
     inputs: Any
@@ -76,73 +85,7 @@ class PlainRun:
     thread: dict[str, Any]
     upcoming: Any
     waiting: dict[Any, Any]
-
-
-@eager_native
-def has_packed(saved: tuple) -> bool:
-    """Whether a hook has packed one of the saved values: its other hook is the user's code."""
-    for value in saved:  # noqa: SIM110
-        if type(value) is PackedVariable:
-            return True
-    return False
-
-
-@eager_native
-def is_on_cpu(node: Node) -> bool:
-    """Whether all gradients that come in are on the CPU."""
-    metadata: tuple = node.input_metadata
-    for expected in metadata:
-        aval: Aval = expected
-        if aval.device is not CPU:
-            return False
-    return True
-
-
-@eager_native
-def is_plain(node: Any) -> bool:
-    """Whether a Node is one that this loop can run."""
-    if devices_in_use and not is_on_cpu(node):
-        return False
-    if type(node) is AccumulateGrad:
-        end: AccumulateGrad = node
-        leaf: TensorBase = end.variable
-        return end.hooks is None and not leaf._post_accumulate_hooks
-    if not isinstance(node, OpNode):
-        return False
-    step: OpNode = node
-    if step.hooks is not None:
-        return False
-    if packed_in_use and step.saved is not None:
-        return not has_packed(step.saved)
-    return True
-
-
-@eager_native
-def count_plain(root: Any, dependencies: dict) -> bool:
-    """Count, per Node behind ``root``, the gradients that will arrive; False if a Node is not plain."""
-    if not is_plain(root):
-        return False
-    found: list = []
-    found.append(root)
-    at = 0
-    while at < len(found):
-        node: Node = found[at]
-        at += 1
-        edges: tuple = node.next_edges
-        for pair in edges:
-            edge: tuple = pair
-            target = edge[0]
-            if target is not None:
-                known = dependencies.get(target)
-                if known is not None:
-                    dependencies[target] = int(known) + 1
-                elif is_plain(target):
-                    dependencies[target] = 1
-                    if type(target) is not AccumulateGrad:
-                        found.append(target)
-                else:
-                    return False
-    return True
+    wanted: dict[Any, Any] | None
 
 
 # --- the ready Nodes ---
@@ -198,19 +141,26 @@ def compute(task: PlainRun, node: OpNode, grads: Any) -> Any:
     """The gradients that a Node computes: by a program if there is one for these gradients, else by its rules."""
     context: RuleContext = node.context
     saved = node.saved
-    if context.programs_for_all is not None and saved is not None:
-        programs: list = context.programs_for_all
-        for program in programs:
-            made = call_inside(task.context, program, (saved, grads))
-            if made is not None:
-                return made
+    if context.programs_by_asked is not None and saved is not None and not task.create_graph:
+        by_asked: dict = context.programs_by_asked
+        known = by_asked.get(edges_asked(node, task.wanted))
+        if known is not None:
+            programs: list = known
+            for program in programs:
+                made = call_inside(task.context, program, (saved, grads))
+                if made is not None:
+                    return made
     task.thread["node"] = node
     return node.apply(grads)
 
 
 @eager_native
 def send(task: PlainRun, node: OpNode, nr: int, target: Node, input_nr: int, grad: Any) -> None:
-    """Give gradient ``nr`` of a Node to the Node that its edge leads to."""
+    """Give gradient ``nr`` of a Node to the Node that its edge leads to, if that is wanted."""
+    if task.wanted is not None:
+        wanted: dict = task.wanted
+        if wanted.get(target) is None:
+            return
     metadata: tuple = target.input_metadata
     if grad is not None:
         arrived: TensorBase = grad
@@ -242,12 +192,29 @@ def send(task: PlainRun, node: OpNode, nr: int, target: Node, input_nr: int, gra
 
 
 @eager_native
+def take(task: PlainRun, node: Node, grads: list) -> bool:
+    """Capture what is asked for of a Node's gradients; returns whether the Node runs, too."""
+    known = task.captures.get(node)
+    if known is not None:
+        captured: list = task.captured
+        places: list = known
+        at = 0
+        while at < len(places):
+            captured[int(places[at + 1])] = grads[int(places[at])]
+            at += 2
+    wanted: dict = task.wanted
+    return wanted.get(node) is True
+
+
+@eager_native
 def run_upcoming(task: PlainRun) -> None:
     """Run the upcoming Node and send its gradients on."""
     node: OpNode = task.upcoming
     grads = task.inputs
     task.upcoming = None
     task.inputs = None
+    if task.wanted is not None and not take(task, node, grads):
+        return
     made = compute(task, node, grads)
     outputs: tuple = made
     if task.keep_graph is False and node.saved:
@@ -278,7 +245,7 @@ def is_ours(grad: TensorBase, leaf: TensorBase) -> bool:
 
 
 @eager_native
-def give_to_leaf(node: AccumulateGrad, grads: list, at: int) -> None:
+def give_to_leaf(task: PlainRun, node: AccumulateGrad, grads: list, at: int) -> None:
     """Accumulate gradient ``at`` of a list, and take it out of the list.
 
     ``AccumulateGrad.apply`` does it where there is more to do than to keep the gradient, where another thread may run
@@ -288,7 +255,9 @@ def give_to_leaf(node: AccumulateGrad, grads: list, at: int) -> None:
     given: list = []
     given.append(grads[at])
     grads[at] = None
-    if is_atomic() and len(RUNNING) == 0 and keeps(leaf, given):
+    if task.wanted is not None and not take(task, node, given):
+        return
+    if is_atomic() and not task.create_graph and len(RUNNING) == 0 and keeps(leaf, given):
         leaf._grad = given[0]
     else:
         node.apply(given)
@@ -304,11 +273,11 @@ def keeps(leaf: TensorBase, given: list) -> bool:
 
 
 @eager_native
-def give_to_leaves(leaves: list) -> None:
+def give_to_leaves(task: PlainRun, leaves: list) -> None:
     """Accumulate what arrived at leaves."""
     at = 0
     while at < len(leaves):
-        give_to_leaf(leaves[at], leaves, at + 1)
+        give_to_leaf(task, leaves[at], leaves, at + 1)
         at += 2
     leaves.clear()
 
@@ -336,7 +305,52 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
     if type(root) is AccumulateGrad or not count_plain(root, dependencies):
         return False
     task: PlainRun = blank(PlainRun)
+    begin(task, keep_graph, context, thread)
     task.dependencies = dependencies
+    return run_all(task, root, seed, nr)
+
+
+@eager_native
+def run_wanted(
+    root: Any, seed: Any, nr: int, keep_graph: bool, create_graph: bool, outputs: tuple, accumulate: bool, least: int,
+    captured: list, context: Any, thread: dict,
+) -> Any:  # fmt: skip
+    """Run the Nodes between ``root`` and the edges ``outputs``.
+
+    Args:
+        root, seed, nr, keep_graph, context, thread: as of ``run_plain``.
+        create_graph: leave grad mode on for the rules; the caller has switched it.
+        accumulate: run the Nodes of ``outputs``; else capture what arrives there.
+        least: the least ``topological_nr`` of these Nodes.
+        captured: gets the gradients; has None for each output.
+
+    Returns:
+        As ``run_plain``.
+
+    Raises:
+        Whatever a rule raises.
+    """
+    senders: dict = {}
+    if type(root) is AccumulateGrad or not find_senders(root, least, senders):
+        return False
+    task: PlainRun = blank(PlainRun)
+    begin(task, keep_graph, context, thread)
+    task.dependencies = {}
+    task.create_graph = create_graph
+    captures: dict = {}
+    task.captures = captures
+    wanted: dict = find_wanted(senders, outputs, accumulate, captures, task.dependencies)
+    task.wanted = wanted
+    if wanted.get(root) is None:
+        return True
+    task.captured = captured
+    thread["wanted"] = wanted
+    return run_all(task, root, seed, nr)
+
+
+@eager_native
+def begin(task: PlainRun, keep_graph: bool, context: Any, thread: dict) -> None:
+    """Fill the state of a backward that runs everything and that is not part of the graph."""
     task.waiting = {}
     task.heap = []
     task.leaves = []
@@ -345,6 +359,13 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
     task.keep_graph = keep_graph
     task.context = context
     task.thread = thread
+    task.wanted = None
+    task.create_graph = False
+
+
+@eager_native
+def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
+    """Run the Nodes that are counted; returns as ``run_plain``."""
     first: Node = root
     metadata: tuple = first.input_metadata
     grads: list = []
@@ -355,7 +376,7 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
     while task.upcoming is not None:
         run_upcoming(task)
         if len(grads) > 0:
-            give_to_leaves(grads)
+            give_to_leaves(task, grads)
         choose(task)
     return True if len(task.waiting) == 0 else None
 
@@ -366,12 +387,17 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
 class Plain:
     """The loop in the form that is in use."""
 
-    __slots__ = ("run_plain",)
+    __slots__ = ("run_plain", "run_wanted")
 
     run_plain: Any
+    run_wanted: Any
 
     def __init__(self) -> None:
-        self.run_plain = run_plain
+        self.use(run_plain, run_wanted)
+
+    def use(self, run_plain: Any, run_wanted: Any) -> None:
+        """Put these forms in use."""
+        self.run_plain, self.run_wanted = run_plain, run_wanted
 
 
 PLAIN = Plain()
@@ -409,6 +435,47 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     return bool(done)
+
+
+def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
+    """``execute_request``, if that is plain and restricted to some inputs; None: it is not, and nothing has happened.
+
+    Raises:
+        RuntimeError: as ``execute_request``.
+        Whatever a rule raises.
+    """
+    if not request.inputs or len(request.roots) != 1 or override_classes or _is_watched():
+        return None
+    root, seed = request.roots[0], request.grads[0]
+    if isinstance(root, Edge) or not root._requires_grad:
+        return None
+    node, nr = edge_of(root)
+    if seed is None:
+        seed = first_gradient(root)
+    if not isinstance(node, OpNode) or type(seed) is not type(root) or seed._aval is not node.input_metadata[nr]:
+        return None
+    outputs = tuple([output_edge(x, request.accumulate) for x in request.inputs])
+    captured: list[Any] = [] if request.accumulate else [None] * len(outputs)
+    least = compute_min_topological_nr(outputs)
+    keeps = request.keep_graph, request.create_graph
+    args = node, seed, nr, *keeps, outputs, request.accumulate, least, captured, quiet.context, current.__dict__
+    seed = None
+    running, enabled = current.node, state.grad_enabled
+    try:
+        try:
+            state.grad_enabled = request.create_graph
+            done = PLAIN.run_wanted(*args)
+        finally:
+            current.wanted, state.grad_enabled = None, enabled
+    finally:  # twice, as above
+        current.wanted, state.grad_enabled, current.node = None, enabled, running
+    if done is None:
+        raise RuntimeError("could not compute gradients for some functions")
+    if not done:
+        return None
+    if not request.accumulate and not request.allow_unused:
+        check_used(captured)
+    return tuple(captured)
 
 
 def _run_call(node: CallNode, nr: int, seed: Any, keep_graph: bool) -> bool:
@@ -452,4 +519,5 @@ def _is_watched() -> bool:
         or modes_in_use
         or probe.session is not None
         or current.graph_task is not None
+        or current.wanted is not None
     )

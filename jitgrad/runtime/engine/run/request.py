@@ -25,8 +25,8 @@ from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase, new_result
 
 __all__ = [
-    "ONES", "BackwardRequest", "execute_request", "fill_grads", "first_gradient", "input_tuple", "make_grads",
-    "output_edge",
+    "ONES", "BackwardRequest", "check_used", "execute_request", "fill_grads", "first_gradient", "input_tuple",
+    "make_grads", "output_edge",
 ]  # fmt: skip
 
 
