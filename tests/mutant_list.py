@@ -137,6 +137,8 @@ _ENGINE_RUN = _in(
      f"{_LOOPS}::test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does"),
     ("plain_graph.py", "and not task.create_graph and len(RUNNING) == 0", "and len(RUNNING) == 0",
      f"{_LOOPS}::test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does"),
+    ("plain_graph.py", "                state.overrides_off = overrides_off + 1\n", "                pass\n",
+     f"{_LOOPS}::test_rules_of_a_plain_graph_are_not_the_calls_of_a_class_that_overrides"),
     ("plain_nodes.py", "    if packed_in_use and step.saved is not None:\n", "    if False:\n",
      f"{_LOOPS}::test_graphs_with_code_of_the_user_are_not_plain"),
     ("plain_nodes.py", "return end.hooks is None and not leaf._post_accumulate_hooks", "return True",

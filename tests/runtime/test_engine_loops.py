@@ -15,6 +15,7 @@ import pytest
 import jitgrad
 from jitgrad.autograd import Function, engine
 from jitgrad.door import door
+from jitgrad.overrides import DisableTorchFunctionSubclass
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import node, op_node
@@ -23,6 +24,7 @@ from jitgrad.runtime.engine.run import engine as engine_module
 from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.runtime.engine.run.trace import Provisional, Trace
+from jitgrad.state import state
 
 
 class _Counting:
@@ -293,6 +295,33 @@ def test_what_looks_at_a_backward_gets_the_engine() -> None:
     assert plain_graph.backward_plainly(root, None, True)
     assert x.grad.tolist() == [2.0, 2.0]
     assert plain_graph.run_request(_request(root, x))[0].tolist() == [2.0, 2.0]
+
+
+def test_rules_of_a_plain_graph_are_not_the_calls_of_a_class_that_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a class may be defined anywhere in the program: graphs stay plain, those with its own tensors, too."""
+    calls: list[str] = []
+    runs: list[Any] = []
+
+    class Overriding(jitgrad.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    plainly = plain_graph.run_request
+    monkeypatch.setattr(plain_graph, "run_request", lambda request: (runs.append(plainly(request)), runs[-1])[1])
+    saved = jitgrad.full((2,), 3.0).as_subclass(Overriding)
+    x = jitgrad.ones(2, requires_grad=True)
+    with DisableTorchFunctionSubclass():
+        root = ((x * saved).sin() * saved).sum()
+    assert type(root) is jitgrad.Tensor
+    calls.clear()
+    (first,) = jitgrad.autograd.grad(root, x, create_graph=True)
+    assert calls == [] and runs == [(first,)], "the loop ran it, and its rules asked nobody"
+    assert state.overrides_off == 0
+    calls.clear()
+    first * saved
+    assert calls, "overrides are on again"
 
 
 def test_an_error_in_a_plain_graph_leaves_the_thread_as_it_was() -> None:

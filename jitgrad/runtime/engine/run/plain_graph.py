@@ -444,7 +444,7 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
         RuntimeError: as ``execute_request``.
         Whatever a rule raises.
     """
-    if not request.inputs or len(request.roots) != 1 or override_classes or _is_watched():
+    if not request.inputs or len(request.roots) != 1 or _is_watched():
         return None
     root, seed = request.roots[0], request.grads[0]
     if isinstance(root, Edge) or not root._requires_grad:
@@ -460,15 +460,18 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     keeps = request.keep_graph, request.create_graph
     args = node, seed, nr, *keeps, outputs, request.accumulate, least, captured, quiet.context, current.__dict__
     seed = None
-    running, enabled = current.node, state.grad_enabled
+    running, enabled, overrides_off = current.node, state.grad_enabled, state.overrides_off
     try:
         try:
             state.grad_enabled = request.create_graph
+            if override_classes:  # derivative rules are not the user's calls, Note [Overrides]
+                state.overrides_off = overrides_off + 1
             done = PLAIN.run_wanted(*args)
         finally:
-            current.wanted, state.grad_enabled = None, enabled
+            current.wanted, state.grad_enabled, state.overrides_off = None, enabled, overrides_off
     finally:  # twice, as above
         current.wanted, state.grad_enabled, current.node = None, enabled, running
+        state.overrides_off = overrides_off
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     if not done:
