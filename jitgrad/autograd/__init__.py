@@ -22,8 +22,7 @@ from jitgrad.grad_mode import (
     set_multithreading_enabled,
 )
 from jitgrad.lazy import late_module
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.graph.node import Edge, Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
 
 if TYPE_CHECKING:

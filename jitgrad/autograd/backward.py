@@ -13,7 +13,7 @@ from jitgrad.cpython.primitives import REMEMBERED, has_front
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
-from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.graph.node import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.tensor_base import TensorBase

@@ -22,9 +22,8 @@ from jitgrad.autograd.why_none import why_none
 from jitgrad.grad_mode import no_grad
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.current import current_graph_task, current_node
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.edge import Edge as GradientEdge
-from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.graph.node import Edge, Node
+from jitgrad.runtime.engine.graph.node import Edge as GradientEdge
 from jitgrad.runtime.engine.graph.node_hooks import MultiHandle, RemovableHandle
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
 from jitgrad.state import state

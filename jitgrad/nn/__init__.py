@@ -76,7 +76,8 @@ if TYPE_CHECKING:
         LazyInstanceNorm3d,
         LazyLinear,
     )
-    from jitgrad.nn.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
+    from jitgrad.nn.linear_cross_entropy import LinearCrossEntropyOptions
+    from jitgrad.nn.linear_loss import LinearCrossEntropyLoss
     from jitgrad.nn.loss import (
         BCELoss,
         BCEWithLogitsLoss,
@@ -347,7 +348,8 @@ _LATE_BY_PLACE = {
     "lazy": "LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d "
     "LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d "
     "LazyLinear",
-    "linear_cross_entropy": "LinearCrossEntropyLoss LinearCrossEntropyOptions",
+    "linear_cross_entropy": "LinearCrossEntropyOptions",
+    "linear_loss": "LinearCrossEntropyLoss",
     "loss": "BCELoss BCEWithLogitsLoss CTCLoss CrossEntropyLoss HuberLoss KLDivLoss L1Loss MSELoss NLLLoss "
     "SmoothL1Loss",
     "margin_loss": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss "

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitgrad.dtypes import BOOLEAN, DType
-from jitgrad.functions import cat, matmul
-from jitgrad.nn import functional as F
+from jitgrad.functions import cat, linear, matmul, pad, scaled_dot_product_attention, softmax
+from jitgrad.functions import dropout as drop
 from jitgrad.tensor import Tensor
 
 __all__ = ["additive_mask", "attend", "multi_head_attention_forward"]
@@ -55,7 +55,7 @@ class Projections:
 
     def out_proj(self, mixed: Tensor) -> Tensor:
         """Of what the heads found."""
-        return F.linear(mixed, *self.out)
+        return linear(mixed, *self.out)
 
 
 def multi_head_attention_forward(
@@ -159,12 +159,12 @@ def attend(
     weights: Tensor | None = None
     if need_weights:
         scores = matmul(q * math.sqrt(1.0 / layer.head_dim), k.transpose(-2, -1))
-        shares = F.softmax(scores if mask is None else scores + mask, -1)
-        shares = F.dropout(shares, dropout) if dropout else shares
+        shares = softmax(scores if mask is None else scores + mask, -1)
+        shares = drop(shares, dropout) if dropout else shares
         mixed = matmul(shares, v)
         weights = shares.mean(1) if average_attn_weights else shares
     else:
-        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout, drops_mask)
+        mixed = scaled_dot_product_attention(q, k, v, mask, dropout, drops_mask)
     mixed = mixed.transpose(1, 2).flatten(2)
     return layer.out_proj(mixed if layer.batch_first else mixed.transpose(0, 1)), weights
 
@@ -196,14 +196,14 @@ def _heads(layer: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, T
         else:
             weight = layer.projections()[part] if packed is None else packed[low:high]
             bias = None if layer.in_proj_bias is None else layer.in_proj_bias[low:high]
-            x = F.linear(x if layer.batch_first else x.transpose(0, 1), weight, bias)
+            x = linear(x if layer.batch_first else x.transpose(0, 1), weight, bias)
             batch, length, _ = x.shape
             extra = (None, layer.bias_k, layer.bias_v)[part]
             if extra is not None:
                 x, length = cat([x, extra.expand(batch, 1, embed)], 1), length + 1
             x = x.reshape(batch, length, layer.num_heads, layer.head_dim).transpose(1, 2)
         if layer.add_zero_attn and part:
-            x = F.pad(x, (0, 0, 0, 1))
+            x = pad(x, (0, 0, 0, 1))
         found.append(x)
     return found[0], found[1], found[2]
 
@@ -230,7 +230,7 @@ def _mask(layer: Any, attn_mask: Tensor | None, padding: Tensor | None, q: Tenso
             )
         term = term.reshape(batch, 1, 1, width)
         mask = term if mask is None else mask + term
-    return mask if mask is None or not appended else F.pad(mask, (0, appended))
+    return mask if mask is None or not appended else pad(mask, (0, appended))
 
 
 def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, attn_mask: Tensor | None) -> None:

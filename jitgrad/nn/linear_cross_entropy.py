@@ -1,6 +1,7 @@
 """Cross entropy of a linear layer's outputs, whole or some rows at a time.
 
-Owns: ``linear_cross_entropy``, ``LinearCrossEntropyLoss``, ``LinearCrossEntropyOptions``.
+Owns: ``linear_cross_entropy``, ``LinearCrossEntropyOptions``.
+Must not know: modules (``linear_loss.py`` has the layer).
 
 With options, logits exist for some rows only: each piece is checkpointed, so its backward computes its logits again.
 The loss can be differentiated any number of times either way.
@@ -8,20 +9,15 @@ The loss can be differentiated any number of times either way.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 from jitgrad.dtypes import DType, bfloat16, float16, float32, float64, int64
-from jitgrad.functions import cat
-from jitgrad.nn import functional as F
-from jitgrad.nn.linear import Linear
-from jitgrad.nn.loss import WeightedLoss
+from jitgrad.functions import cat, cross_entropy, linear
 from jitgrad.tensor import Tensor
 from jitgrad.user_line import warn_user
 from jitgrad.utils.checkpoint import checkpoint
 
-__all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions", "linear_cross_entropy"]
+__all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
 
 _POLICIES = ("auto", "accurate", "balanced", "compact")
 _ACCUMULATED = (None, float16, bfloat16, float32, float64)
@@ -125,9 +121,9 @@ def linear_cross_entropy(
             "label_smoothing == 0, target.dtype == int64, out_features == ()."
         )
     bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = F.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
     logits = logits.reshape(*input.shape[:-1], num_classes, *middle)
-    return F.cross_entropy(
+    return cross_entropy(
         logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
     )  # fmt: skip
 
@@ -176,9 +172,9 @@ def _in_pieces(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 "linear_weight of linear_cross_entropy, whose pieces are computed again in the backward"
             )
-        logits = F.linear(x, linear_weight, linear_bias).to(dtype)
+        logits = linear(x, linear_weight, linear_bias).to(dtype)
         scale = None if weight is None else weight.to(dtype)
-        return F.cross_entropy(
+        return cross_entropy(
             logits, y, scale, ignore_index=ignored, reduction="none" if reduction == "none" else "sum"
         )
 
@@ -198,66 +194,3 @@ def _in_pieces(
         else:
             total = total / (weight.to(dtype)[classes.where(counted, 0)] * counted).sum()
     return total.to(input.dtype)
-
-
-class LinearCrossEntropyLoss(WeightedLoss):
-    """A linear layer and ``CrossEntropyLoss`` in one.
-
-    Args:
-        in_features: of the inputs.
-        num_classes: C.
-        out_features: d1, ... of a loss of more dimensions.
-        bias: of the layer.
-        device, dtype: of its parameters.
-        reduction, weight, ignore_index, label_smoothing, options: as of ``linear_cross_entropy``.
-
-    Raises:
-        RuntimeError: a weight of another shape, or a smoothing outside [0, 1].
-    """
-
-    def __init__(
-        self,
-        in_features: int,
-        num_classes: int,
-        *,
-        out_features: tuple[int, ...] = (),
-        bias: bool = False,
-        device: Any = None,
-        dtype: DType | None = None,
-        reduction: str = "mean",
-        weight: Tensor | None = None,
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
-        options: LinearCrossEntropyOptions | None = None,
-    ) -> None:
-        if weight is not None and tuple(weight.shape) != (num_classes,):
-            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
-        if not 0 <= label_smoothing <= 1:
-            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
-        super().__init__(weight=weight, reduction=reduction)
-        self.num_classes, self.out_features, self.options = num_classes, out_features, options
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of (N, in_features)."""
-        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
-        return linear_cross_entropy(
-            input,
-            self.linear.weight.reshape(*shape, self.linear.in_features),
-            target,
-            linear_bias=None if bias is None else bias.reshape(shape),
-            weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-            options=self.options,
-        )
-
-    def extra_repr(self) -> str:
-        """What is shown of it."""
-        return (
-            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
-            f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
-            f"label_smoothing={self.label_smoothing}, options={self.options}"
-        )

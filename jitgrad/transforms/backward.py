@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
-from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.graph.node import Edge
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request, fill_grads, output_edge
 from jitgrad.state import switch_handler
 from jitgrad.structs import replaced

@@ -13,8 +13,7 @@ from parity import J, attempt, const, leaf, same
 from jitgrad.autograd import graph
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.current import current_graph_task, current_node
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE
-from jitgrad.runtime.engine.graph.node import GraphRoot, Node
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, GraphRoot, Node
 from jitgrad.runtime.engine.run.graph_task import compute_dependencies, compute_min_topological_nr
 
 

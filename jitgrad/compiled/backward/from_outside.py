@@ -38,8 +38,7 @@ from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node, OwnedGrads
+from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Edge, Node, OwnedGrads
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.trace import Provisional
 from jitgrad.state import switch_handler

@@ -16,7 +16,7 @@ from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.anomaly import store_line
 from jitgrad.runtime.engine.graph.copy_slices import CopySlices
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, NextEdge
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
 from jitgrad.state import anomaly

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.runtime.engine.graph.edge import NextEdge
-from jitgrad.runtime.engine.graph.node import Node
+from jitgrad.runtime.engine.graph.node import NextEdge, Node
 from jitgrad.runtime.engine.graph.validate import fit
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 

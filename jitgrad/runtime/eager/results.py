@@ -19,7 +19,7 @@ from jitgrad.runtime.eager.numpy_rule import is_own, own
 from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.runtime.eager.quiet import quiet, run_in_errstate
 from jitgrad.runtime.engine.graph.copy_slices import view_requires_grad
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, edge_of, remember_line, save
 from jitgrad.runtime.engine.graph.overwrites import caught
 from jitgrad.state import state

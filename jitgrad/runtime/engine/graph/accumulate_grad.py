@@ -29,8 +29,7 @@ from jitgrad.cpython.primitives import blank, eager_native, is_atomic
 from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval, devices_in_use, is_dense
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge
-from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Node
+from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, INVALID_EDGE, Edge, Node
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase

@@ -25,8 +25,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta, view_refusal
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, Edge, NextEdge
-from jitgrad.runtime.engine.graph.node import Node, call_node
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, Edge, NextEdge, Node, call_node
 from jitgrad.runtime.engine.graph.op_node import OpNode, make_op_node
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedVariable
 from jitgrad.runtime.engine.graph.validate import fit

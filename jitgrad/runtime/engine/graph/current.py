@@ -1,18 +1,14 @@
 """What this thread is executing: which backward call, which node.
 
 Owns: ``current``, which Nodes look at when they are made and when they run.
-Must not know: how a backward call is run (``run/`` sets it).
+Must not know: how a backward call is run: ``run/`` sets the attributes. So the types that are further up are named in
+words here, and are ``Any`` to mypy.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from jitgrad.runtime.engine.graph.node import Node
-    from jitgrad.runtime.engine.run.graph_task import GraphTask
-    from jitgrad.runtime.engine.run.ready_queue import ReadyQueue
+from typing import Any
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "current", "current_graph_task", "current_node"]
 
@@ -27,19 +23,19 @@ class _Current(threading.local):
     """What this thread is executing.
 
     Attributes:
-        graph_task: the innermost backward call, or None.
-        node: the node being run, or None.
+        graph_task: the innermost backward call, a ``GraphTask``, or None.
+        node: the ``Node`` being run, or None.
         worker_device: the device whose nodes this thread runs: a number, ``CPU_DEVICE`` inside a backward call, else
             ``NO_DEVICE``.
-        local_ready_queue: where its work comes from; None before its first backward.
+        local_ready_queue: the ``ReadyQueue`` where its work comes from; None before its first backward.
         current_depth: reentrant calls on this thread's stack.
         wanted: for a backward without a graph task, Note [Plain backward]: its ``wanted``; None: all or no backward.
     """
 
-    graph_task: GraphTask | None = None
-    node: Node | None = None
+    graph_task: Any = None
+    node: Any = None
     worker_device: int = NO_DEVICE
-    local_ready_queue: ReadyQueue | None = None
+    local_ready_queue: Any = None
     current_depth: int = 0
     wanted: dict[Any, Any] | None = None
 
@@ -47,11 +43,11 @@ class _Current(threading.local):
 current = _Current()
 
 
-def current_graph_task() -> GraphTask | None:
-    """The backward call that this thread is in."""
+def current_graph_task() -> Any:
+    """The backward call that this thread is in, a ``GraphTask``, or None."""
     return current.graph_task
 
 
-def current_node() -> Node | None:
-    """The node that this thread is running; readable in hooks, None outside."""
+def current_node() -> Any:
+    """The ``Node`` that this thread is running; readable in hooks, None outside."""
     return current.node

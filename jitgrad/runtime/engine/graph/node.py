@@ -1,6 +1,6 @@
-"""``Node``: one step of the backward graph.
+"""``Node``: one step of the backward graph, and ``Edge``: where one of its gradients flows to.
 
-Owns: the node's identity (edges, numbers, names, metadata), its hooks, and how numbers are given.
+Owns: the node's identity (edges, numbers, names, metadata), its hooks, how numbers are given; edges' two forms.
 Must not know: operations, tensors' data, the engine that runs it.
 
 # Note [Freeing deep graphs]
@@ -17,20 +17,22 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 from jitgrad.devices import CPU, Device
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.devices.stream import Stream, current_stream
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.edge import NextEdge
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks, RemovableHandle
 
 __all__ = [
     "ACCUMULATE_GRAD_SEQUENCE_NR",
+    "INVALID_EDGE",
     "CallNode",
+    "Edge",
     "GraphRoot",
     "Identity",
+    "NextEdge",
     "Node",
     "OwnedGrads",
     "call_node",
@@ -52,6 +54,28 @@ ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1
 
 call_nodes_in_use: list[bool] = []
 """Not empty once there was a ``CallNode``: the engine need not look for them before."""
+
+
+class Edge(NamedTuple):
+    """Input ``input_nr`` of ``node``; ``node`` None says that no gradient is wanted here.
+
+    A tuple, because the engine unpacks one per gradient; a graph is often made of plain ones (``NextEdge``), which
+    cost a fifth.
+    """
+
+    node: Node | None
+    input_nr: int
+
+    @property
+    def output_nr(self) -> int:
+        """``input_nr``, from the side of the forward: which output of its operation the gradient belongs to."""
+        return self.input_nr
+
+
+INVALID_EDGE = Edge(None, 0)
+
+NextEdge = tuple[Optional["Node"], int]
+"""An ``Edge``, or the same as a plain tuple."""
 
 
 class _Sequence(threading.local):

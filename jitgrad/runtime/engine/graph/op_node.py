@@ -16,8 +16,7 @@ from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.edge import INVALID_EDGE, NextEdge
-from jitgrad.runtime.engine.graph.node import CallNode, Node, sequence
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, CallNode, NextEdge, Node, sequence
 from jitgrad.runtime.engine.graph.overwrites import Place, caught, place_now
 from jitgrad.runtime.engine.graph.saved_names import (
     ALL_NAMES,

@@ -10,8 +10,7 @@ from typing import Any
 
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import Node, name_of
+from jitgrad.runtime.engine.graph.node import Edge, Node, name_of
 
 __all__ = ["check_count", "fit", "fit_seed", "is_expandable_to", "sum_to_shape"]
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import GraphRoot, Node
+from jitgrad.runtime.engine.graph.node import Edge, GraphRoot, Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.lazy import LazyModule
-from jitgrad.runtime.engine.graph.edge import Edge
+from jitgrad.runtime.engine.graph.node import Edge
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.request import ONES, BackwardRequest, execute_request
 from jitgrad.state import state

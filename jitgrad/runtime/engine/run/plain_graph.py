@@ -30,8 +30,7 @@ from jitgrad.probe import probe
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.edge import Edge
-from jitgrad.runtime.engine.graph.node import CallNode, Node, OwnedGrads
+from jitgrad.runtime.engine.graph.node import CallNode, Edge, Node, OwnedGrads
 from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr

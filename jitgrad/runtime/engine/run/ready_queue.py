@@ -10,14 +10,11 @@ import itertools
 import threading
 import weakref
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.run.future import longest_wait_s
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
-
-if TYPE_CHECKING:
-    from jitgrad.runtime.engine.graph.node import Node
-    from jitgrad.runtime.engine.run.graph_task import GraphTask
 
 __all__ = ["Entry", "NodeTask", "ReadyQueue"]
 
@@ -32,13 +29,13 @@ class NodeTask(NamedTuple):
     """A node whose inputs are complete.
 
     Attributes:
-        base: a weak reference to the graph task; once that is gone, nobody waits for the node and it is skipped.
+        base: a weak reference to the ``GraphTask``; once that is gone, nobody waits for the node and it is skipped.
         fn: the node; None only wakes the thread that waits.
         inputs: one gradient per input of the node.
         is_shutdown_task: the thread that takes it leaves.
     """
 
-    base: weakref.ref[GraphTask] | None
+    base: weakref.ref[Any] | None
     fn: Node | None
     inputs: InputBuffer
     is_shutdown_task: bool = False
@@ -46,7 +43,7 @@ class NodeTask(NamedTuple):
     def get_reentrant_depth(self) -> int:
         """Of the graph task; greater than any if that is gone, so that the queue is soon rid of it."""
         task = self.base() if self.base is not None else None
-        return task.reentrant_depth if task is not None else 2**31 - 1
+        return int(task.reentrant_depth) if task is not None else 2**31 - 1
 
 
 class ReadyQueue:
@@ -106,7 +103,7 @@ class ReadyQueue:
             rank, _, _, base, fn, inputs = heappop(self.heap)
         return NodeTask(base, fn, inputs, rank == _SHUTDOWN_RANK)
 
-    def discard(self, base: weakref.ref[GraphTask]) -> None:
+    def discard(self, base: weakref.ref[Any]) -> None:
         """Drop every task of a graph task that has ended."""
         with self.mutex:
             # in place: other threads hold the list

@@ -15,9 +15,8 @@ from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import filled
 from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
-from jitgrad.runtime.engine.graph.edge import Edge
 from jitgrad.runtime.engine.graph.hooks import retain_grad
-from jitgrad.runtime.engine.graph.node import Identity
+from jitgrad.runtime.engine.graph.node import Edge, Identity
 from jitgrad.runtime.engine.graph.op_node import edge_of
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.state import modes_in_use, state
