@@ -61,7 +61,8 @@ _TRIES, _FIRST_PAUSE, LONGEST_PAUSE, _EAGER_CALLS_PAY = 4, 16, 256, 32
 _checking: Any = LazyModule("jitgrad.checking.verify")
 
 install_native(lambda: LazyModule("jitgrad.compiled.native_eager").install())
-install_kernels(lambda *what: LazyModule("jitgrad.compiled.eager_kernels").make_kernel(*what))
+_EAGER_KERNELS = LazyModule("jitgrad.compiled.eager_kernels")
+install_kernels(lambda request: _EAGER_KERNELS.make_kernel(request), lambda segment: _EAGER_KERNELS.make_step(segment))
 
 __all__ = ["LONGEST_PAUSE", "LOOK_COSTS", "MOST_DEBT", "CompiledFunction", "compile", "eager"]
 

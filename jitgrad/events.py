@@ -59,6 +59,7 @@ COUNTERS: dict[str, str] = {
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
     "eager_kernels": "kernels made for eager operations, one per operation and layouts",
     "rule_programs": "derivative rules of eager nodes made straight lists of calls, one per kind of node",
+    "fused_rules": "of these, native steps: made for large nodes, one per rule and layouts",
     "promotions": "Python numbers promoted to run-time scalars",
     "evictions": "trie paths, programs or kernels dropped to stay within bounds",
 }

@@ -37,6 +37,7 @@ _DEVICES = "rows/test_devices.py"
 _HOOKS = "rows/test_hooks.py"
 _FUNCTIONS = "rows/test_functions.py"
 _LOOPS = "runtime/test_engine_loops.py"
+_FUSED = "runtime/test_fused_rules.py"
 _STREAMS = "runtime/test_streams.py"
 _DIRECT = "runtime/test_eager_direct.py"
 _TRACING = "compiled/test_tracing.py"
@@ -433,5 +434,18 @@ _OUTSIDE_ROWS = [
            f"{_OUTSIDE}::test_a_model_of_its_own_result"),
 ]
 
-MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT,
-           *_SHORT_DTYPES, *_OUTSIDE_ROWS]
+_EAGER = _in(
+    "runtime/eager",
+    # rules as native steps
+    ("rule_programs.py", "if len(programs) >= _MAX_PROGRAMS and not self.fuses:", "if len(programs) >= _MAX_PROGRAMS:",
+     f"{_FUSED}::test_the_order_in_which_layouts_of_gradients_come_changes_no_bit"),
+    ("kernel.py", "    return least >= 0 and any(", "    return least < 0 and any(",
+     f"{_FUSED}::test_the_first_backward_is_a_step_already"),
+    ("fused_rules.py", "if make is None or saves_numbers or not outputs:", "if make is None or not outputs:",
+     f"{_FUSED}::test_few_elements_and_rules_with_saved_numbers_stay_lists_of_calls"),
+    ("fused_rules.py", ", aval.offset - values[root].aval.offset)", ", aval.offset)",
+     f"{_FUSED}::test_what_is_known_is_not_made_again"),
+)
+
+MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM,
+           *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS]

@@ -1,11 +1,13 @@
-"""Programs of one operation, for eager execution, see Note [Eager kernels].
+"""Native steps for eager execution: of one operation, Note [Eager kernels]; of derivative rules, Note [Fused rules].
 
-Owns: ``make_kernel``.
+Owns: ``make_kernel``, ``make_step``.
 Must not know: when they are used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
 from jitgrad.abi import NativeStep
@@ -16,22 +18,16 @@ from jitgrad.runtime.eager.kernel import ArrayProgram, KernelRequest
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
 
-__all__ = ["make_kernel"]
+__all__ = ["make_kernel", "make_step"]
 
 
-_known: WeakValueDictionary[KernelRequest, LoadedStep] = WeakValueDictionary()
+_known: WeakValueDictionary[Any, LoadedStep] = WeakValueDictionary()
 """Steps that some plan uses. Plans of views that begin elsewhere in a storage ask for the same: rows of a matrix."""
 
 
 def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     """See ``install_kernels``; None if the operation is not one native step."""
-    try:
-        loaded = _known.get(request)
-    except TypeError:  # a parameter that cannot be hashed
-        loaded = _load(request)
-    else:
-        if loaded is None and (loaded := _load(request)) is not None:
-            _known[request] = loaded
+    loaded = _find(request, lambda: _load(_segment(request), f"eager {request.op.name}", "eager_kernels"))
     if loaded is None:
         return None
     step, avals = loaded.step, request.avals
@@ -41,20 +37,37 @@ def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     return ArrayProgram(loaded.run, order, tuple(positions[slot] for slot, _ in step.scalars))
 
 
-def _load(request: KernelRequest) -> LoadedStep | None:
-    """The request's step, planned and compiled; None if it is not one native step."""
-    segment = _segment(request)
+def make_step(segment: Segment) -> LoadedStep | None:
+    """See ``install_kernels``; None if the segment is not one native step."""
+    instrs = tuple([(i.op, i.inputs, i.params, i.outputs, i.avals, i.input_avals) for i in segment.instrs])
+    key = instrs, tuple(segment.inputs.items()), segment.outputs, tuple(segment.layouts.items())
+    return _find(key, lambda: _load(segment, f"rules with {segment.instrs[-1].op.name}", "fused_rules"))
+
+
+def _find(key: Any, load: Callable[[], LoadedStep | None]) -> LoadedStep | None:
+    """The step that is known by a key, or a new one."""
+    try:
+        loaded = _known.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return load()
+    if loaded is None and (loaded := load()) is not None:
+        _known[key] = loaded
+    return loaded
+
+
+def _load(segment: Segment, name: str, counter: str) -> LoadedStep | None:
+    """The segment's step, planned and compiled; None if it is not one native step."""
     try:
         codegen = open_codegen()
         codegen.install_loops()
         program = codegen.compile_segment(segment)
     except (CompileError, ImportError) as error:
-        log("record", "eager %s keeps its rule: %r", request.op.name, error)
+        log("record", "%s: no kernel: %r", name, error)
         return None
     step = program.steps[0] if len(program.steps) == 1 else None
     if not isinstance(step, NativeStep):
         return None
-    bump("eager_kernels")
+    bump(counter)
     return LoadedStep(step, takes_arrays=True)
 
 

@@ -31,18 +31,20 @@ import numpy as np
 from jitgrad.config import config
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
+from jitgrad.tracer.graph import Segment
 
 __all__ = [
-    "ArrayProgram", "KernelRequest", "has_kernel", "install_kernels", "kernel_of", "kernel_of_several",
-    "kernel_of_write",
+    "SEVERAL_CALLS", "ArrayProgram", "KernelRequest", "array_maker", "has_kernel", "install_kernels", "kernel_of",
+    "kernel_of_several", "kernel_of_write", "may_fuse", "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
 """Operations whose rules are as quick as one call of NumPy, besides those that are a ufunc."""
 
-_SEVERAL_CALLS = 16
+SEVERAL_CALLS = 16
 """A rule of several calls is slower than a kernel for so many times fewer elements."""
 
 _LARGE_NBYTES = 64 << 10
@@ -84,11 +86,28 @@ class ArrayProgram(NamedTuple):
 
 
 _make: list[Callable[[KernelRequest], ArrayProgram | None]] = []
+_make_step: list[Callable[[Segment], LoadedStep | None]] = []
 
 
-def install_kernels(make: Callable[[KernelRequest], ArrayProgram | None]) -> None:
-    """Let ``make(request)`` make programs; None: there is none for the request."""
-    _make[:] = [make]
+def install_kernels(
+    make: Callable[[KernelRequest], ArrayProgram | None], make_step: Callable[[Segment], LoadedStep | None]
+) -> None:
+    """Let ``make(request)`` make programs, and ``make_step(segment)`` native steps that take arrays.
+
+    Both return None where there is none.
+    """
+    _make[:], _make_step[:] = [make], [make_step]
+
+
+def step_maker() -> Callable[[Segment], LoadedStep | None] | None:
+    """What makes a native step of a segment; None: eager execution has no kernels."""
+    return _make_step[0] if _make_step and config.eager_kernels >= 0 and ARRAY_DATA >= 0 else None
+
+
+def may_fuse(context: RuleContext) -> bool:
+    """Whether the rules of a kind of Node may become a native step, Note [Fused rules]: it has many elements."""
+    least, avals = config.eager_kernels, (*context.avals, *context.out_avals)
+    return least >= 0 and any([a is not None and a.numel * SEVERAL_CALLS >= least for a in avals])
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
@@ -99,7 +118,7 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     if op.is_update:
         least = 0
     elif not (isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL):
-        least //= _SEVERAL_CALLS
+        least //= SEVERAL_CALLS
     avals = [x for x in operands if type(x) is Aval]
     if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):
         return False
@@ -133,12 +152,12 @@ def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Ava
     program = _program(op, operands, params, (out,))
     if program is None:
         return rule
-    fresh = _allocator(out)
+    new = array_maker(out)
     if program.order == (0, -1) and not program.numbers:
-        return _of_one(program.run, fresh, rule)
+        return _of_one(program.run, new, rule)
     if program.order == (0, 1, -1) and not program.numbers:
-        return _of_two(program.run, fresh, rule)
-    several = _of_many(program, [fresh])
+        return _of_two(program.run, new, rule)
+    several = _of_many(program, [new])
 
     def kernel(*args: Any) -> Any:
         made = several(args)
@@ -155,7 +174,7 @@ def kernel_of_several(
     None if there is no such kernel.
     """
     program = _program(op, operands, params, outs)
-    return None if program is None else _of_many(program, [*map(_allocator, outs)])
+    return None if program is None else _of_many(program, [*map(array_maker, outs)])
 
 
 def kernel_of_write(
@@ -176,7 +195,7 @@ def kernel_of_write(
     return kernel
 
 
-def _allocator(aval: Aval) -> Callable[[], Any]:
+def array_maker(aval: Aval) -> Callable[[], Any]:
     """Makes arrays laid out as ``aval``, without gaps. Large ones lie in storages, whose memory is warm."""
     shape, dtype, nbytes = aval.shape, aval.dtype.np, aval.nbytes
     if nbytes >= _LARGE_NBYTES:
@@ -189,27 +208,27 @@ def _allocator(aval: Aval) -> Callable[[], Any]:
     return lambda: np.empty_like(alike)
 
 
-def _of_one(run: Callable[..., int], fresh: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
+def _of_one(run: Callable[..., int], new: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Any, *params: Any) -> Any:
-        out = fresh()
+        out = new()
         return rule(x, *params) if run((id(x), id(out)), ()) else out
 
     return kernel
 
 
-def _of_two(run: Callable[..., int], fresh: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
+def _of_two(run: Callable[..., int], new: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Any, y: Any, *params: Any) -> Any:
-        out = fresh()
+        out = new()
         return rule(x, y, *params) if run((id(x), id(y), id(out)), ()) else out
 
     return kernel
 
 
-def _of_many(program: ArrayProgram, fresh: list[Callable[[], Any]]) -> Callable[..., list[Any] | None]:
+def _of_many(program: ArrayProgram, new: list[Callable[[], Any]]) -> Callable[..., list[Any] | None]:
     run, order, numbers = program
 
     def kernel(args: Sequence[Any]) -> list[Any] | None:
-        outs = [make() for make in fresh]
+        outs = [make() for make in new]
         ids = [id(args[i]) if i >= 0 else id(outs[-1 - i]) for i in order]
         return None if _status(run, ids, [args[i] for i in numbers]) else outs
 

@@ -22,7 +22,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
-from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write
+from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write, may_fuse
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
@@ -257,7 +257,7 @@ class EagerPlan:
 
 _FORMS = LazyModule("jitgrad.ops.complex_forms")
 _RULE_PROGRAMS = LazyModule("jitgrad.runtime.eager.rule_programs")
-install_programs(lambda: _RULE_PROGRAMS.RulePrograms())
+install_programs(lambda: _RULE_PROGRAMS.RulePrograms(), may_fuse)
 
 
 _NO_THIRD = (np.maximum, np.minimum)

@@ -1,7 +1,7 @@
 """Derivative rules of eager Nodes as programs: straight lists of calls over arrays.
 
 Owns: recording a Node's rules, the text of a program, and which program a Node runs.
-Must not know: the rules, what kernels are.
+Must not know: the rules, what kernels are, when a program is one (``fused_rules.py``).
 In: a Node that has run often. Out: functions of what it saved and of the gradients that come in.
 
 # Note [Rule programs]
@@ -13,6 +13,8 @@ In: a Node that has run often. Out: functions of what it saved and of the gradie
 # recorder writes down the operations. What it wrote is printed as a Python function: the plans' functions, kernels
 # among them, called one after another on arrays, and Tensors made of the results alone. Un-broadcasting the results
 # belongs to the program. The calls are those that the rules make, in their order: so the bits are the same.
+#
+# On many elements a program is one native step instead, Note [Fused rules].
 #
 # A program begins with what it was recorded for: the layouts of the gradients and of the saved values, the values of
 # saved numbers, and versions. Where anything differs it returns None before it has done anything, and the rules run
@@ -36,6 +38,8 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.eager import make_view, split_args
+from jitgrad.runtime.eager.fused_rules import FusedRules, RuleStep, fuse
+from jitgrad.runtime.eager.kernel import array_maker
 from jitgrad.runtime.eager.numpy_rule import own_inside
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
@@ -54,6 +58,9 @@ __all__ = ["RulePrograms"]
 _MAX_PROGRAMS = 4
 """Of one kind of Node; a kind whose gradients come in ever new layouts keeps to its rules."""
 
+_MAX_FUSED = 16
+"""Where programs are native steps, the oldest makes room for the next: there the rules have other bits."""
+
 
 class NoProgramError(Exception):
     """The rules do something that a program cannot."""
@@ -69,7 +76,7 @@ class _Value:
         tensor: of a value from outside, the variable that holds the tensor.
         source: of a view, the number of what it is a view of; else -1.
         has_base: of a view: it remembers its base.
-        is_fresh: a step has made the array, and nobody else knows it.
+        made: what the rules have made it by; None: it comes from outside.
     """
 
     name: str
@@ -77,16 +84,12 @@ class _Value:
     tensor: str = ""
     source: int = -1
     has_base: bool = False
-    is_fresh: bool = False
+    made: RuleStep | None = None
 
-
-@struct
-class _Computation:
-    """One operation that computes: its plan, its operands (value numbers, or Python numbers in a list), its results."""
-
-    plan: EagerPlan
-    operands: tuple[Any, ...]
-    results: tuple[int, ...]
+    @property
+    def is_fresh(self) -> bool:
+        """A step has made the array, and nobody else knows it."""
+        return self.made is not None and self.source < 0
 
 
 class _RuleRecorder(Handler):
@@ -95,7 +98,7 @@ class _RuleRecorder(Handler):
     Attributes:
         tid: stamp of the handles; ``_vid`` of one is the number of its value.
         values: by number.
-        steps: what computes, in order.
+        steps: what computes, in order: all but views.
     """
 
     __slots__ = ("steps", "tid", "values")
@@ -103,7 +106,7 @@ class _RuleRecorder(Handler):
     def __init__(self) -> None:
         self.tid = new_tid()
         self.values: list[_Value] = []
-        self.steps: list[_Computation] = []
+        self.steps: list[RuleStep] = []
 
     def refuse(self, what: str) -> Any:
         raise NoProgramError(what)
@@ -145,18 +148,17 @@ class _RuleRecorder(Handler):
         plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
         if plan.is_elsewhere or not plan.is_settled():
             raise NoProgramError(f"{op.name} on other devices, or with a default dtype that may change")
+        first = len(self.values)
+        step = RuleStep(plan, operands, tuple(range(first, first + len(plan.out_avals))))
         if op.is_view:
-            made = [self._view(op, operands, aval) for aval in plan.out_avals]
+            if op.name == "as_strided" or len(operands) != 1:  # its operand is a value: views take no number
+                raise NoProgramError(op.name)
+            source: Any = operands[0]
+            made = [self.add(_Value("", a, "", source, op.has_base, step)) for a in plan.out_avals]
         else:
-            first = len(self.values)
-            made = [self.add(_Value(f"v{first + nr}", a, is_fresh=True)) for nr, a in enumerate(plan.out_avals)]
-            self.steps.append(_Computation(plan, operands, tuple(range(first, first + len(made)))))
+            made = [self.add(_Value(f"v{first + nr}", a, made=step)) for nr, a in enumerate(plan.out_avals)]
+            self.steps.append(step)
         return tuple(made) if plan.is_several else made[0]
-
-    def _view(self, op: Op, operands: tuple[Any, ...], aval: Aval) -> Any:
-        if op.name == "as_strided" or len(operands) != 1:
-            raise NoProgramError(op.name)
-        return self.add(_Value("", aval, source=operands[0], has_base=op.has_base))
 
 
 def _record(node: OpNode, grads: list[Any]) -> tuple[_RuleRecorder, list[Any], list[Any]]:
@@ -194,6 +196,8 @@ class _ProgramText:
     Attributes:
         names: what the text's capital letters with numbers stand for.
         lines: of the function.
+        is_fused: the program is one native step, Note [Fused rules].
+        saves_numbers: it is made for the values of saved numbers.
     """
 
     def __init__(self, recorder: _RuleRecorder) -> None:
@@ -204,6 +208,7 @@ class _ProgramText:
             "new_result": new_result, "make_view": make_view, "several": _several,
         }  # fmt: skip
         self._tensors: dict[int, str] = {}
+        self.is_fused = self.saves_numbers = False
 
     def constant(self, letter: str, value: Any) -> str:
         """A name for an object."""
@@ -227,7 +232,7 @@ class _ProgramText:
             if isinstance(value, TensorBase):
                 self._check_saved(i, value._aval)
             elif type(value) in (int, float) and value and not math.isnan(value):
-                kind = type(value).__name__
+                kind, self.saves_numbers = type(value).__name__, True
                 self._require(f"type(s{i}) is {kind} and s{i} == {self.constant('N', value)}")
             elif type(value) is bool or value is None:
                 self._require(f"s{i} is {value}")
@@ -246,10 +251,9 @@ class _ProgramText:
 
     # --- arrays ---
 
-    def load_arrays(self) -> None:
-        """The arrays of the values from outside that a step reads."""
-        read = {self._root(n) for step in self.steps for n in step.operands if type(n) is int}
-        for number in sorted(read):
+    def load_arrays(self, numbers: set[int]) -> None:
+        """The arrays of those values among ``numbers`` that come from outside."""
+        for number in sorted(numbers):
             value = self.values[number]
             if value.tensor:
                 self.lines.append(f"{value.name} = {value.tensor}._array")
@@ -296,7 +300,7 @@ class _ProgramText:
             used = [n for n in step.operands if type(n) is int and self.values[n].is_fresh]
             self._run_step(step, [n for n in used if last[n] == at and n not in kept])
 
-    def _run_step(self, step: _Computation, dying: list[int]) -> None:
+    def _run_step(self, step: RuleStep, dying: list[int]) -> None:
         plan = step.plan
         operands = [self._operand(plan, x) for x in step.operands]
         names = [self.values[n].name for n in step.results]
@@ -324,6 +328,15 @@ class _ProgramText:
     def _operand(self, plan: EagerPlan, x: Any) -> str:
         return self.array(x) if type(x) is int else self.constant("C", plan.constant(x[0]))
 
+    def run_at_once(self, fused: FusedRules) -> None:
+        """One native step; where it finds bad data the rules run, and say so."""
+        for number in fused.outputs:
+            value = self.values[number]
+            self.lines.append(f"{value.name} = {self.constant('O', array_maker(value.aval))}()")
+        ids = "".join(f"id({self.values[n].name}), " for n in (*fused.inputs, *fused.outputs))
+        numbers = self.constant("N", fused.numbers)
+        self.lines.append(f"if {self.constant('R', fused.run)}(({ids}), (), {numbers}): return None")
+
     # --- results ---
 
     def tensor(self, number: int) -> str:
@@ -342,8 +355,15 @@ class _ProgramText:
 
     def program(self, results: list[int | None]) -> Any:
         """The function; ``results``: numbers of the gradients, None where there is none."""
-        self.load_arrays()
-        self.run_steps({self._root(n) for n in results if n is not None})
+        leaving = {self._root(n) for n in results if n is not None}
+        fused = fuse(self.values, leaving, self.saves_numbers)
+        if fused is not None:
+            self.is_fused = True
+            self.load_arrays({*fused.inputs})
+            self.run_at_once(fused)
+        else:
+            self.load_arrays({self._root(n) for step in self.steps for n in step.operands if type(n) is int})
+            self.run_steps(leaving)
         made = ["None" if n is None else self.tensor(n) for n in results]
         self.lines.append(f"return ({''.join(f'{name}, ' for name in made)})")
         text = "\n ".join(["def program(saved, grads):", *self.lines])
@@ -381,13 +401,16 @@ class RulePrograms:
         by_asked: for what ``edges_asked`` returns (None: all edges), the programs, for different layouts of
             gradients.
         is_open: more may be made.
+        fuses: one of them is a native step: all others will be, so that equal Nodes have equal bits, Note [Fused
+            rules].
     """
 
-    __slots__ = ("by_asked", "is_open")
+    __slots__ = ("by_asked", "fuses", "is_open")
 
     def __init__(self) -> None:
         self.by_asked: dict[tuple[bool, ...] | None, list[Any]] = {}
         self.is_open = True
+        self.fuses = False
 
     def run(self, node: OpNode, grads: list[Any]) -> tuple[Any, ...] | None:
         """The gradients; None: the rules must run."""
@@ -398,33 +421,45 @@ class RulePrograms:
         if programs is None:
             programs = self.by_asked[asked] = []
             node.context.programs_by_asked = self.by_asked
-        saved = node.saved
         for program in programs:
-            found: tuple[Any, ...] | None
-            try:
-                found = quiet.run(program, saved, grads)
-            except RuntimeError as error:
-                found = run_anyway(error, program, saved, grads)
+            found = _run(program, node, grads)
             if found is not None:
                 return found
-        if self.is_open and not modes_in_use:
-            self._make(node, grads, programs)
-        return None
+        made = self._make(node, grads, programs) if self.is_open and not modes_in_use else None
+        return None if made is None else _run(made, node, grads)
 
-    def _make(self, node: OpNode, grads: list[Any], programs: list[Any]) -> None:
-        """Make a program for the next Node like this one; or know that there is none."""
+    def _make(self, node: OpNode, grads: list[Any], programs: list[Any]) -> Any:
+        """A program for this Node and those like it; None: there is none, for the reason that the log has."""
+        cls = tensor_class()
+        if any(g is not None and (type(g) is not cls or g._aval.device is not CPU) for g in grads):
+            return None
         if all(g is None for g in grads) or not all(map(_is_as_saved, node.saved or ())):
-            return
-        if len(programs) >= _MAX_PROGRAMS:
+            return None
+        if len(programs) >= _MAX_PROGRAMS and not self.fuses:
             self.is_open = False
-            return
+            return None
         try:
-            programs.append(_make_program(node, grads))
+            program, is_fused = _make_program(node, grads)
         except NoProgramError as reason:
             log("record", "%s keeps its rules: %s", node.op.name, reason)
-            self.is_open = False
-            return
+            self.is_open = self.fuses
+            return None
+        self.fuses |= is_fused
+        if len(programs) >= _MAX_FUSED:
+            del programs[0]
+        programs.append(program)
         bump("rule_programs")
+        return program
+
+
+def _run(program: Any, node: OpNode, grads: list[Any]) -> tuple[Any, ...] | None:
+    """What a program makes of a Node's gradients; None: it was made for others."""
+    found: tuple[Any, ...] | None
+    try:
+        found = quiet.run(program, node.saved, grads)
+    except RuntimeError as error:
+        found = run_anyway(error, program, node.saved, grads)
+    return found
 
 
 def _is_as_saved(x: Any) -> bool:
@@ -434,13 +469,10 @@ def _is_as_saved(x: Any) -> bool:
     return type(x) is SavedVariable and x.tensor._vc[VERSION] == x.version
 
 
-def _make_program(node: OpNode, grads: list[Any]) -> Any:
-    cls = tensor_class()
-    if any(g is not None and (type(g) is not cls or g._aval.device is not CPU) for g in grads):
-        raise NoProgramError("gradients that are no plain tensors on the CPU")
+def _make_program(node: OpNode, grads: list[Any]) -> tuple[Any, bool]:
+    """(the program, whether it is a native step)."""
     recorder, saved, found = _record(node, grads)
     printer = _ProgramText(recorder)
     printer.check(node, grads, saved)
-    return printer.program([None if g is None else recorder.number_of(g) for g in found])
-
-
+    program = printer.program([None if g is None else recorder.number_of(g) for g in found])
+    return program, printer.is_fused

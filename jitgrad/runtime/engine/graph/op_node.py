@@ -162,14 +162,18 @@ class OpNode(Node):
         if state.handler is None and not state.grad_enabled:
             context = self.context
             programs = context.programs
+            grads: tuple[Any, ...] | None
             if programs is not None:
-                grads: tuple[Any, ...] | None = programs.run(self, grad_outputs)
+                grads = programs.run(self, grad_outputs)
                 if grads is not None:
                     return grads
             else:
                 context.num_runs += 1
-                if context.num_runs == _OFTEN and _make_programs:
+                if _make_programs and (context.num_runs == _OFTEN or _make_programs[1](context)):
                     context.programs = _make_programs[0]()
+                    grads = context.programs.run(self, grad_outputs)
+                    if grads is not None:
+                        return grads
         is_defined = any([g is not None for g in grad_outputs])
         if not is_defined:
             return (None,) * len(self.next_edges)
@@ -265,12 +269,15 @@ def edges_asked(node: Node, wanted: Any) -> Any:
 _OFTEN = 3
 """Rules of one kind that run so often are made programs."""
 
-_make_programs: list[Callable[[], Any]] = []
+_make_programs: list[Callable[..., Any]] = []
 
 
-def install_programs(make: Callable[[], Any]) -> None:
-    """Let ``make()`` make what keeps the programs of one kind of Node, Note [Rule programs]."""
-    _make_programs[:] = [make]
+def install_programs(make: Callable[[], Any], is_made_at_once: Callable[[RuleContext], bool]) -> None:
+    """Let ``make()`` make what keeps the programs of one kind of Node, Note [Rule programs].
+
+    ``is_made_at_once(context)``: from the first run on, Note [Fused rules].
+    """
+    _make_programs[:] = [make, is_made_at_once]
 
 
 def run_rules(
