@@ -11,6 +11,7 @@ import pytest
 import jitgrad as jg
 from jitgrad.config import EAGER_KERNELS, config
 from jitgrad.events import count
+from jitgrad.runtime.eager import rule_programs
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
 
@@ -64,11 +65,26 @@ def test_a_step_computes_what_the_rules_do_and_each_run_has_the_same_bits(name: 
 
 
 def test_the_first_backward_is_a_step_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(op_node, "run_rules", None)  # whoever runs the rules raises
+    assert rule_programs.run_rules is op_node.run_rules, "imported before one of them is replaced"
+    monkeypatch.setattr(op_node, "run_rules", None)  # a Node that runs its rules raises
     x = jg.randn(64, 64).requires_grad_()
     with count("fused_rules") as made:
         F.gelu(x).backward(jg.ones(64, 64))
     assert made() == 1 and x.grad is not None
+
+
+def test_a_virtual_device_runs_the_step_of_the_cpu(monkeypatch: pytest.MonkeyPatch, idle_devices: None) -> None:
+    start, found = jg.randn(64, 96), []
+    for device in ("cpu", "vcpu:0"):
+        x = start.to(device).requires_grad_()
+        out = F.gelu(x, approximate="tanh")
+        with count("fused_rules") as made, monkeypatch.context() as patch:
+            patch.setattr(op_node, "run_rules", None)
+            out.backward(jg.ones(64, 96, device=device))
+        assert made() == (device == "cpu"), "the device takes what the CPU has"
+        assert x.grad.device == x.device
+        found.append(x.grad.cpu().numpy().tobytes())
+    assert found[0] == found[1]
 
 
 def test_what_is_known_is_not_made_again() -> None:

@@ -1,6 +1,6 @@
 """Operations on tensors that are not on the CPU, and copies between devices.
 
-Owns: where an operation runs (``placement``), ``run_elsewhere`` and its in-place twin.
+Owns: where an operation runs (``placement``), ``run_elsewhere`` and its in-place twin, native steps on a device.
 Must not know: graphs, traces, how streams run work.
 In: an operation's plan and inputs. Out: tensors whose values will be there in the stream's order.
 
@@ -25,7 +25,7 @@ from jitgrad.runtime.eager.numpy_rule import own, run_numpy
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase, new_tensor
 
-__all__ = ["different_devices", "placement", "run_elsewhere", "write_elsewhere"]
+__all__ = ["different_devices", "placement", "run_elsewhere", "step_on", "write_elsewhere"]
 
 
 def placement(avals: Sequence[Any], params: tuple[Any, ...]) -> Device:
@@ -124,6 +124,33 @@ def write_elsewhere(
     storages = [t._storage for t in targets]
     work = _work(op, inputs, params, out_avals, [(t._storage, t._aval) for t in targets], compute)
     current_stream(device).launch(work, (), storages)
+
+
+def step_on(
+    device: Device, run: Callable[..., int], out_avals: Sequence[Aval], numbers: Sequence[Any]
+) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of tensors on a device that runs a native step there, and returns its results, outside any graph.
+
+    Args:
+        run: ``LoadedStep.run`` of a step that takes arrays: those of the tensors, then those of the results.
+        out_avals: of the results, on any device.
+        numbers: its run-time scalars.
+    """
+    avals = [a.on(device) for a in out_avals]
+
+    def start(inputs: Sequence[Any]) -> tuple[Any, ...]:
+        storages = [DeviceStorage(a.nbytes) for a in avals]
+        places = [*[(x._storage, x._aval) for x in inputs], *zip(storages, avals, strict=True)]
+
+        def work() -> None:
+            arrays = [storage.memory(aval) for storage, aval in places]
+            if run([id(array) for array in arrays], (), numbers):
+                raise RuntimeError("a derivative rule found an index out of range, which its forward did not have")
+
+        current_stream(device).launch(work, storages)
+        return tuple([new_tensor(a, s) for a, s in zip(avals, storages, strict=True)])
+
+    return start
 
 
 def _work(

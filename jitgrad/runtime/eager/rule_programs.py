@@ -31,12 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.devices import CPU
+from jitgrad.devices import CPU, META, Device
 from jitgrad.events import bump, log
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.probe import probe
+from jitgrad.runtime.eager.device_ops import step_on
 from jitgrad.runtime.eager.eager import make_view, split_args
 from jitgrad.runtime.eager.fused_rules import FusedRules, RuleStep, fuse
 from jitgrad.runtime.eager.kernel import array_maker
@@ -162,13 +163,14 @@ class _RuleRecorder(Handler):
 
 
 def _record(node: OpNode, grads: list[Any]) -> tuple[_RuleRecorder, list[Any], list[Any]]:
-    """Run the rules of a Node over handles: the recorder, the saved values, and the gradients made to fit."""
+    """Run the rules of a Node over handles on the CPU: the recorder, the saved values, the gradients made to fit."""
     recorder = _RuleRecorder()
-    given = [None if g is None else recorder.add(_Value(f"a{i}", g._aval, f"g{i}")) for i, g in enumerate(grads)]
+    avals = [None if g is None else g._aval.on(CPU) for g in grads]
+    given = [None if a is None else recorder.add(_Value(f"a{i}", a, f"g{i}")) for i, a in enumerate(avals)]
     saved: list[Any] = []
     for i, x in enumerate(node.saved or ()):
         is_tensor = type(x) is SavedVariable
-        saved.append(recorder.add(_Value(f"b{i}", x.tensor._aval, f"x{i}")) if is_tensor else x)
+        saved.append(recorder.add(_Value(f"b{i}", x.tensor._aval.on(CPU), f"x{i}")) if is_tensor else x)
     before = switch_handler(recorder)
     try:
         found = list(run_rules(node.op, node.plan, node.context, given, saved, node.asked_edges()))
@@ -198,10 +200,11 @@ class _ProgramText:
         lines: of the function.
         is_fused: the program is one native step, Note [Fused rules].
         saves_numbers: it is made for the values of saved numbers.
+        device: where gradients and saved values are.
     """
 
-    def __init__(self, recorder: _RuleRecorder) -> None:
-        self.values, self.steps = recorder.values, recorder.steps
+    def __init__(self, recorder: _RuleRecorder, device: Device) -> None:
+        self.values, self.steps, self.device = recorder.values, recorder.steps, device
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "own": own_inside,
@@ -225,12 +228,12 @@ class _ProgramText:
             if grad is None:
                 self._require(f"g{i} is None")
             else:
-                aval = self.constant("A", grad._aval)
+                aval = self.constant("A", grad._aval)  # with its device
                 self._require(f"type(g{i}) is Tensor and g{i}._aval is {aval}")
         for i, value in enumerate(saved):
             self.lines.append(f"s{i} = saved[{i}]")
             if isinstance(value, TensorBase):
-                self._check_saved(i, value._aval)
+                self._check_saved(i, value._aval.on(self.device))
             elif type(value) in (int, float) and value and not math.isnan(value):
                 kind, self.saves_numbers = type(value).__name__, True
                 self._require(f"type(s{i}) is {kind} and s{i} == {self.constant('N', value)}")
@@ -337,6 +340,15 @@ class _ProgramText:
         numbers = self.constant("N", fused.numbers)
         self.lines.append(f"if {self.constant('R', fused.run)}(({ids}), (), {numbers}): return None")
 
+    def run_on_device(self, fused: FusedRules) -> None:
+        """The same on a virtual device, whose stream fills the results."""
+        avals = [self.values[n].aval for n in fused.outputs]
+        self._tensors.update({n: f"t{n}" for n in fused.outputs})
+        made = "".join(f"t{n}, " for n in fused.outputs)
+        given = "".join(f"{self.values[n].tensor}, " for n in fused.inputs)
+        start = self.constant("D", step_on(self.device, fused.run, avals, fused.numbers))
+        self.lines.append(f"{made}= {start}(({given}))")
+
     # --- results ---
 
     def tensor(self, number: int) -> str:
@@ -344,7 +356,7 @@ class _ProgramText:
         name = self.values[number].tensor or self._tensors.get(number)
         if name is None:
             value = self.values[number]
-            aval = self.constant("A", value.aval)
+            aval = self.constant("A", value.aval.on(self.device))
             if value.source < 0:
                 made = f"new_result({aval}, {value.name})"
             else:
@@ -357,8 +369,12 @@ class _ProgramText:
         """The function; ``results``: numbers of the gradients, None where there is none."""
         leaving = {self._root(n) for n in results if n is not None}
         fused = fuse(self.values, leaving, self.saves_numbers)
-        if fused is not None:
-            self.is_fused = True
+        self.is_fused = fused is not None
+        if self.device is not CPU:
+            if fused is None:
+                raise NoProgramError("a list of calls on another device")
+            self.run_on_device(fused)
+        elif fused is not None:
             self.load_arrays({*fused.inputs})
             self.run_at_once(fused)
         else:
@@ -430,16 +446,18 @@ class RulePrograms:
 
     def _make(self, node: OpNode, grads: list[Any], programs: list[Any]) -> Any:
         """A program for this Node and those like it; None: there is none, for the reason that the log has."""
-        cls = tensor_class()
-        if any(g is not None and (type(g) is not cls or g._aval.device is not CPU) for g in grads):
+        cls, saved = tensor_class(), node.saved or ()
+        if any(g is not None and type(g) is not cls for g in grads) or not all(map(_is_as_saved, saved)):
             return None
-        if all(g is None for g in grads) or not all(map(_is_as_saved, node.saved or ())):
+        tensors = [*filter(_is_defined, grads), *[x.tensor for x in saved if isinstance(x, SavedVariable)]]
+        devices = {x._aval.device for x in tensors}
+        if not any(map(_is_defined, grads)) or len(devices) > 1 or META in devices:
             return None
         if len(programs) >= _MAX_PROGRAMS and not self.fuses:
             self.is_open = False
             return None
         try:
-            program, is_fused = _make_program(node, grads)
+            program, is_fused = _make_program(node, grads, *devices)
         except NoProgramError as reason:
             log("record", "%s keeps its rules: %s", node.op.name, reason)
             self.is_open = self.fuses
@@ -462,6 +480,10 @@ def _run(program: Any, node: OpNode, grads: list[Any]) -> tuple[Any, ...] | None
     return found
 
 
+def _is_defined(grad: Any) -> bool:
+    return grad is not None
+
+
 def _is_as_saved(x: Any) -> bool:
     """Whether a saved value is a number, or a tensor that no hook has packed and nobody has written."""
     if not isinstance(x, SavedVariable):
@@ -469,10 +491,10 @@ def _is_as_saved(x: Any) -> bool:
     return type(x) is SavedVariable and x.tensor._vc[VERSION] == x.version
 
 
-def _make_program(node: OpNode, grads: list[Any]) -> tuple[Any, bool]:
+def _make_program(node: OpNode, grads: list[Any], device: Device) -> tuple[Any, bool]:
     """(the program, whether it is a native step)."""
     recorder, saved, found = _record(node, grads)
-    printer = _ProgramText(recorder)
+    printer = _ProgramText(recorder, device)
     printer.check(node, grads, saved)
     program = printer.program([None if g is None else recorder.number_of(g) for g in found])
     return program, printer.is_fused
