@@ -137,9 +137,15 @@ def _hot(b: Builder, shape: tuple[int, ...], column: Value) -> Value:
     return hot
 
 
+_WIDE = 16
+"""A row of so many columns or more takes longer to walk than to look into."""
+
+
 def _gather(b: Builder, v: Value) -> Value | None:
     x, *indices = v.srcs
     if 0 in x.shape or not _row_select(x.shape, tuple(indices)):
+        return None
+    if x.op == "input" and x.shape[1] >= _WIDE:  # nothing computes its rows: to read one element of each is less work
         return None
     hot = _hot(b, x.shape, indices[1])
     if x.dtype.category is FLOATING:  # a sum would lose the sign of -0.0
