@@ -24,7 +24,7 @@ from benchmarks.result import geometric_mean
 
 __all__ = ["OPERATIONS", "Row", "main", "measure"]
 
-SIZES = (10, 1_000, 100_000, 1_000_000)
+SIZES = (10, 1_000, 100_000, 1_000_000, 10_000_000)
 
 Operation = Callable[[Any, Any, Any], Any]
 """(library, x, y) -> a tensor; x and y: positive float32 matrices of one shape, as square as may be."""
