@@ -49,6 +49,15 @@ def _cell_aval(name: str, count: int, states: int) -> Callable[..., tuple[Aval, 
     return aval
 
 
+def _check_backward(name: str, gates: tuple[Aval, ...], states: tuple[Aval, ...], count: int) -> None:
+    """Kernels go by one operand's extents; a caller's mistake is an error before they read beside another."""
+    state = states[-1]
+    wide = (*state.shape[:-1], count * state.shape[-1]) if state.ndim else None
+    if any(x.shape != wide for x in gates) or any(x.shape != state.shape for x in states):
+        shapes = [list(x.shape) for x in (*states, *gates)]
+        raise RuntimeError(f"{name}: states and {count} times as wide gates must have one shape, got {shapes}")
+
+
 def _parts(b: Any, gates: Any, count: int) -> list[Any]:
     """Each gate, over primitives."""
     last, width = len(gates.shape) - 1, gates.shape[-1] // count
@@ -130,6 +139,7 @@ define(
 
 
 def _lstm_backward_aval(g: Aval, more: Aval, grad_c: Aval, c: Aval, new_c: Aval, gates: Aval) -> tuple[Aval, ...]:
+    _check_backward("_lstm_cell_backward", (gates,), (g, more, grad_c, new_c, c), _LSTM_GATES)
     return make_aval(gates.shape, gates.dtype), make_aval(c.shape, c.dtype)
 
 
@@ -220,6 +230,7 @@ define(
 
 
 def _gru_backward_aval(g: Aval, more: Aval, hidden: Aval, h: Aval, gates: Aval) -> tuple[Aval, ...]:
+    _check_backward("_gru_cell_backward", (hidden, gates), (g, more, h), _GRU_GATES)
     of_gates = make_aval(gates.shape, gates.dtype)
     return of_gates, of_gates, make_aval(h.shape, h.dtype)
 

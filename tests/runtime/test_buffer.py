@@ -236,6 +236,31 @@ def test_a_storage_that_grows_takes_its_views_along() -> None:
     assert len({view._storage for view in views}) == 1
 
 
+def test_nothing_reads_behind_a_storage_that_shrank() -> None:
+    """Eager operations say so; a kernel, which goes by the tensor's extents, finds the memory that was there."""
+    x = jg.full((1 << 16,), 2.0)
+    total = jg.compile(lambda x: (x * 2).sum())
+    assert [total(x).item() for _ in range(3)] == [4 * 65536.0] * 3
+    x.untyped_storage().resize_(4)
+    for operation in (jg.exp, jg.Tensor.tolist, jg.Tensor.zero_):
+        with pytest.raises(RuntimeError, match="out of bounds for storage of size 4"):
+            operation(x)
+    assert total(x).item() == 4 * 65536.0
+    x.untyped_storage().resize_(1 << 18)
+    assert (x.sum().item(), total(x).item()) == (2.0, 4.0)  # what came back is zeros
+
+
+def test_a_storage_that_goes_back_and_forth_stays_where_it_is() -> None:
+    x = jg.ones(100)
+    storage = x.untyped_storage()
+    storage.resize_(0)
+    place = storage.data_ptr()
+    for _ in range(3):
+        storage.resize_(400)
+        storage.resize_(0)
+    assert storage.data_ptr() == place
+
+
 def test_memory_that_a_view_looks_at_does_not_grow() -> None:
     base = jg.zeros(6) + 0
     view = base[2:]

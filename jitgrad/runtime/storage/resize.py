@@ -19,16 +19,20 @@ __all__ = ["resize"]
 def resize(storage: Storage, nbytes: int) -> None:
     """Give a storage new memory of another size, with the old contents as far as they go, and zeros behind them.
 
-    The old memory stays until the storage goes: NumPy views may look at it. Tensors look at the new one.
+    The old memory stays until the storage goes: NumPy views may look at it. Tensors look at the new one, which has room
+    for whatever the storage has held before: kernels take a tensor's extents from the tensor. A storage that goes back
+    and forth between sizes stays where it is.
     """
-    old, new = _part(storage), Storage(nbytes)
-    kept = min(old.nbytes, nbytes)
-    ctypes.memmove(new.addr, old.addr, kept)
-    ctypes.memset(new.addr + kept, 0, nbytes - kept)
+    owner = storage.owner
     _forget_views(storage)
-    both = _part(new)
-    both.owner = (old, new)
-    storage.addr, storage.nbytes, storage.owner = new.addr, nbytes, both
+    if not isinstance(owner, Storage) or owner.nbytes < nbytes:
+        old, new = _part(storage), Storage(max(nbytes, storage.nbytes))
+        ctypes.memmove(new.addr, old.addr, old.nbytes)
+        storage.addr, storage.owner = new.addr, _part(new)
+        storage.owner.owner = (old, new)
+    if nbytes > storage.nbytes:
+        ctypes.memset(storage.addr + storage.nbytes, 0, nbytes - storage.nbytes)
+    storage.nbytes = nbytes
 
 
 def _part(storage: Storage) -> Storage:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.locks import process_lock
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, check_inside
 from jitgrad.runtime.storage.memory import free_lists, give, take
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
@@ -103,16 +103,20 @@ class Storage(StorageBase):
         return storage
 
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
-        """A writable NumPy view laid out as ``aval``; it keeps the storage alive."""
+        """A writable NumPy view laid out as ``aval``; it keeps the storage alive. RuntimeError if it is too small."""
         dtype = aval.dtype
         if not aval.numel:  # a view of nothing may start beyond the end
             return np.empty(aval.shape, dtype.np)
         memory: Any = (_byte * self.nbytes).from_address(self.addr)
         memory.storage = self
         size = dtype.itemsize
-        if aval.is_contiguous:
-            return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size)
-        return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size, tuple(s * size for s in aval.stride))
+        try:
+            if aval.is_contiguous:
+                return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size)
+            return np.ndarray(aval.shape, dtype.np, memory, aval.offset * size, tuple(s * size for s in aval.stride))
+        except (TypeError, ValueError):  # the storage became smaller than the tensor
+            check_inside(aval, self.nbytes)
+            raise
 
     def __repr__(self) -> str:
         return f"Storage({self.nbytes} bytes at {self.addr:#x})" if self.addr else "Storage(pending)"
