@@ -135,8 +135,8 @@ def hit_update(
         return False
     for row in rows:
         items: tuple = row
-        for x in items:
-            if not is_operand(recorder, x):
+        for x in items:  # a state that a user has put there may be a number
+            if not isinstance(x, TensorBase) or not is_operand(recorder, x):
                 return False
         for place in writes:
             if not is_unwatched(recorder, items[int(place)]):

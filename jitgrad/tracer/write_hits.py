@@ -112,7 +112,7 @@ def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: i
 @native
 def hit_inplace(recorder: RecorderState, op: Op, targets: tuple, args: Args) -> bool:
     """``op(*args)`` written into one target that nobody else looks at."""
-    return len(targets) == 1 and hit_write(recorder, op, targets[0], args)
+    return len(targets) == 1 and isinstance(targets[0], TensorBase) and hit_write(recorder, op, targets[0], args)
 
 
 @native

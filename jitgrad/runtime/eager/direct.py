@@ -288,8 +288,8 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
         return MISSED
     written: tuple[Any, ...] = targets
     count = int(op.num_inputs)
-    if len(written) != 1 or count < 1 or len(args) < count:
-        return MISSED
+    if len(written) != 1 or count < 1 or len(args) < count or not isinstance(written[0], TensorBase):
+        return MISSED  # slots are read without a look at the class
     params: tuple[Any, ...] = packed_rest(args, count)
     if not (len(params) == 0 or is_hashable(params)):
         return MISSED
