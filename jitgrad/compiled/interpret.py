@@ -20,7 +20,7 @@ from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
 from jitgrad.runtime.eager.plan import find_plan, plans
-from jitgrad.runtime.eager.quiet import quiet, run_anyway
+from jitgrad.runtime.eager.quiet import TROUBLES, quiet, run_anyway
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
 
@@ -97,7 +97,7 @@ def _compute_plainly(instr: Instr, arrays: list[Any]) -> Any:
         return plan.run_anyhow(arrays)
     try:
         result = quiet.run(plan.function, *arrays, *plan.params)
-    except RuntimeError as error:
+    except TROUBLES as error:
         result = run_anyway(error, plan.function, *arrays, *plan.params)
     return result if plan.is_exact else own(result, plan.aval, arrays)
 

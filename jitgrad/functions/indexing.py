@@ -28,6 +28,7 @@ from jitgrad.ops.shapes import as_real, broadcast, check_fits, torch_dtype_name,
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.assign import assign
 from jitgrad.runtime.eager.overlap import check_apart
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
 from jitgrad.user_line import warn_user
@@ -335,7 +336,7 @@ def _split(indexed: Indexed) -> tuple[tuple[int, ...], list[Any]]:
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """Positions of nonzero elements: [count, ndim], or one vector per dimension. Reads the values."""
-    found = np.nonzero(np.atleast_1d(input._ndarray()))
+    found = run_quietly(np.nonzero, np.atleast_1d(input._ndarray()))
     if as_tuple:
         return tuple(tensor(positions, device=input.device) for positions in found)
     # PyTorch's result lies in memory column by column

@@ -19,6 +19,7 @@ from jitgrad.functions.views import own_result
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 
@@ -296,7 +297,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each of 0, 1, 2, .. is in a vector of integers, or the sum of the weights there. Reads the values.
 
     Raises:
-        RuntimeError: not a vector, a negative number, or weights of another shape.
+        RuntimeError: not a vector, a negative number, one that there is no memory for, or weights of another shape.
         NotImplementedError: not integers.
     """
     if minlength < 0:
@@ -309,10 +310,10 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     if input.ndim != 1 or (values < 0).any():
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
-        return tensor(np.bincount(values, minlength=minlength), device=input.device)
+        return tensor(run_quietly(np.bincount, values, None, minlength), device=input.device)
     if weights.shape != input.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    sums = np.bincount(values, weights._ndarray(), minlength)
+    sums = run_quietly(np.bincount, values, weights._ndarray(), minlength)
     return tensor(sums.astype(np.float32) if weights.dtype is float32 else sums, device=input.device)
 
 

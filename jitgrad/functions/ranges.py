@@ -17,6 +17,7 @@ from jitgrad.functions.creation import arange, full, linspace, tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.outputs import write_out
 from jitgrad.functions.pointwise import float_power
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["logspace", "powers", "range", "scalar_tensor", "tril_indices", "triu_indices", "unravel_index", "vander"]
@@ -133,7 +134,7 @@ def tril_indices(
 ) -> Any:  # fmt: skip
     """The positions on and below a diagonal of a matrix: [2, count], rows and columns."""
     _check_triangle("tril_indices", row, col)
-    return _positions(np.tril_indices(row, offset, col), dtype, device)
+    return _positions(run_quietly(np.tril_indices, row, offset, col), dtype, device)
 
 
 def triu_indices(
@@ -142,7 +143,7 @@ def triu_indices(
 ) -> Any:  # fmt: skip
     """The positions on and above a diagonal of a matrix: [2, count], rows and columns."""
     _check_triangle("triu_indices", row, col)
-    return _positions(np.triu_indices(row, offset, col), dtype, device)
+    return _positions(run_quietly(np.triu_indices, row, offset, col), dtype, device)
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:

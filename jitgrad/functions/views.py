@@ -19,6 +19,7 @@ from jitgrad.ops.aval import is_dense
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
 
@@ -457,7 +458,7 @@ def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
     counts = repeats._ndarray()
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
-    rows = np.repeat(np.arange(extent), counts if counts.size == extent else counts.reshape(-1)[:1])
+    rows = run_quietly(np.repeat, np.arange(extent), counts if counts.size == extent else counts.reshape(-1)[:1])
     return door.apply(OPS["index_select"], input, tensor(rows, device=input.device), d)
 
 

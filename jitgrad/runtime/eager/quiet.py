@@ -59,11 +59,15 @@ def has_context() -> bool:
     return isinstance(quiet.context, contextvars.Context)
 
 
+TROUBLES = (RuntimeError, MemoryError, ValueError)
+"""What ``run_anyway`` looks at."""
+
+
 def run_quietly(function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)`` with NumPy's floating-point errors ignored."""
+    """``function(*args)`` with NumPy's floating-point errors ignored. RuntimeError where NumPy gets no memory."""
     try:
         return quiet.run(function, *args)
-    except RuntimeError as error:
+    except TROUBLES as error:
         return run_anyway(error, function, *args)
 
 
@@ -71,15 +75,24 @@ def run_into(function: Callable[..., Any], out: Any, *args: Any) -> None:
     """``run_quietly`` of a ufunc, into ``out`` (by name: ``maximum`` and ``minimum`` deprecate a third argument)."""
     try:
         quiet.run(function, *args, out=out)
-    except RuntimeError as error:
+    except TROUBLES as error:
         run_anyway(error, partial(function, out=out), *args)
 
 
-def run_anyway(error: RuntimeError, function: Callable[..., Any], *args: Any) -> Any:
-    """After ``quiet.run`` has raised: again, if only a finalizer had come here in the middle of another operation."""
-    if "cannot enter context" not in str(error):
-        try:
-            raise error
-        finally:
-            del error  # it refers to this frame: if that referred to the error, both would live on
-    return run_in_errstate(function, *args)
+def run_anyway(error: Exception, function: Callable[..., Any], *args: Any) -> Any:
+    """After ``quiet.run`` has raised: again, if only a finalizer had come here in the middle of another operation.
+
+    Raises:
+        RuntimeError: NumPy got no memory, or would have to count its bytes by more than 64 bits: as a kernel says it.
+        Exception: any other error, as it is.
+    """
+    if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
+        return run_in_errstate(function, *args)
+    try:
+        if isinstance(error, MemoryError):
+            raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: {error}") from None
+        if str(error).startswith(("array is too big", "Maximum allowed dimension")):
+            raise RuntimeError(f"Storage size calculation overflowed: {error}") from None
+        raise error
+    finally:
+        del error  # it refers to this frame: if that referred to the error, both would live on
