@@ -21,6 +21,7 @@ from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.version_counter import new_version
+from jitgrad.user_line import let_through
 
 __all__ = ["LoadedProgram", "run_end", "run_program"]
 
@@ -136,6 +137,7 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
             try:
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
             except Exception as error:
+                let_through(error)  # a signal handler's: to run everything again would only take longer
                 buffers.update(aliases)
                 _one_by_one.replay_error(loaded.segment, buffers, scalars, error)
     for vid in loaded.temporaries:

@@ -87,18 +87,24 @@ POLYNOMIALS: dict[str, tuple[Callable[[Any], Any], Callable[[int, Any, Any, Any]
 }
 """Name -> (p[1], the recurrence); p[0] is 1, and 0 for a negative degree."""
 
+_TOO_HIGH = 2.0**63
+"""A degree that 64 bits do not hold becomes a negative one, as in PyTorch."""
+
 
 def _polynomial(first: Any, following: Any, is_shifted: bool) -> Callable[..., Any]:
     def rule(x: Any, n: Any) -> Any:
         dtype = float_dtype(x, n).np
         with np.errstate(all="ignore"):
             x, n = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(n, np.float64))
-            degree = np.trunc(np.where(np.isfinite(n), n, -1))
+            degree = np.trunc(np.where(np.abs(n) < _TOO_HIGH, n, -1))
             z = 2 * x - 1 if is_shifted else np.array(x)
             out = np.where(degree == 0, 1.0, 0.0)
             before, now = np.ones_like(z), first(z)
             for k in range(1, int(degree.max(initial=0)) + 1):
                 out = np.where(degree == k, now, out)
+                if np.isnan(now).all():
+                    out = np.where(degree > k, np.nan, out)
+                    break
                 before, now = now, following(k, z, now, before)
             return np.asarray(out).astype(dtype)
 

@@ -21,6 +21,7 @@ import pytest
 import jitgrad as jg
 from jitgrad.codegen import pipeline
 from jitgrad.codegen.llvm import object_cache
+from jitgrad.compiled import interpret
 from jitgrad.compiled.backward import backward
 from jitgrad.state import state, switch_handler
 
@@ -204,6 +205,20 @@ def test_what_a_signal_handler_raises_reaches_the_caller(where: str, monkeypatch
         assert loss == pytest.approx((np.cos(2 * n - scale) + np.cos(n * n - scale)).sum(), rel=1e-4)
         np.testing.assert_allclose(leaf.grad.numpy(), -n * np.sin(2 * n - scale), rtol=1e-4, atol=1e-5)
         leaf.grad = None
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
+@pytest.mark.usefixtures("handler")
+def test_a_timeout_in_an_operation_without_a_kernel_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran again to its end, one operation at a time, before the error came out: for ever, if that was the trouble."""
+    step = jg.compile(lambda x: (jg.special.legendre_polynomial_p(x * 0.5, x) + 1).sum())
+    wanted = [step(jg.ones(3)).item() for _ in range(3)][-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(interpret, "_interpret", lambda *_: pytest.fail("it ran again"))
+        _Timeout(patch, interpret, "compute")
+        with pytest.raises(TimeoutError, match="too late"):
+            step(jg.ones(3))
+    assert step(jg.ones(3)).item() == wanted
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
