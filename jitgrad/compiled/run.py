@@ -20,8 +20,8 @@ from jitgrad.state import modes_in_use, state
 from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
-from jitgrad.version_counter import new_version
 from jitgrad.user_line import let_through
+from jitgrad.version_counter import new_version
 
 __all__ = ["LoadedProgram", "run_end", "run_program"]
 

@@ -69,6 +69,10 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         raise RuntimeError(
             f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
         )
+    if weight.ndim != 3 or not input1.ndim:
+        raise RuntimeError(
+            f"bilinear(): expected inputs with dimensions and a weight with 3, got {input1.ndim} and {weight.ndim}"
+        )
     for i, (mine, theirs) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
         if mine != theirs:
             raise RuntimeError(

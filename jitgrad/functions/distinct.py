@@ -116,6 +116,11 @@ def histogram(input: Any, bins: Any, range: Any, weight: Any, density: bool) -> 
 
 def _edges(x: Any, bins: Any, range: Any) -> Any:
     if isinstance(bins, TensorBase):
+        if bins.ndim != 1:
+            raise RuntimeError(
+                f"torch.histogramdd: bins tensor should have one dimension, but got {bins.ndim} dimensions in the bins "
+                "tensor for dimension 0"
+            )
         return bins._ndarray()
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")

@@ -29,8 +29,11 @@ def einsum(equation: str, *operands: Any) -> Any:
         operands: tensors, or one list of them.
 
     Raises:
+        TypeError: without an equation.
         RuntimeError: if subscripts and operands do not fit.
     """
+    if not isinstance(equation, str):
+        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(equation).__name__}")
     tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else list(operands)
     if autocasts and len(tensors) > 1:
         tensors = list(lowered(*tensors))

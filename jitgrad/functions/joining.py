@@ -5,6 +5,7 @@ Owns: their public signatures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations as index_combinations
 from itertools import combinations_with_replacement
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import get_default_dtype
+from jitgrad.dtypes import get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
 from jitgrad.functions.views import (
@@ -27,6 +28,7 @@ from jitgrad.functions.views import (
 )
 from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
+from jitgrad.ops.aval import check_allocatable, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import OPS
@@ -153,6 +155,8 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     """
     if mode != "constant":
         return _padding_modes.pad_by_content(input, pad, mode, value)
+    if not isinstance(pad, tuple | list):
+        raise TypeError(f"pad(): argument 'pad' (position 2) must be tuple of ints, not {type(pad).__name__}")
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) > 2 * input.ndim:
@@ -354,7 +358,9 @@ def kron(input: Any, other: Any) -> Any:
 
 def cartesian_prod(*tensors: Any) -> Any:
     """All tuples of elements of vectors: [n1 * n2 * .., k], or the vector itself if it is alone."""
-    for x in tensors:
+    for nr, x in enumerate(tensors):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"expected Tensor as element {nr} in argument 0, but got {type(x).__name__}")
         if x.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
     if len(tensors) == 1:
@@ -370,6 +376,8 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return call("full", 0, (0,), input.dtype)
+    count = math.comb(input.shape[0] + (r - 1 if with_replacement else 0), r)
+    check_allocatable([make_aval((count, r), int64)])  # it counts them one by one
     choose = combinations_with_replacement if with_replacement else index_combinations
     chosen = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
     return stack([input.index_select(0, tensor(column)) for column in chosen.T.copy()], 1)

@@ -17,6 +17,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import broadcast, check_fits, check_same_dtype, numel, refuse
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
+from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
 
 _LINALG, _FACTORS = LazyModule("jitgrad.linalg"), LazyModule("jitgrad.linalg.decompositions")
@@ -298,6 +299,9 @@ def matrix_power(input: Any, n: int) -> Any:
 
 def chain_matmul(*matrices: Any) -> Any:
     """The product of several matrices, as ``linalg.multi_dot``."""
+    for nr, x in enumerate(matrices):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"expected Tensor as element {nr} in argument 0, but got {type(x).__name__}")
     return matrices[0].clone() if len(matrices) == 1 else _LINALG.multi_dot(matrices)
 
 

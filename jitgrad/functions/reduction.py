@@ -264,12 +264,18 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dty
     return door.apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
 
 
+def _both(dim: Any) -> tuple[int, ...]:
+    if isinstance(dim, int):
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    return tuple(dim)
+
+
 def _nuclear(input: Any, dim: Any, keepdim: bool) -> Any:
     if dim is None and input.ndim != 2:
         raise RuntimeError(
             f"Expected a tensor with 2 dimensions, but got a tensor with {input.ndim} dimensions instead."
         )
-    return _NORMS.matrix_norm(input, "nuc", (0, 1) if dim is None else tuple(dim), keepdim)
+    return _NORMS.matrix_norm(input, "nuc", (0, 1) if dim is None else _both(dim), keepdim)
 
 
 def _order(p: Any) -> float:
@@ -368,6 +374,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     parts = [x for x in (prepend, input, append) if x is not None]
     if {x.ndim for x in parts} != {input.ndim}:
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    wrap_dim(dim, input.ndim)
     if n == 0:  # nothing is joined then
         return input.clone()
     x = call("cat", parts, dim) if len(parts) > 1 else input

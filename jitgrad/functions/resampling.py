@@ -163,6 +163,8 @@ def _extents(
                 raise TypeError(f"interpolate(): expected size to be int or a tuple of ints, but got {size}")
         return tuple(int(n) for n in values), None
     factors = tuple(float(f) for f in values)
+    if not all(math.isfinite(f) and f * n < 1 << 63 for n, f in zip(x.shape[2:], factors, strict=False)):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
     rounded = tuple(math.floor(n * f) for n, f in zip(x.shape[2:], factors, strict=True))
     return rounded, None if is_recomputed or mode == "area" else factors
 

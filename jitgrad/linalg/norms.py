@@ -122,6 +122,8 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
             unless it is given or ``atol`` is positive.
     """
     A = A.detach()
+    if A.ndim < 2:
+        raise RuntimeError("linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     m, n = A.shape[-2:]
     if not m or not n:
         return full(A.shape[:-2], 0, dtype=None).long()

@@ -159,6 +159,11 @@ class LowRank(NamedTuple):
     V: Any
 
 
+def _check_rank(name: str, A: Any) -> None:
+    if A.ndim < 2:
+        raise ValueError(f"{name}: expected a matrix or a batch of them, but got {A.ndim} dimensions")
+
+
 def _basis(A: Any, q: int, niter: int) -> Any:
     """q orthonormal columns whose span holds most of the columns of A."""
     Q = qr(matmul(A, randn(A.shape[-1], q, dtype=A.dtype, device=A.device))).Q
@@ -175,7 +180,11 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
         q: the rank, a little more than what is wanted.
         niter: how often the basis is improved.
         M: is subtracted, broadcast.
+
+    Raises:
+        ValueError: A has fewer than two dimensions.
     """
+    _check_rank("svd_lowrank", A)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     centred = A if M is None else A - M
     is_wide = A.shape[-2] < A.shape[-1]
@@ -190,8 +199,9 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
     """(U, S, V) of the principal components of n variables, the columns of [*, m, n]; see ``svd_lowrank``.
 
     Raises:
-        ValueError: ``q`` is above m or n, or a number is negative.
+        ValueError: A has fewer than two dimensions, ``q`` is above m or n, or a number is negative.
     """
+    _check_rank("pca_lowrank", A)
     m, n = A.shape[-2:]
     if q is None:
         q = min(6, m, n)

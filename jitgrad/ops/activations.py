@@ -18,7 +18,7 @@ from jitgrad.dtypes import BOOLEAN, FLOATING, finfo, uint8
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import same_aval
-from jitgrad.ops.shapes import broadcast, operand, torch_dtype_name, wrap_dim
+from jitgrad.ops.shapes import broadcast, check_fits, operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.special import np_erf, np_sigmoid
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
@@ -404,6 +404,8 @@ define(
 def _threshold_aval(x: Aval, threshold: float, value: float) -> Aval:
     if x.dtype.category is BOOLEAN:
         raise NotImplementedError("\"threshold_cpu\" not implemented for 'Bool'")
+    check_fits(threshold, x.dtype)
+    check_fits(value, x.dtype)
     return same_aval(x)
 
 

@@ -209,7 +209,7 @@ def _nonzero(function: Any) -> Any:
     """An integer division that raises where NumPy would only warn."""
 
     def rule(x: Any, y: Any) -> Any:
-        if all(np.asarray(v).dtype.kind in "bi" for v in (x, y)) and not np.all(y) and np.size(x):
+        if all(np.asarray(v).dtype.kind in "biu" for v in (x, y)) and not np.all(y) and np.size(x):
             raise RuntimeError("ZeroDivisionError")
         return function(x, y)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Iterable, Sequence
 from operator import index
@@ -82,6 +83,9 @@ class Aval:
 
 _INTERNED: dict[tuple[object, ...], Aval] = {}
 
+_UNCOUNTABLE = 1 << 63
+"""Bytes, where an extent of 0 counts as 1: NumPy multiplies the others, too."""
+
 
 def _integers(numbers: tuple[Any, ...]) -> tuple[int, ...]:
     """bools and NumPy's integers as Python's; TypeError for other numbers."""
@@ -89,7 +93,7 @@ def _integers(numbers: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | None = None, offset: int = 0) -> Aval:
-    """The interned aval, on the CPU; ``stride`` None means row-major."""
+    """The interned aval, on the CPU; ``stride`` None means row-major. RuntimeError for what 64 bits cannot count."""
     key = (shape, dtype, stride, offset)
     found = _INTERNED.get(key)
     if found is not None:
@@ -112,6 +116,10 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
             n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True)
         )
         aval.is_canonical = stride == row_major
+        if math.prod(n or 1 for n in shape) * dtype.itemsize >= _UNCOUNTABLE:
+            if aval.is_canonical:
+                raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
+            raise RuntimeError(f"numel: integer multiplication overflow with sizes={list(shape)}")
     # setdefault: two threads that race here must end with one object
     return _INTERNED.setdefault(key, aval)
 

@@ -19,7 +19,7 @@ from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import LN2, zero_grad
-from jitgrad.ops.shapes import dtype_of, float_dtype, is_number, result_dtype, torch_dtype_name
+from jitgrad.ops.shapes import dtype_of, float_dtype, is_number, number_like, result_dtype, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -209,6 +209,7 @@ define(
 
 
 def _np_xlogy(x: Any, y: Any) -> Any:
+    y = number_like(y, x)
     return np.where(np.isnan(y), y, np.where(x == 0, np.zeros_like(x), x * np.log(y)))
 
 

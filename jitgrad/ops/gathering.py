@@ -383,18 +383,24 @@ def _define_triangle(name: str, np_function: Any, comparison: str) -> None:
     def aval(x: Aval, diagonal: int) -> Aval:
         if x.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        if not -(1 << 63) <= diagonal < 1 << 63:
+            raise RuntimeError(f"{name}: 64 bits do not hold the diagonal {diagonal}")
         return make_aval(x.shape, x.dtype)
+
+    def near(shape: tuple[int, ...], diagonal: int) -> int:
+        """The nearest diagonal that is beside the matrix, or in it: no sum with it wraps."""
+        return max(-shape[-2] - 1, min(shape[-1] + 1, diagonal))
 
     def lower(b: Any, x: Any, diagonal: int) -> Any:
         rank = len(x.shape)
         rows, columns = b.iota(x.shape, rank - 2), b.iota(x.shape, rank - 1)
-        keep = b.pointwise(comparison, columns, b.add(rows, diagonal))
+        keep = b.pointwise(comparison, columns, b.add(rows, near(x.shape, diagonal)))
         return b.where(keep, x, operand(b, 0, x.dtype))
 
     define(
         name,
         aval=aval,
-        numpy=lambda x, diagonal: np_function(x, diagonal),
+        numpy=lambda x, diagonal: np_function(x, near(x.shape, diagonal)),
         lower=lower,
         vjps=[Vjp(lambda c, g: call(name, g, c.params[0]))],
     )

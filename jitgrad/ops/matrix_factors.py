@@ -247,11 +247,11 @@ def _lu_aval(a: Aval, pivot: bool) -> tuple[Aval, Aval, Aval]:
 def _np_lu(a: Any, pivot: bool) -> tuple[Any, Any, Any]:
     """Column by column, all matrices of the batch at once. (NumPy gives no access to LAPACK's factors.)"""
     *batch, m, n = a.shape
-    factors = np.array(a, order="C").reshape(-1, m, n)
+    factors = np.array(a, order="C").reshape(math.prod(batch), m, n)
     count, k = len(factors), min(m, n)
     pivots, info = np.empty((count, k), np.int32), np.zeros(count, np.int32)
     every = np.arange(count)
-    for j in range(k):
+    for j in range(k if count else 0):
         at = j + (_size(factors[:, j:, j]).argmax(1) if pivot else np.zeros(count, np.int64))
         pivots[:, j] = at + 1
         factors[every, j], factors[every, at] = factors[every, at], factors[every, j]

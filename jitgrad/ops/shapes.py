@@ -44,6 +44,7 @@ __all__ = [
     "np_cast",
     "np_exact_operand",
     "np_operand",
+    "number_like",
     "numel",
     "operand",
     "reduced_shape",
@@ -215,6 +216,11 @@ def np_operand(x: Any, dtype: DType) -> Any:
         return dtype.np.type(x)
     except OverflowError:  # an integer that wraps
         return dtype.np.type(dtype.number(x))
+
+
+def number_like(x: Any, other: Any) -> Any:
+    """A Python number in the dtype of an array beside it, for what is computed of the number alone."""
+    return x if isinstance(x, np.ndarray | np.generic) else other.dtype.type(x)
 
 
 def np_cast(x: Any, dtype: DType) -> Any:

@@ -22,7 +22,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.gamma_functions import bessel_rule, hurwitz_zeta, in_double
 from jitgrad.ops.pointwise import float_aval, zero_grad
-from jitgrad.ops.shapes import float_dtype, is_number, np_operand, operand, torch_dtype_name
+from jitgrad.ops.shapes import float_dtype, is_number, np_operand, number_like, operand, torch_dtype_name
 from jitgrad.ops.special import np_erfc, np_erfcx
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -131,6 +131,7 @@ define(
 
 
 def _np_xlog1py(x: Any, y: Any) -> Any:
+    y = number_like(y, x)
     return np.where(np.isnan(y), y, np.where(x == 0, np.zeros_like(x), x * np.log1p(y)))
 
 

@@ -71,7 +71,8 @@ def main() -> None:
     parser.add_argument("--name", default="")
     options = parser.parse_args()
     names = [at for at, name in enumerate(NAMES) if options.name in name]
-    seeds = [names[i % len(names)] + i // len(names) * len(NAMES) for i in range(options.first, options.first + options.count)]
+    turns = range(options.first, options.first + options.count)
+    seeds = [names[i % len(names)] + i // len(names) * len(NAMES) for i in turns]
     counts, lines = attack(seeds if options.only is None else [options.only])
     for line in lines:
         print(line)

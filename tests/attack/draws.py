@@ -21,12 +21,14 @@ from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES
 __all__ = ["NAMES", "Attack", "draw"]
 
 TENSORS = (
-    *["jg.arange(3.)", "jg.ones(2, 3)", "jg.ones(3, 3)", "jg.ones(2, 3, 4)", "jg.ones(1, 3, 5, 5)", "jg.tensor(1.5)"] * 3,
+    *["jg.arange(3.)", "jg.ones(2, 3)", "jg.ones(3, 3)", "jg.ones(2, 3, 4)", "jg.ones(1, 3, 5, 5)"] * 3,
+    *["jg.tensor(1.5)"] * 3,
     *["jg.ones(3, requires_grad=True)", "jg.ones(2, 3, requires_grad=True)", "jg.eye(3, requires_grad=True)"] * 3,
     "jg.ones(1, 2, 6, 6, requires_grad=True)", "jg.ones(2, 3, 4, requires_grad=True)", "jg.ones(1, 1, 2, 2, 2)",
     "jg.zeros(0)", "jg.zeros(0, 3)", "jg.zeros(3, 0)", "jg.zeros(2, 0, 3)", "jg.zeros(0, requires_grad=True)",
     "jg.zeros(3, 3)", "jg.full((3,), float('nan'))", "jg.full((2, 3), float('inf'))", "-jg.ones(3)",
-    "jg.tensor([1e38, -1e38, 1e-40])", "jg.ones(1).expand(4)", "jg.ones(3, 1).expand(3, 4)", "jg.ones(1).expand(1 << 8)",
+    "jg.tensor([1e38, -1e38, 1e-40])", "jg.ones(1).expand(4)", "jg.ones(3, 1).expand(3, 4)",
+    "jg.ones(1).expand(1 << 8)",
     "jg.arange(6.).as_strided((3, 3), (1, 1))", "jg.arange(12.).reshape(3, 4).t()", "jg.arange(12.)[::2]",
     "jg.arange(12.)[5:8]", "jg.ones(2, 2, 2, 2, 2, 2)", "jg.ones(3, dtype=jg.float64)", "jg.ones(3, dtype=jg.float16)",
     "jg.ones(2, 3, dtype=jg.bfloat16)", "jg.ones(3, dtype=jg.complex64)", "jg.ones(2, 2, dtype=jg.complex128)",
@@ -45,7 +47,9 @@ WILD = (
     "7", "-7", "2**31 - 1", "2**31", "-(2**31)", "2**40", "2**62", "2**63 - 1", "-(2**63)", "2**63", "2**64", "10**30",
     "True",
 )  # fmt: skip
-FLOATS = ("0.0", "0.5", "1.0", "-1.5", "2.0", "float('nan')", "float('inf')", "-float('inf')", "1e308", "5e-324", "1e39")
+FLOATS = (
+    "0.0", "0.5", "1.0", "-1.5", "2.0", "float('nan')", "float('inf')", "-float('inf')", "1e308", "5e-324", "1e39",
+)  # fmt: skip
 SCALARS = (*FLOATS, *SMALL, "2**63 - 1", "2**64", "True", "1j", "jg.tensor(2.)")
 STRINGS = (
     "mean", "sum", "none", "constant", "reflect", "replicate", "circular", "bilinear", "nearest", "bicubic", "ij", "xy",
@@ -116,7 +120,8 @@ def _names() -> dict[str, list[tuple[str, str, bool]]]:
             if isinstance(function, types.FunctionType | types.BuiltinFunctionType):
                 found[f"{place}.{name}"] = _parameters(name, function)
     for name in ("__getitem__", "__setitem__", "__pow__", "__matmul__", "__iadd__", "__lshift__", "__floordiv__"):
-        found[f"jg.Tensor.{name}"] = [("input", "Tensor", False), ("index" if "item" in name else "other", "any", False)]
+        second = "index" if "item" in name else "other"
+        found[f"jg.Tensor.{name}"] = [("input", "Tensor", False), (second, "any", False)]
     found["jg.Tensor.__setitem__"].append(("value", "Scalar", False))
     return {name: parameters for name, parameters in found.items() if parameters is not None}
 
@@ -124,7 +129,8 @@ def _names() -> dict[str, list[tuple[str, str, bool]]]:
 def _parameters(name: str, function: Any) -> list[tuple[str, str, bool]]:
     if name in SIGNATURES and name not in NOT_PARSED:
         forms = SIGNATURES[name].split(" | ")
-        parts = [part.split() for form in forms for part in form.split(", ") if len(part.split()) > 1 and "..." not in part]
+        texts = [part for form in forms for part in form.split(", ") if "..." not in part]
+        parts = [text.split() for text in texts if len(text.split()) > 1]
         names = [(words[1].lstrip("*").partition("=")[0], words[0], "=" in words[1]) for words in parts]
         if names:
             kinds = dict.fromkeys(name for name, _, _ in names)
@@ -133,7 +139,8 @@ def _parameters(name: str, function: Any) -> list[tuple[str, str, bool]]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return [("input", "Tensor", False), ("other", "any", True)]
-    return [(p.name, _kind(p.name, p.default), p.default is not p.empty) for p in parameters if p.kind is not p.VAR_KEYWORD]
+    named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    return [(p.name, _kind(p.name, p.default), p.default is not p.empty) for p in named]
 
 
 def _kind(name: str, default: Any) -> str:

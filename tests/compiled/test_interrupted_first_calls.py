@@ -210,7 +210,7 @@ def test_what_a_signal_handler_raises_reaches_the_caller(where: str, monkeypatch
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
 @pytest.mark.usefixtures("handler")
 def test_a_timeout_in_an_operation_without_a_kernel_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ran again to its end, one operation at a time, before the error came out: for ever, if that was the trouble."""
+    """It ran again, to its end, before the error came out: for ever, if that was the trouble."""
     step = jg.compile(lambda x: (jg.special.legendre_polynomial_p(x * 0.5, x) + 1).sum())
     wanted = [step(jg.ones(3)).item() for _ in range(3)][-1]
     with monkeypatch.context() as patch:
