@@ -101,8 +101,13 @@ define(
     is_unseen=True,
     node_name="UnsafeViewBackward0",
 )
-define("detach", aval=lambda x: x, lower=lambda b, x: x, is_view=True)
-define("alias", aval=lambda x: x, lower=lambda b, x: x, vjps=[Vjp(lambda c, g: g)], is_view=True)
+def _as_it_is(x: Aval) -> Aval:
+    """The operand's layout; AttributeError for what is no tensor, before a trace has a value without one."""
+    return make_aval(x.shape, x.dtype, x.stride, x.offset)
+
+
+define("detach", aval=_as_it_is, lower=lambda b, x: x, is_view=True)
+define("alias", aval=_as_it_is, lower=lambda b, x: x, vjps=[Vjp(lambda c, g: g)], is_view=True)
 
 
 # --- transpose, permute ---

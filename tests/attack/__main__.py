@@ -5,7 +5,7 @@
     python -m tests.attack --name conv2d --count 200   # 200 of the functions whose name has this in it
 
 What is printed at the end: how many were tried, survived, were refused (an error that says why), came out of the inside
-(a bare error, or another answer in another form), crashed or took more than half a minute.
+(a bare error, or another answer in another form), crashed or took more than a minute.
 """
 
 from __future__ import annotations

@@ -186,10 +186,10 @@ def _ints(rng: random.Random) -> str:
 
 
 def draw(seed: int) -> Attack:
-    """The call that belongs to a number: always the same one."""
-    rng = random.Random(seed)
+    """The call that belongs to a number: always the same one, whatever other functions there are."""
     names = list(NAMES)
     name = names[seed % len(names)]
+    rng = random.Random(f"{name} {seed // len(names)}")
     args, kwargs = [], []
     for at, (parameter, kind, is_optional) in enumerate(NAMES[name]):
         if is_optional and rng.random() < 0.6:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.attack.worker import Inside, run_attack
 from tests.guard.pages import GuardedMemory
 
 F = jg.nn.functional
-_COUNT = 20_000 if os.environ.get("JITGRAD_LONG_TESTS") else 150
+_IS_LONG = bool(os.environ.get("JITGRAD_LONG_TESTS"))
 
 
 def test_every_public_function_is_called() -> None:
@@ -31,12 +32,13 @@ def test_a_call_is_always_the_same() -> None:
 
 
 def test_a_sample_of_calls_is_answered() -> None:
-    """Of 100,000 in the long form, by hand; a crash ends a process of its own."""
-    counts, lines = attack([7 + 9 * i for i in range(_COUNT)])
+    """One of nine functions is called once. The long form is run by hand, 100,000 calls and more."""
+    chosen = [at for at, name in enumerate(NAMES) if _IS_LONG or zlib.crc32(name.encode()) % 9 == 0]
+    counts, lines = attack(chosen)
     print(dict(counts))
     assert not lines
-    assert counts["survived"] + counts["refused"] == counts["tried"] == _COUNT
-    assert counts["survived"] > _COUNT // 4
+    assert counts["survived"] + counts["refused"] == counts["tried"] == len(chosen) > 100
+    assert counts["survived"] > len(chosen) // 4
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), AttributeError("x"), IndexError("of a list"), RecursionError("deep")])

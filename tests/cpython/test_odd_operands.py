@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import jitgrad as jg
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct
 from jitgrad.state import state
@@ -72,7 +73,20 @@ def test_no_slot_of_it_is_read_in_a_step(op: str) -> None:
     jg.compile(lambda: _refused_or_right(op))()
 
 
-@pytest.mark.parametrize("call", [jg.tan_, jg.square_, lambda x: jg.clamp_(x, 0, 1), jg.nn.functional.elu_])
+def test_shape_rules_make_layouts_of_nothing_else() -> None:
+    """A trace that had a value without a layout crashed at the segment's end."""
+    OPS.load()
+    for op in map(OPS.__getitem__, sorted(OPS)):
+        for x in ODD:
+            try:
+                made = op.aval(*[x] * max(op.num_inputs, 1))
+            except (AttributeError, TypeError, ValueError, IndexError, KeyError, RuntimeError):
+                continue
+            results = made if isinstance(made, tuple) else (made,)
+            assert all(isinstance(result, Aval) for result in results), op.name
+
+
+@pytest.mark.parametrize("call", [jg.detach, jg.tan_, jg.square_, lambda x: jg.clamp_(x, 0, 1), jg.nn.functional.elu_])
 def test_native_code_raises_what_python_does(call: Callable[[Any], Any]) -> None:
     """A number is an operand like any other, but nothing is written into one."""
     y = jg.ones(3)
