@@ -18,6 +18,7 @@ from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import read_windows, table_of
 from jitgrad.ops.shapes import refuse, torch_dtype_name
+from jitgrad.runtime.eager.quiet import run_quietly
 
 __all__ = [
     "adaptive_avg_pool",
@@ -35,7 +36,7 @@ __all__ = [
 
 def _parts(extent: int, out: int) -> tuple[Any, Any]:
     """Positions [out, longest] of each part, its last one repeated; how many of them count [out]."""
-    i = np.arange(out)
+    i = run_quietly(np.arange, out)
     first = i * extent // out
     lengths = -((-(i + 1) * extent) // out) - first
     taps = np.arange(max(int(lengths.max(initial=1)), 1))

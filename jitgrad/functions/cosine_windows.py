@@ -15,6 +15,7 @@ import numpy as np
 
 from jitgrad.dtypes import as_dtype, get_default_dtype
 from jitgrad.functions.creation import tensor
+from jitgrad.runtime.eager.quiet import run_quietly
 
 __all__ = [
     "bartlett_window",
@@ -49,7 +50,7 @@ def sampled(
 ) -> Any:
     """``count`` samples of a window; a periodic one would have its first value again as the next."""
     steps = count if is_periodic else count - 1
-    phases = np.arange(count) / max(steps, 1)
+    phases = run_quietly(np.arange, count) / max(steps, 1)
     values = np.ones(1) if count == 1 else shape(phases) * np.ones(count)
     return tensor(
         values.astype((dtype or get_default_dtype()).np), dtype=dtype or get_default_dtype(), device=device,
