@@ -2,7 +2,8 @@
 
 Each subject is called through its own shortest path: NumPy by ``np.matmul(a, b, out=c)``, PyTorch by ``torch.mm(a, b,
 out=c)``, each in a process of its own with as many threads, ours as a program of one kernel on the worker pool. Turns
-alternate; figures are lower quartiles. Products are checked against NumPy's before anything is timed. The ratio is the
+alternate; figures are lower quartiles, with one thread of the process's own time, which others that run on the machine
+hardly change. Products are checked against NumPy's before anything is timed. The ratio is the
 better peer's time over ours. Without PyTorch installed, NumPy is the only peer.
 """
 
@@ -103,13 +104,14 @@ def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     return matrix(shape.m, shape.k, shape.form[0]), matrix(shape.k, shape.n, shape.form[1])
 
 
-def seconds_per_call(call: Callable[[], Any], repeats: int) -> float:
+def seconds_per_call(call: Callable[[], Any], repeats: int, threads: int) -> float:
+    clock = time.process_time if threads == 1 else time.perf_counter
     for _ in range(repeats // 2):  # untimed: wakes the workers, fills the caches
         call()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 # the peer
@@ -140,7 +142,7 @@ def serve(name: str, threads: int) -> None:
         if shape not in ready:
             ready[shape] = product_of(name, shape)
             ready[shape]()
-        print(seconds_per_call(ready[shape], repeats), flush=True)
+        print(seconds_per_call(ready[shape], repeats, threads), flush=True)
 
 
 @contextmanager
@@ -218,7 +220,7 @@ def compare(
     for peer in peers.values():
         peer(shape, 1)
     for _ in range(turns):
-        mine.append(seconds_per_call(call, repeats))
+        mine.append(seconds_per_call(call, repeats, threads))
         for name, peer in peers.items():
             time.sleep(_PAUSE)
             theirs[name].append(peer(shape, repeats))

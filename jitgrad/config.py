@@ -17,6 +17,7 @@ LOGS = {
     "fusion": "kernel groups, and why steps were not fused",
     "pipeline": "each segment after every pass of codegen's pipeline, and how often each rewrite rule applied",
     "llvm": "the LLVM IR of each kernel compiled",
+    "tune": "each measurement of the ways to do a matrix product, in nanoseconds",
     "recompiles": "why a call that could have hit had to compile",
 }
 
@@ -33,6 +34,8 @@ VARIABLES = {
     "JITGRAD_NUM_THREADS": "threads that kernels use, the caller's own included; default: all cores",
     "JITGRAD_SAME_BITS": "1: compile every graph at once, however new, so that equal calls give equal bits",
     "JITGRAD_SHUTDOWN_WAIT": "at exit, wait this many seconds for each of the engine's threads; default: 10",
+    "JITGRAD_TUNE": "0: a model alone chooses how matrix products are done, no measurement; all: each class of "
+    "products is measured when it is met, however long that takes",
     "JITGRAD_VCPUS": "how many virtual devices there are, vcpu:0 and so on; default: 2",
     "JITGRAD_VERIFY": "1: check what the code generator made after each of its passes",
 }
@@ -43,6 +46,7 @@ _logging = LazyModule("logging")
 
 
 EAGER_KERNELS = 8192
+_TUNE = {"0": 0, "": 0, "all": 2}
 _EAGER_KERNELS = {"numpy": -1, "kernels": 1}
 
 
@@ -78,6 +82,8 @@ class Config:
             interpreters without such counts), Note [Reference counts]. Cannot be changed after the import.
         vcpus: how many virtual devices ``vcpu:0`` ... there are (``JITGRAD_VCPUS``; default 2).
         shutdown_wait_s: at exit, wait this long for each of the engine's threads (``JITGRAD_SHUTDOWN_WAIT``, seconds).
+        tune: choose register tiles of matrix products by measurements, Note [Measured tiles]: 0: never
+            (``JITGRAD_TUNE=0``), 1: as time allows, 2: each class at once (``JITGRAD_TUNE=all``).
         verify: check what codegen made after each of its passes, Note [Verification] (``JITGRAD_VERIFY=1``).
         cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
     """
@@ -98,6 +104,7 @@ class Config:
     vcpus: int = 2
     shutdown_wait_s: float = 10.0
     cpu: str = ""
+    tune: int = 1
     verify: bool = False
 
 
@@ -131,6 +138,7 @@ def _from_environment() -> Config:
         vcpus=max(0, int(_variable("JITGRAD_VCPUS", "2"))),
         shutdown_wait_s=float(_variable("JITGRAD_SHUTDOWN_WAIT", "10")),
         cpu=_variable("JITGRAD_CPU"),
+        tune=_TUNE.get(_variable("JITGRAD_TUNE", "1"), 1),
         verify=_is_on("JITGRAD_VERIFY"),
     )
 

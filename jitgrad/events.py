@@ -49,6 +49,8 @@ COUNTERS: dict[str, str] = {
     "tall_products": "products by one right operand that became one, in plans: those of inputs of all steps of a loop",
     "scatters_in_place": "scatters that update the storage they are written to, in plans, Note [Scatters in place]",
     "shared_panels": "products whose right operand was laid out once for several of them, in plans: a recurrent weight",
+    "tuned": "classes of matrix products whose register tiles were timed, Note [Measured tiles]",
+    "tuned_reads": "classes whose times were read from the disk cache",
     "cache_reads": "kernels loaded from the disk cache",
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations of a compiled step that ran eagerly",

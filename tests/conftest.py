@@ -23,6 +23,8 @@ _CACHE_DIR = tempfile.mkdtemp(prefix="jitgrad-tests-")
 os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 # and every pass of codegen is checked: Note [Verification]
 os.environ.setdefault("JITGRAD_VERIFY", "1")
+# and kernels do not depend on measurements, Note [Measured tiles]
+os.environ["JITGRAD_TUNE"] = "0"
 
 from modes import MODES, Mode, Shown  # noqa: E402
 from threads import wait_for_devices  # noqa: E402

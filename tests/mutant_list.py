@@ -41,6 +41,7 @@ _FUSED = "runtime/test_fused_rules.py"
 _STREAMS = "runtime/test_streams.py"
 _DIRECT = "runtime/test_eager_direct.py"
 _TRACING = "compiled/test_tracing.py"
+_TUNING = "codegen/test_tuning.py"
 
 _ENGINE_RUN = _in(
     "runtime/engine/run",
@@ -288,6 +289,25 @@ _CODEGEN = _in(
      "codegen/test_join.py"),
     ("llvm/object_cache.py", "info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)", "info.st_mode & 0",
      "codegen/test_object_cache.py::test_file_that_others_can_write_is_not_loaded"),
+    ("gemm/tuning.py", "_CLEAR * times[best] <= times.get", "times[best] <= times.get",
+     f"{_TUNING}::test_a_little_faster_is_not_worth_it"),
+    ("gemm/tuning.py", "min(_SHARE * time.process_time_ns(), _MOST_NS)", "_MOST_NS",
+     f"{_TUNING}::test_a_measurement_fits_into_a_twentieth_of_the_time_so_far"),
+    ("gemm/tuning.py", " and not _is_busy()", "", f"{_TUNING}::test_nothing_is_measured_on_a_busy_machine"),
+    ("gemm/tuning.py", "    with _lock:\n        found = _times", "    if True:\n        found = _times",
+     f"{_TUNING}::test_threads_measure_one_after_the_other"),
+    ("gemm/tuning.py", "return config.tune > 0 and target", "return target",
+     f"{_TUNING}::test_off_means_neither_measured_nor_read"),
+    ("gemm/tuning.py", "config.tune > 0 and target == host_target() and", "config.tune > 0 and",
+     f"{_TUNING}::test_short_products_and_other_targets_are_not_measured"),
+    ("gemm/tuning.py", "if all(0 < ns < math.inf for", "if all(True for",
+     f"{_TUNING}::test_a_record_that_makes_no_sense_is_none"),
+    ("gemm/trial.py", "columns, share = units_n - 1, unit_n", "columns, share = units_n, unit_n",
+     f"{_TUNING}::test_long_products_are_run_in_parts"),
+    ("gemm/trial.py", "    if any(second > _STEADY", "    if any(False and second > _STEADY",
+     f"{_TUNING}::test_a_clock_that_jumps_is_noticed"),
+    ("gemm/plan.py", "for way, ns in times.items() if way in costs}", "for way, ns in times.items()}",
+     f"{_TUNING}::test_a_record_cannot_ask_for_what_is_not_right"),
 )  # fmt: skip
 
 _COMPILED = _in(

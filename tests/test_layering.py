@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     | {"array_api", "distributions", "elementwise", "fft", "safetensors", "signal", "special", "types", "xpu"}
     | {"compiler", "cpu", "distributed", "futures", "hub", "jit", "library", "multiprocessing", "quasirandom"}
     | {"return_types", "storage"}
-    | {"benchmark", "measuring", "pictures"},
+    | {"benchmark", "measuring", "pictures", "tune"},
     frozenset({"scripts", "__main__"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

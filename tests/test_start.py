@@ -19,7 +19,7 @@ IMPORT_LIMIT_MODULES = 230
 LATE = {"LLVM and other libraries": {"llvmlite", "numba", "torch", "jax", "scipy", "numpy.random"}}
 LATE["what the first compile needs"] = {"jitgrad.codegen"}
 LATE["what debugging needs"] = {"jitgrad.compiled.explain", "logging", "traceback", "difflib", "sysconfig"}
-LATE["what tools need"] = {f"jitgrad.{name}" for name in "benchmark checking measuring pictures report".split()}
+LATE["what tools need"] = {f"jitgrad.{name}" for name in "benchmark checking measuring pictures report tune".split()}
 _NN = (
     "attention conv_other distance embedding_bag group_norm margin_loss padding parameter_dict pooling "
     "recurrent shrinking transformer vision"

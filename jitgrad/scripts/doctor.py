@@ -45,6 +45,11 @@ OPTIONAL = {
 """Distributions that jitgrad uses where they are installed, and for what."""
 
 _FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "amx-tile", "neon")
+_TUNING = (
+    "done as a model of the core says (JITGRAD_TUNE=0)",
+    "measured as time allows; at once: python -m jitgrad.tune",
+    "measured when they are met (JITGRAD_TUNE=all)",
+)
 _SAME = 1e-10
 _STEP = 1e-6
 _SAME_SLOPE = 1e-6
@@ -171,9 +176,7 @@ def examine() -> Diagnosis:
     versions, missing = _versions()
     machine, cache = _machine(), _cache()
     environment = {name: value for name, value in sorted(os.environ.items()) if name.startswith("JITGRAD_")}
-    problems = [
-        f"{name} is set, and jitgrad reads no such variable." for name in environment if name not in VARIABLES
-    ]
+    problems = [f"{name} is set, and jitgrad reads no such variable." for name in environment if name not in VARIABLES]
     if not test.passed:
         problems.insert(0, "The self-test failed: please report this with the whole output of this command.")
     if not is_known_interpreter():
@@ -220,6 +223,7 @@ def _machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "processor": f"{target.cpu}: {', '.join(name for name in _FEATURES if name in on) or 'no known features'}",
         "vectors": f"{32 * target.width} bits, {target.registers} registers",
+        "matrix products": _TUNING[config.tune],
         "threads": f"{get_num_threads()} of {os.cpu_count()} cores",
         "native hits": "in use" if native_cell.is_installed else "not in use",
         "liveness": "reference counts" if counts_references else "weak references",

@@ -46,6 +46,7 @@ def test_doctor_names_what_is_there_and_what_is_missing(
     shown = capsys.readouterr().out
     assert jitgrad.__version__ in shown
     assert all(name in shown for name in ("llvmlite", "processor", "disk cache", "passed", *OPTIONAL))
+    assert "JITGRAD_TUNE=0" in shown
 
 
 def test_doctor_is_a_script_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,9 @@ Must not know: kernels that exist already, units of work, threads.
 The figures were fitted to measured times of 200 products (1 to 1024 rows, 8 to 1024 columns, K of 8 to 2000, float32
 and float64, all forms, 16 tiles each with and without a copy of B) on an Intel server core with two 512-bit
 multiply-adds a cycle: what the model chooses takes 1.06 times as long as the best of them, in the geometric mean. On
-another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.04 times, over 63 products. Results do not
-depend on the choice, see Note [Order of summation].
+another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products; there, other
+tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. Results do not depend on the
+choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ TILES: dict[int, tuple[Tile, ...]] = {
 _TILES_SCALAR: tuple[Tile, ...] = ((4, 1), (1, 1))
 
 _PAGE = 4096  # rows this far apart share one set of the first cache
+_FEW_ROWS = 12  # so many stay there all the same
 _L1_NBYTES = 40_000  # what a panel of B may take of it
 _NEAR_NBYTES = 12_000  # of a panel of B in place: rows of a longer one are in many pages and few sets
 _L2_NBYTES = 400_000  # and of the second
@@ -47,6 +49,8 @@ class Core:
         latency: the least cycles of one step of k: a multiply-add waits for the one before.
         element: what it costs to load an element of A and spread it, in loads.
         beside: the part of the loads' time that multiply-adds do not hide.
+        far: the least cycles of one step of k that reads a row of B in place where all rows share one set of the cache,
+        walk: and what a step takes longer that reads a transposed A in place, from beyond the second cache.
     """
 
     multiplies: float
@@ -54,9 +58,11 @@ class Core:
     latency: float
     element: float
     beside: float
+    far: float = 0.0
+    walk: float = 0.0
 
 
-_ONE = Core(1.0, 4.7, 3.5, 3.0, 0.14)  # AMD up to Zen 4 (512-bit operations take two turns)
+_ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers
 
 
@@ -80,13 +86,23 @@ class Matrix:
     row_nbytes: int
 
 
-def product_cycles(core: Core, tile: Tile, copy: bool, shape: tuple[int, int, int], b: Matrix, width: int) -> float:
-    """Cycles of one product of ``shape`` (m, n, k) with this register tile; ``copy``: of B's panels."""
+def product_cycles(
+    core: Core, tile: Tile, copy: bool, shape: tuple[int, int, int], b: Matrix, width: int, walks: bool = False
+) -> float:
+    """Cycles of one product of ``shape`` (m, n, k) with this register tile.
+
+    Args:
+        copy: B's panels are copied.
+        walks: A is transposed and larger than the second cache, so that its rows should be copied; they are if B is.
+    """
     (rows, vectors), (m, n, k) = tile, shape
     panels = -(-n // (vectors * width))
     line = _copied_line(k, vectors) if copy else _direct_line(k, vectors, b.row_nbytes)
     loads = (vectors * line + core.element * rows) / core.loads
     step = max(rows * vectors / core.multiplies, loads, core.latency) + core.beside * loads
+    if not copy:
+        is_far = b.row_nbytes % _PAGE == 0 and k > _FEW_ROWS
+        step = max(step, core.far * is_far) + core.walk * walks
     cycles = -(-m // rows) * panels * (k * step + _TILE_CYCLES + _CELL_CYCLES * rows * vectors)
     return cycles + panels * -(-m // 512) * (_copy_cycles(b, width) * k * vectors + 4) if copy else cycles
 
@@ -100,7 +116,7 @@ def _direct_line(k: int, vectors: int, row_nbytes: int) -> float:
     """Cost of loading a vector of B in place, in loads."""
     if 64 * k * vectors > _L2_NBYTES:
         return 10.0  # each tile of rows reads the panel again, from the last cache or from memory
-    if row_nbytes % _PAGE == 0 and k > 12:
+    if row_nbytes % _PAGE == 0 and k > _FEW_ROWS:
         return 5.5  # every row evicts another
     if row_nbytes % 1024 == 0 and k > 48:
         return 3.5

@@ -1,22 +1,26 @@
 """From a shape to a spec, and to a launch's argument words.
 
-Owns: ``choose_spec`` (register tile), ``gemm_launch`` (units, passes over K, whether to copy B's panels).
-Must not know: LLVM, the epilogue's text.
+Owns: ``choose_spec`` (register tile, what is copied), ``ways_of`` (all ways that are right), ``gemm_launch`` (units,
+passes over K).
+Must not know: LLVM, the epilogue's text, how ways are timed.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from jitgrad.codegen.gemm.core_model import Matrix, Tile, core_of, product_cycles, tiles_for
-from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES
-from jitgrad.codegen.gemm.spec import GemmSpec, Operand
+from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES, emit_gemm
+from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
+from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
+from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
 
-__all__ = ["choose_spec", "gemm_launch", "panel_columns", "panels_spec"]
+__all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
 
 _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _ROWS_PANELS = 2  # so many share a copy of A's rows, or it does not pay
@@ -24,7 +28,11 @@ _ROWS_DEPTH = 12  # fewer lines stay in the cache
 _ROWS_NBYTES = 1 << 20  # what of A stays in the second cache
 _ROWS = 240  # rows of A that are copied at a time
 _WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
-_NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one
+_NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one;
+_NEARLY_MEASURED = 1.08  # if it is known to
+_UNUSUAL = 1.25  # what it costs to copy A's rows where it does not pay, or not to where it does
+_BEST = 3  # ways that are measured, besides those of other kinds
+_TRIAL_ROWS = 512  # of A, at most
 _PACK_ROWS = 512  # rows that share one copy of B's panel
 _PACK_ROWS_LEAST = 128  # the same, where all cores should have a part
 _UNITS = 4  # so many at least, if there is work for them
@@ -34,13 +42,24 @@ _NS_PER_MULTIPLY = 0.25  # one vector multiply-add
 _TASK_NS = 2500  # a task is worth handing over
 
 
-def _walks(a_strides: tuple[int, int, int], itemsize: int) -> bool:
+def _walks(stride: int, itemsize: int) -> bool:
     """Whether the elements of a row of A lie far apart: it is a transposed view."""
-    return abs(a_strides[2]) * itemsize >= 1024
+    return abs(stride) * itemsize >= 1024
 
 
 def _ceil(x: int, step: int) -> int:
     return -(-x // step) * step
+
+
+class StridedProduct(NamedTuple):
+    """What decides how long a product takes. Strides: of rows and columns, in elements."""
+
+    dtype: DType
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, int]
+    b_strides: tuple[int, int]
 
 
 def choose_spec(
@@ -67,13 +86,17 @@ def choose_spec(
     b_unit = "n" if b_strides[2] == 1 or n <= 1 else "k" if b_strides[1] == 1 else "none"
     if b_unit == "k" and m <= _DOT_ROWS and a_strides[2] == 1 and target.has_masks:
         return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
-    matrix = Matrix(b_unit, abs(b_strides[1]) * dtype.itemsize)
-    rows, vectors, copy = _tile_and_copy((m, n, k), matrix, width, target)
-    a_unit = "m" if copy and _rows_copy_pays((m, n, k), a_strides, dtype.itemsize, vectors * width) else "any"
     spec = GemmSpec(
-        dtype.name, a_unit, b_unit, epilogue_key, rows, vectors, copy, width, target.has_fma, target.has_masks
-    )
-    return _known(spec, (m, n, k), matrix, target)
+        dtype.name, "any", b_unit, epilogue_key, 0, 0, False, width, target.has_fma, target.has_masks
+    )  # fmt: skip
+    product = StridedProduct(dtype, m, n, k, a_strides[1:], b_strides[1:])
+    costs = ways_of(product, b_unit, width, target)
+    ways = _promising(costs)
+    times = _measured(product, [in_way(spec, way) for way in ways], batch, target)
+    known = {way: ns for way, ns in times.items() if way in costs}
+    if not known:
+        return in_way(spec, _settled(spec, ways[0], costs, _NEARLY))
+    return in_way(spec, _settled(spec, quickest(ways[0], known), known, _NEARLY_MEASURED))
 
 
 def _vector_width(dtype: DType, target: Target) -> int:
@@ -104,33 +127,88 @@ def _panel_tile(tiles: Sequence[Tile], shape: tuple[int, int, int], width: int, 
 
 
 @functools.lru_cache(maxsize=4096)
-def _tile_and_copy(shape: tuple[int, int, int], b: Matrix, width: int, target: Target) -> tuple[int, int, bool]:
-    """The register tile, and whether to copy B's panels. Every choice is correct for every shape."""
-    core = core_of(target)
-    choices = [(*tile, copy) for tile in tiles_for(target) for copy in ((False, True) if b.unit == "n" else (True,))]
-    return min(choices, key=lambda c: product_cycles(core, c[:2], c[2], shape, b, width))
+def ways_of(product: StridedProduct, b_unit: str, width: int, target: Target) -> dict[Way, float]:
+    """The ways that are right for a product, and its cycles by the model. All give the same bits."""
+    dtype, m, n, k, a_strides, b_strides = product
+    core, shape, size = core_of(target), (m, n, k), dtype.itemsize
+    b = Matrix(b_unit, abs(b_strides[0]) * size)
+    walks = m * k * size >= _ROWS_NBYTES and _rows_copy_pays(shape, a_strides, size, width)
+    costs = {}
+    for tile in tiles_for(target):
+        pays = _rows_copy_pays(shape, a_strides, size, tile[1] * width)
+        for copy in (False, True) if b_unit == "n" else (True,):
+            cycles = product_cycles(core, tile, copy, shape, b, width, walks)
+            for a_unit in ("any", "m") if copy and a_strides[0] == 1 and m > 1 else ("any",):
+                is_usual = (a_unit == "m") == (copy and pays)
+                costs[Way(*tile, copy, a_unit)] = cycles if is_usual else _UNUSUAL * cycles
+    return costs
 
 
-_known_kernels: dict[GemmSpec, list[GemmSpec]] = {}  # those that were chosen, under the same spec with no tile
+def _promising(costs: Mapping[Way, float]) -> list[Way]:
+    """The ways that are worth a measurement, the model's choice first: its best, and the best of other kinds."""
+    order = sorted(costs, key=costs.__getitem__)
+    best, found = order[0], order[:_BEST]
+    for others in ([w for w in order if w.copy != best.copy], [w for w in order if w.a_unit != best.a_unit]):
+        found += others[:1]
+    return list(dict.fromkeys(found))
+
+
+def _measured(product: StridedProduct, specs: Sequence[GemmSpec], batch: int, target: Target) -> Times:
+    """Nanoseconds of ways of the product's class; empty: they are not known. Note [Measured tiles]."""
+    dtype, m, n, k, a_strides, b_strides = product
+    if not is_on(target) or 0 in (m, n, k):
+        return {}
+    rows, size = min(m, _TRIAL_ROWS), dtype.itemsize
+    a, b = span_of((rows, k), a_strides, size), span_of((k, n), b_strides, size)
+    store = StoreEpilogue(dtype.name).args(3, 0, 0, n)
+
+    def launch(spec: GemmSpec) -> tuple[tuple[int, ...], int, int, float]:
+        operands = Operand(1, a.start, (0, *a_strides)), Operand(2, b.start, (0, *b_strides))
+        return gemm_launch(spec, rows, n, k, 1, *operands, store)
+
+    def prepare(spec: GemmSpec) -> Trial | None:
+        words, _, _, cost = launch(spec)
+        runs = runs_of(words, n, 1, cost)
+        return runs and Trial(spec, words, runs, runs.share * rows / m, emit_gemm)
+
+    lines = [_line_class(abs(stride) * size) for stride in (*a_strides, *b_strides)]
+    key = ("product", dtype.name, grade(m, 32), grade(-(-n // specs[0].width), 8), grade(k, 16), *lines)
+    about = f"{m}x{n}, k {k}, {dtype.name}, A by {_order(a_strides)}, B by {_order(b_strides)}"
+    nbytes = a.nbytes, b.nbytes, rows * n * size
+    cost = launch(specs[0])[3] * batch * m / rows
+    return measured(Question(key, about, specs, prepare, nbytes, m * n * k, cost), target)
+
+
+def _order(strides: tuple[int, int]) -> str:
+    return "rows" if strides[1] == 1 else "columns" if strides[0] == 1 else "strides"
+
+
+def _line_class(nbytes: int) -> int:
+    """What caches care for in a stride: 1 element, or whether lines, few sets or one set are met."""
+    return next((step for step in (4096, 1024, 64) if nbytes % step == 0), 8 if nbytes <= 8 else 0)
+
+
+def in_way(spec: GemmSpec, way: Way) -> GemmSpec:
+    """The spec that does the product in this way."""
+    return replace(spec, rows=way.rows, vectors=way.vectors, copy=way.copy, a_unit=way.a_unit)
+
+
+_known_ways: dict[GemmSpec, list[Way]] = {}  # of kernels that were chosen, under their spec without a way
 _MAX_KNOWN = 4096
 
 
-def _known(spec: GemmSpec, shape: tuple[int, int, int], b: Matrix, target: Target) -> GemmSpec:
-    """``spec`` itself, or one that exists already and is nearly as fast: another batch size should compile nothing."""
-    if len(_known_kernels) > _MAX_KNOWN:
-        _known_kernels.clear()
-    known = _known_kernels.setdefault(replace(spec, rows=0, vectors=0, copy=False), [])
-    if spec in known:
-        return spec
-
-    def cycles(x: GemmSpec) -> float:
-        return product_cycles(core_of(target), (x.rows, x.vectors), x.copy, shape, b, x.width)
-
-    nearest = min(known, key=cycles, default=None)
-    if nearest is not None and cycles(nearest) <= _NEARLY * cycles(spec):
+def _settled(spec: GemmSpec, way: Way, costs: Mapping[Way, float], nearly: float) -> Way:
+    """``way`` itself, or one that exists already and is nearly as fast: another batch size should compile nothing."""
+    if len(_known_ways) > _MAX_KNOWN:
+        _known_ways.clear()
+    known = _known_ways.setdefault(spec, [])
+    if way in known:
+        return way
+    nearest = min([w for w in known if w in costs], key=costs.__getitem__, default=None)
+    if nearest is not None and costs[nearest] <= nearly * costs[way]:
         return nearest
-    known.append(spec)
-    return spec
+    known.append(way)
+    return way
 
 
 def gemm_launch(
@@ -152,12 +230,12 @@ def gemm_launch(
     return words, units, grain, cost
 
 
-def _rows_copy_pays(shape: tuple[int, int, int], a_strides: tuple[int, int, int], itemsize: int, columns: int) -> bool:
+def _rows_copy_pays(shape: tuple[int, int, int], a_strides: Sequence[int], itemsize: int, columns: int) -> bool:
     """A is a transposed view, each k of it in another page or too long for the caches, and several panels share it."""
     m, n, k = shape
-    if a_strides[1] != 1 or n <= _ROWS_PANELS * columns or k < _ROWS_DEPTH:
+    if a_strides[0] != 1 or n <= _ROWS_PANELS * columns or k < _ROWS_DEPTH:
         return False
-    return _walks(a_strides, itemsize) or m * k * itemsize > _ROWS_NBYTES
+    return _walks(a_strides[1], itemsize) or m * k * itemsize >= _ROWS_NBYTES
 
 
 def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
@@ -167,7 +245,7 @@ def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
 def _depth(spec: GemmSpec, k: int, a: Operand) -> int:
     """Length of one pass over K: all of it, or equal parts that the copy of a panel has room for."""
     most = PACK_NBYTES // (spec.columns * spec.itemsize)
-    if _walks(a.strides, spec.itemsize):
+    if _walks(a.strides[2], spec.itemsize):
         most = min(most, _WALK_DEPTH)
     if spec.copies_rows:
         most = min(most, PACK_ROWS_NBYTES // (_ceil(_ROWS, spec.rows) * spec.itemsize))
@@ -184,12 +262,11 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
     rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
     if spec.copy:
         rows = max(rows, _pack_rows(m, -(-n // spec.columns), flop_per_row))
-    if depth < k:
-        rows = min(rows, SUMS_NBYTES // (spec.columns * spec.itemsize))
     blocks = max(1, -(-m // int(rows)))
+    if depth < k:
+        most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
+        blocks = max(blocks, -(-m // most))
     rows = _ceil(-(-m // blocks), spec.rows)
-    if depth < k and rows * spec.columns * spec.itemsize > SUMS_NBYTES:
-        rows -= spec.rows
     panels = 1
     while panels * rows * flop_per_row < _UNIT_FLOP_LEAST / 2 and panels * spec.columns < n:
         panels *= 2

@@ -23,14 +23,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.codegen.gemm.core_model import Core, core_of, tiles_for
+from jitgrad.codegen.gemm.core_model import Core, Tile, core_of, tiles_for
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES
-from jitgrad.codegen.gemm.spec import GemmSpec, Operand
+from jitgrad.codegen.gemm.emit_windows import emit_windows
+from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
+from jitgrad.codegen.gemm.trial import Trial, runs_of
+from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
 
@@ -47,6 +51,8 @@ _PANEL_NBYTES = {"table": 40_000, "any": PACK_NBYTES}
 _UNIT_FLOP = 4e6
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
+_BEST = 4  # tiles that are measured
+_TRIAL_NBYTES = 8 << 20  # of the images that they are measured on
 _TASK_NS = 2500
 _PASS_CYCLES = 40.0  # to begin and end a tile's pass,
 _CELL_CYCLES = 4.0  # and to save and resume one of its vectors
@@ -126,11 +132,39 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     unit, segments = _columns_of(product, width, dtype.itemsize)
     vectors = product.images * -(-product.n // width)
     a_unit = "any" if simple else "table"
-    rows, wide = _tile(product.m, vectors, product.k, a_unit, unit == "krun", target)
-    return GemmSpec(
-        dtype.name, a_unit, unit, epilogue_key, rows, wide, True, width, target.has_fma,
-        target.has_masks, segments,
+    spec = GemmSpec(
+        dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
+    tiles = _best_tiles(product.m, vectors, product.k, a_unit, unit == "krun", target)
+    ways = [Way(*tile, True, a_unit) for tile in tiles]
+    times = _measured(product, [replace(spec, rows=way.rows, vectors=way.vectors) for way in ways], vectors, target)
+    known = {way: ns for way, ns in times.items() if way[:2] in tiles_for(target) and way[2:] == (True, a_unit)}
+    best = quickest(ways[0], known) if known else ways[0]
+    return replace(spec, rows=best.rows, vectors=best.vectors)
+
+
+def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target: Target) -> Times:
+    """Nanoseconds of ways of the product's class; empty: they are not known. Note [Measured tiles]."""
+    if not is_on(target) or 0 in product[:5]:
+        return {}
+    size = specs[0].itemsize
+    image_nbytes = size * max(1, abs(product.b_image))
+    some = product._replace(images=max(1, min(product.images, _TRIAL_NBYTES // image_nbytes)))
+    (a_low, a_high), (b_low, b_high) = table_bounds(some)
+    a, b = Operand(1, -a_low * size, (0, 0, 0)), Operand(2, -b_low * size, (0, 0, 0))
+    store = StoreEpilogue(specs[0].dtype_name).args(3, 0, product.m * product.n, product.n)
+
+    def prepare(spec: GemmSpec) -> Trial | None:
+        words, _, _, cost, tables = windows_launch(spec, some, a, b, store)
+        runs = runs_of(words, some.images * -(-product.n // spec.width), product.groups, cost)
+        return runs and Trial(spec, words, runs, runs.share * some.images / product.images, emit_windows, tables)
+
+    cost = windows_launch(specs[0], some, a, b, store)[3] * product.images / some.images
+    key = ("windows", specs[0].dtype_name, grade(product.images, 4), grade(vectors, 8), *product[1:])
+    images, groups, m, n, k = product[:5]
+    about = f"{m}x{n}, k {k}, {specs[0].dtype_name}, windows, {images} images, {groups} groups"
+    nbytes = [size * count for count in (a_high - a_low + 1, b_high - b_low + 1, some.images * groups * m * n)]
+    return measured(Question(key, about, specs, prepare, nbytes, images * groups * m * n * k, cost), target)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -145,15 +179,16 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _tile(m: int, vectors: int, k: int, a_unit: str, transposed: bool, target: Target) -> tuple[int, int]:
+def _best_tiles(m: int, vectors: int, k: int, a_unit: str, transposed: bool, target: Target) -> tuple[Tile, ...]:
+    """Those that are worth a measurement, the model's choice first."""
     core = core_of(target)
     run_cycles = _RUN_CYCLES * target.width if transposed else 0.0
 
-    def cycles(tile: tuple[int, int]) -> float:
+    def cycles(tile: Tile) -> float:
         passes = -(-k * 64 * tile[1] // _PANEL_NBYTES[a_unit])
         return _cycles(core, tile, m, vectors, k, passes, run_cycles)
 
-    return min(tiles_for(target), key=cycles)
+    return tuple(sorted(tiles_for(target), key=cycles)[:_BEST])
 
 
 def _cycles(

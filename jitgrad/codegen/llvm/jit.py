@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from jitgrad.codegen.llvm.binding import binding, version
-from jitgrad.codegen.llvm.object_cache import open_cache
+from jitgrad.codegen.llvm.object_cache import ObjectCache, open_cache
 from jitgrad.codegen.llvm.target import Target, host_target
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -37,7 +37,15 @@ from jitgrad.events import bump, log
 from jitgrad.locks import process_lock
 from jitgrad.user_line import let_through
 
-__all__ = ["CompiledKernel", "KernelSource", "compile_kernels", "drop_idle_kernels"]
+__all__ = [
+    "CompiledKernel",
+    "KernelSource",
+    "compile_kernels",
+    "disk_cache",
+    "drop_idle_kernels",
+    "is_at_hand",
+    "version_key",
+]
 
 MAX_IDLE_KERNELS = 4096
 _MAPS_PER_KERNEL = 4
@@ -99,12 +107,13 @@ def _sources(package: Any) -> Iterator[bytes]:
 
 
 @functools.cache
-def _version_key() -> str:
+def version_key() -> str:
+    """What every key on disk contains: LLVM's version and the digest of the sources."""
     return f"{version()}|{_sources_digest()}"
 
 
 def _digest(source: KernelSource, target: Target) -> bytes:
-    text = "\0".join((source.key, source.name, target.key, _version_key()))
+    text = "\0".join((source.key, source.name, target.key, version_key()))
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
 
 
@@ -177,6 +186,13 @@ def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
         return [_compile_one(source) for source in sources]
 
 
+def is_at_hand(source: KernelSource) -> bool:
+    """Whether ``compile_kernels`` need not ask LLVM: the kernel is loaded, or in the disk cache."""
+    digest = _digest(source, host_target())
+    cache = disk_cache()
+    return digest in _loaded or (cache is not None and cache.holds(digest))
+
+
 def drop_idle_kernels() -> None:
     """Forget the kernels that are kept only in case they are asked for again."""
     with _lock:
@@ -215,10 +231,14 @@ def _compile_one(source: KernelSource) -> CompiledKernel:
     return kernel
 
 
+def disk_cache() -> ObjectCache | None:
+    """Where kernels are kept; None if nowhere."""
+    return open_cache(None if config.cache_dir is None else os.fspath(config.cache_dir), config.cache_limit_nbytes)
+
+
 def _build(source: KernelSource, digest: bytes) -> CompiledKernel:
     """From the disk cache, else by LLVM. An object that does not load is as good as none."""
-    cache = open_cache(None if config.cache_dir is None else os.fspath(config.cache_dir), config.cache_limit_nbytes)
-    session = _session()
+    cache, session = disk_cache(), _session()
     cached = cache.load(digest) if cache else None
     if cached is not None:
         with contextlib.suppress(CompileError):

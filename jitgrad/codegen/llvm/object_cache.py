@@ -100,6 +100,15 @@ class ObjectCache:
         session = probe.session  # Note [Profiling points]
         return self._load(digest) if session is None else session.call("cache", "cache read", self._load, digest)
 
+    def holds(self, digest: bytes) -> bool:
+        """Whether there is a file for a key digest; ``load`` says whether it can be trusted."""
+        try:
+            os.stat(self._at(digest.hex() + _SUFFIX), dir_fd=self._fd, follow_symlinks=False)
+        except OSError as error:
+            let_through(error)
+            return False
+        return self.readable
+
     def _load(self, digest: bytes) -> bytes | None:
         try:
             fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)

@@ -1,6 +1,6 @@
 """The CPU that kernels are compiled for.
 
-Owns: ``Target`` and ``host_target``: which vector width, how many registers, which instructions.
+Owns: ``Target`` and ``host_target``: which vector width, how many registers, which instructions; ``processor``.
 Must not know: kernels, programs.
 In: the host as LLVM sees it, or ``config.cpu``. Out: a ``Target``, which emitters read and cache keys contain.
 """
@@ -8,12 +8,14 @@ In: the host as LLVM sees it, or ``config.cpu``. Out: a ``Target``, which emitte
 from __future__ import annotations
 
 import functools
+import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 from jitgrad.codegen.llvm.binding import asking_llvm, binding
 from jitgrad.config import config
 
-__all__ = ["Target", "host_target", "target_for"]
+__all__ = ["Target", "host_target", "processor", "target_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +110,16 @@ def host_target() -> Target:
         llvm = binding()
         features = llvm.get_host_cpu_features().flatten()
         return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())
+
+
+@functools.cache
+def processor() -> str:
+    """The model of this machine's CPU, as far as the system tells it: more exact than LLVM's name of its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return platform.processor()
+    parts = [line.partition(":") for line in lines]
+    facts = {name.strip(): value.strip() for name, _, value in parts}
+    wanted = ("vendor_id", "model name", "cpu family", "model", "stepping", "cache size", "CPU implementer", "CPU part")
+    return "|".join(facts.get(name, "") for name in wanted)

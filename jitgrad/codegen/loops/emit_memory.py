@@ -50,7 +50,6 @@ class Scope:
             scope = scope.outer
         return None
 
-
     def find_call(self, key: tuple[Any, ...]) -> str | None:
         scope: Scope | None = self
         while scope is not None:
