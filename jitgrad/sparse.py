@@ -36,7 +36,7 @@ from jitgrad.tensor import Tensor
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import count_write
 
-__all__ = ["SparseTensor", "sparse_coo_tensor"]
+__all__ = ["SparseTensor", "add_entries", "sparse_coo_tensor"]
 
 _ADD, _SUB, _MUL, _DIV, _MM = (OPS[n] for n in ("add", "sub", "mul", "div", "mm"))
 
@@ -274,8 +274,7 @@ def sparse_coo_tensor(
     if not entries.ndim or where.shape[1] != entries.shape[0]:
         nnz = entries.shape[0] if entries.ndim else 1
         raise RuntimeError(
-            f"indices and values must have same nnz, but got nnz from indices: {where.shape[1]}, "
-            f"nnz from values: {nnz}"
+            f"indices and values must have same nnz, but got nnz from indices: {where.shape[1]}, nnz from values: {nnz}"
         )
     sparse_dim, dense_dim = where.shape[0], entries.ndim - 1
     if not sparse_dim:
@@ -495,6 +494,16 @@ def _apply_inplace_sparse(op: Any, targets: tuple[Any, ...], args: tuple[Any, ..
     target._is_coalesced = result._is_coalesced
     count_write(target)
     return targets
+
+
+def add_entries(target: Tensor, x: SparseTensor, factor: float) -> None:
+    """``target += factor * x`` for a dense target, as an optimizer does it: straight to its one write."""
+    if x.dtype is not target.dtype or x.shape != target.shape:
+        target.add_(x * factor)
+        return
+    where = _where(x)
+    put = OPS[f"index_put_accumulate{len(where)}"]
+    door.apply_inplace(put, (target,), target, x._entries * factor, *where, tuple(range(len(where))))
 
 
 # --- of dense tensors ---

@@ -14,6 +14,7 @@ from jitgrad.door import door
 from jitgrad.ops.table import OPS
 from jitgrad.optim.checks import check_nonnegative, variants
 from jitgrad.optim.optimizer import Group, Optimizer
+from jitgrad.sparse import add_entries
 from jitgrad.tensor import Tensor
 
 __all__ = ["SGD"]
@@ -100,7 +101,7 @@ class SGD(Optimizer):
             buffer = kept["momentum_buffer"]
             (special if is_special else moving).append((p, grad, buffer))
         for p, grad in entries:
-            p.add_(grad * (lr if maximize else -lr))
+            add_entries(p, grad, lr if maximize else -lr)
         numbers, params = self._numbers_and_params(group, given)
         if plain:
             if numbers:

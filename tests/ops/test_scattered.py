@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jitgrad
+from jitgrad.codegen.llvm.target import host_target
 from tests.modes import Mode
 
 ROWS, WIDTH, PICKED = 7, 20, 40
@@ -112,3 +113,44 @@ def test_the_order_is_the_index_s(name: str) -> None:
             assert found.numpy().tobytes() == np.ascontiguousarray(plain).tobytes()
     finally:
         jitgrad.set_num_threads(threads)
+
+
+# rows of tables
+
+
+def _program(function: Callable[..., Any], *args: Any) -> Any:
+    """What one call of a function runs."""
+    (segment,) = jitgrad.explain(jitgrad.compile(function), *args).segments
+    return segment.program
+
+
+@pytest.mark.skipif(host_target().width == 1, reason="rows that are read lane by lane")
+@pytest.mark.parametrize("form", ["map", "row"])
+def test_rows_that_are_gathered_are_asked_for_ahead(form: str) -> None:
+    """The index of a later unit is read where it exists only; negative ones do no harm."""
+    table = jitgrad.tensor(RNG.standard_normal((50, 3 * WIDTH)).astype(np.float32))
+
+    def rows(t: Any, i: Any) -> Any:
+        found = t[i]
+        return found * found.sum(1, keepdims=True) if form == "row" else found * 2
+
+    for count in (1, 7, 8, 9, 100):
+        at = RNG.integers(-50, 50, count)
+        program = _program(rows, table, jitgrad.tensor(at))
+        (name,) = [name for name in program.kernel_names if "gather" in name]
+        assert count < 100 or "llvm.prefetch" in program.text[name]
+        found = jitgrad.compile(rows)(table, jitgrad.tensor(at)).numpy()
+        np.testing.assert_allclose(found, rows(table.numpy(), at), rtol=1e-5)
+    with pytest.raises(IndexError):
+        jitgrad.compile(rows)(table, jitgrad.tensor([3, 4, 50]))
+
+
+def test_a_scatter_reads_its_indices_once_for_a_row_of_several_vectors() -> None:
+    """Units of work are columns, as many as fit in a few registers."""
+    for columns, most in ((40, 2), (64, 1), (300, 5)):
+        table, rows = jitgrad.zeros(30, columns), jitgrad.ones(PICKED, columns)
+        at = jitgrad.tensor(RNG.integers(0, 30, PICKED))
+        program = _program(lambda t, i, v: t.index_add(0, i, v), table, at, rows)
+        launches = [launch for step in program.steps for stage in step.stages for launch in stage]
+        (units,) = [launch.units for launch in launches if launch.name.startswith("col_")]
+        assert units <= max(most, -(-columns // (4 * host_target().width)))

@@ -64,12 +64,14 @@ class MemoryPrinter:
 
     Attributes:
         deps: per instruction, the dims its value depends on, as bits.
+        ahead: per gather of rows, where the row of a later unit begins; it is asked for while this unit's is read.
     """
 
     def __init__(self, b: FnBuilder, instrs: Sequence[KernelInstr], vec: int, width: int, first_word: int = 0) -> None:
         self.b, self.instrs, self.vec, self.width = b, instrs, vec, width
         self.first_word = first_word
         self.deps: list[int] = []
+        self.ahead: dict[int, str] = {}
         self._words: dict[int, str] = {}
 
     # argument words are loaded in the entry block, which dominates everything
@@ -284,9 +286,28 @@ class MemoryPrinter:
         varying = any(self.lanes(s) > 1 for s in indices)
         if lanes == 1 or (not varying and classes(instr)[self.vec] == "1"):
             at = self.b.op(f"getelementptr i8, ptr {at}, i64 {self._indexed(scope, n, instr, 1, indices)}")
+            if n in self.ahead:
+                self._prefetch(self._moved(scope, n, self.ahead[n]))
             return self._from_memory(instr, lanes, self.plain_load(instr, lanes, at, mask))
         offsets = self._lane_offsets(scope, instr, lanes, self._indexed(scope, n, instr, lanes, indices))
         return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
+
+    def is_row(self, n: int) -> bool:
+        """Whether gather ``n`` reads a row per unit of work: one index, and along the lanes neighbours."""
+        instr = self.instrs[n]
+        is_unit_s = instr.static[1] == 1 and self.deps[instr.srcs[0]] == 1
+        return is_unit_s and self.width > 1 and classes(instr)[self.vec] == "1"
+
+    def look_ahead(self, scope: Scope, n: int, index: int) -> None:
+        """Note where the row ``index`` begins, an unchecked one: asking for memory that does not exist does no harm."""
+        instr = self.instrs[n]
+        step = self.word(instr.word + 2 + classes(instr).count("x"))
+        moved = self.b.op(f"mul i64 {self.operand(scope, index, 1)}, {step}")
+        self.ahead[n] = self.b.op(f"getelementptr i8, ptr {self.address(scope, n)}, i64 {moved}")
+
+    def _prefetch(self, at: str) -> None:
+        self.b.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        self.b.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _lane_offsets(self, scope: Scope, instr: KernelInstr, lanes: int, offsets: str) -> str:
         """Add the lanes' own stride to index offsets."""

@@ -36,6 +36,7 @@ _TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it
 _TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
 _ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
+_SCATTER_LANES = 64
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ENDLESS = 30e6  # a loop that may not end must be in reach of Ctrl-C: Note [Interrupting a native step]
@@ -115,6 +116,8 @@ def _assemble(
     reduces = any(i.op.startswith("reduce_") for i in instrs) or bool(body.sequential)
     form = "row" if vec in reduced else "col" if reduces else "map"
     width = _width(form, extents[vec], instrs, target)
+    if body.sequential and form == "col":
+        width = _sequential_width(width, extents[vec])
     across = _dim_across(extents, units, vec, instrs) if form == "map" and width >= _TILED_FROM else None
     if across is not None:
         form, units, seqs = "tile", [d for d in units if d != across], [across]
@@ -178,6 +181,13 @@ def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) 
     several = 1 if weight > 24 or form == "map" else 2 if weight > 12 else 4
     enough = lanes * several if form == "col" else 2 * lanes * several
     return lanes * several if extent >= enough else lanes
+
+
+def _sequential_width(width: int, extent: int) -> int:
+    """Lanes of a scatter: as many as fit, for each unit reads and checks all indices again."""
+    while 1 < width < _SCATTER_LANES and 2 * width <= extent:
+        width *= 2
+    return width
 
 
 def _row_length(form: str, extents: tuple[int, ...], seqs: list[int], vec: int, width: int) -> int:
