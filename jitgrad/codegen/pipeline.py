@@ -7,10 +7,9 @@ In: ``tracer.graph.Segment``. Out: ``abi.Program``.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
+from jitgrad.garbage import without_collections
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment, segment_text
 from jitgrad.user_line import let_through
@@ -73,8 +73,8 @@ def compile_segment(segment: Segment) -> Program:
         CompileError: something in the segment cannot be compiled; running it eagerly still works.
     """
     try:
-        parts = _without_collections(plan_segment, segment)
-        return link(segment, parts)
+        program: Program = without_collections(_planned_and_linked, segment)
+        return program
     except CompileError:
         raise
     except Exception as error:
@@ -82,17 +82,10 @@ def compile_segment(segment: Segment) -> Program:
         raise CompileError(f"planning failed: {type(error).__name__}: {error}") from error
 
 
-def _without_collections(plan: Callable[[Segment], list[Piece | EagerStep]], segment: Segment) -> list[Any]:
-    """``plan(segment)`` while Python collects no cycles: nearly all that planning makes lives until its end, so that
-    collections would find nothing, and they took a third of the time of long segments."""
-    was_enabled = gc.isenabled()
-    try:
-        gc.disable()
-        with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
-            return plan(segment)
-    finally:
-        if was_enabled:
-            gc.enable()
+def _planned_and_linked(segment: Segment) -> Program:
+    with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
+        parts = plan_segment(segment)
+    return link(segment, parts)
 
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:

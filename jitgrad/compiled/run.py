@@ -11,6 +11,7 @@ from typing import Any
 
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.events import bump
+from jitgrad.garbage import without_collections
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
@@ -126,7 +127,7 @@ def run_program(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[in
 
 def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | float]) -> None:
     if loaded.program.interpreted:
-        _one_by_one.run_without_kernels(loaded.segment, buffers, scalars)
+        without_collections(_one_by_one.run_without_kernels, loaded.segment, buffers, scalars)
         return
     # what goes from step to step has memory of its own, even if it is another name for what an input's storage holds
     aliases = [(vid, buffers.pop(vid)) for vid in loaded.temporaries if vid in buffers]

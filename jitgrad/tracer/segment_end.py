@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.garbage import without_collections
 from jitgrad.tracer.flush import build_end
 from jitgrad.tracer.history import RETURNED
 from jitgrad.tracer.hot import HOT
@@ -42,7 +43,8 @@ class SegmentEnd:
         if node is None:
             node = self._grow(key, alive, is_last)
         elif node.event.is_deferred:
-            node.event.program = recorder.backend.compile_end(node.event.segment, recorder.trie.plans)
+            compile_end = recorder.backend.compile_end
+            node.event.program = without_collections(compile_end, node.event.segment, recorder.trie.plans)
             node.event.is_deferred = False
         recorder.node.last = recorder.node = node
         recorder.handles, recorder.linked = [], 0
@@ -97,7 +99,7 @@ class SegmentEnd:
         history = self._path.live()
         defers = recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
         tables = recorder.slots, recorder.inputs, recorder.trie.plans
-        event = build_end(history, recorder.backend, alive, *tables, defers)
+        event = without_collections(build_end, history, recorder.backend, alive, *tables, defers)
         event.reason = self._reason(is_last)
         node = self._path.grow(key, event)
         node.op, node.ids = END, tuple(h._vid for h in alive)

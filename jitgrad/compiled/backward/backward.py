@@ -27,6 +27,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.errors import OTHER_THREAD, ElsewhereError
 from jitgrad.events import bump_engine_run, log
+from jitgrad.garbage import without_collections
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import own_layout
 from jitgrad.ops.dispatch_hook import sparse_gradient
@@ -103,7 +104,8 @@ def _record(recorder: Any, request: BackwardRequest) -> tuple[str, Any]:
     key = (GRADS, states)
     node = recorder.node.children.get(key)
     if node is None:
-        grown = _grow(recorder, request, dict(zip(reach.leaves, leaves, strict=False)), key)
+        sources = dict(zip(reach.leaves, leaves, strict=False))
+        grown = without_collections(_grow, recorder, request, sources, key)
         return ("a rule that cannot be recorded", None) if grown is None else ("", grown[1])
     recorder.node = node
     return "", _repeat(recorder, node.event)

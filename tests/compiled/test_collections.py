@@ -1,0 +1,73 @@
+"""Python collects no cycles while a graph is recorded, planned, linked, or run for the first time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import jitgrad as jg
+from jitgrad.codegen import pipeline
+from jitgrad.compiled import known_plans, run
+from jitgrad.compiled.backward import backward
+from jitgrad.config import config
+from jitgrad.garbage import without_collections
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    before = gc.isenabled()
+    gc.enable()
+    yield
+    (gc.enable if before else gc.disable)()
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, seen: dict[str, set[bool]]) -> None:
+    function = getattr(owner, name)
+
+    def watched(*args: Any) -> Any:
+        seen.setdefault(name, set()).add(gc.isenabled())
+        return function(*args)
+
+    monkeypatch.setattr(owner, name, watched)
+
+
+def test_no_cycles_are_collected_while_a_long_step_is_recorded_run_and_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "compile_at_once", 10)
+    seen: dict[str, set[bool]] = {}
+    watch(monkeypatch, backward, "_nodes", seen)
+    watch(monkeypatch, run._one_by_one, "run_without_kernels", seen)
+    watch(monkeypatch, known_plans, "Renumbered", seen)
+    watch(monkeypatch, pipeline, "link", seen)
+    w = jg.ones(3, requires_grad=True)
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        assert gc.isenabled()
+        y = x
+        for _ in range(10):
+            y = y * w
+        y.sum().backward()
+        w.grad = None
+        return y.detach()
+
+    for _ in range(3):
+        step(jg.ones(3))
+    names = "_nodes", "run_without_kernels", "Renumbered", "link"
+    assert seen == {name: {False} for name in names}
+    assert gc.isenabled()
+
+
+def test_collections_come_back_after_an_error_and_stay_off_where_they_were() -> None:
+    def fail() -> None:
+        assert not gc.isenabled()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        without_collections(fail)
+    assert gc.isenabled()
+    gc.disable()
+    assert without_collections(gc.isenabled) is False
+    assert not gc.isenabled()
