@@ -48,6 +48,7 @@ COUNTERS: dict[str, str] = {
     "long_products": "products of a sum that became one product, in plans: a gradient of a weight that is used often",
     "tall_products": "products by one right operand that became one, in plans: those of inputs of all steps of a loop",
     "scatters_in_place": "scatters that update the storage they are written to, in plans, Note [Scatters in place]",
+    "kernels_alike": "kernels that took the loops of one of their plan that does the same elsewhere: turns of a loop",
     "shared_panels": "products whose right operand was laid out once for several of them, in plans: a recurrent weight",
     "tuned": "classes of matrix products whose register tiles were timed, Note [Measured tiles]",
     "tuned_reads": "classes whose times were read from the disk cache",

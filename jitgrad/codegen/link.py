@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
-from jitgrad.codegen.gemm import Operand, emit_gemm, gemm_launch
+from jitgrad.codegen.gemm import GemmSpec, Operand, emit_gemm, gemm_launch
 from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel
 from jitgrad.codegen.gemm.windows import windows_launch
@@ -205,10 +205,16 @@ def _source(job: Job, target: Target) -> KernelSource:
         return kernel.call.routine.source()
     assert isinstance(kernel, MatmulKernel)
     spec, epilogue = kernel.spec, kernel.epilogue  # the thunk outlives the plan: it must not hold its values
-    key = repr(spec)
-    name = f"gemm_{_digest(key)}"
+    key, name = _gemm_key(spec)
     emit = emit_gemm if kernel.windows is None else emit_windows
     return KernelSource(name, key, lambda: emit(spec, name, epilogue))
+
+
+@functools.lru_cache(maxsize=1024)
+def _gemm_key(spec: GemmSpec) -> tuple[str, str]:
+    """The kernel's key and its name."""
+    key = repr(spec)
+    return key, f"gemm_{_digest(key)}"
 
 
 @functools.lru_cache(maxsize=4096)

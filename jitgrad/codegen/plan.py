@@ -31,12 +31,14 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.builder import SCATTERS, Value
 from jitgrad.codegen.primitives.in_place import is_in_place
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel, operand_places, routine_kernel
+from jitgrad.codegen.schedule.alike import Alike, outline_of
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, KernelInstr, LoopKernel
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
 from jitgrad.codegen.schedule.order import CACHE_NBYTES, DEEP_SHARE, depth_first, levels
 from jitgrad.dtypes import DType
+from jitgrad.events import bump
 from jitgrad.ops.aval import contiguous_strides
 
 __all__ = ["Buffer", "Job", "Kernel", "Plan", "instrs_of", "make_plan", "may_fail"]
@@ -117,6 +119,7 @@ class _Planner:
         self.home: dict[Value, Buffer] = {}
         self.jobs = {g: Job(g) for g in groups}
         self.copies: list[Job] = []
+        self.alike = Alike()
 
     def run(self) -> Plan:
         self._place_values()
@@ -127,6 +130,7 @@ class _Planner:
         stages, size = self._ordered(jobs)
         for job in jobs:
             job.kernel = self._kernel(job)
+        bump("kernels_alike", self.alike.count)
         return Plan(stages, size)
 
     def _ordered(self, jobs: list[Job]) -> tuple[list[list[Job]], int]:
@@ -270,7 +274,7 @@ class _Planner:
         load = LoopInstr("load", dtype, (), (source,), linear(unit, contiguous_strides(shape), 0, rank))
         store = Store(0, t.buffer, dtype, linear(unit, t.strides, t.offset, rank))
         body = LoopBody(shape, frozenset(), [load], [store], lambda buffer: buffer)
-        job.kernel = make_kernel(body, self.target)
+        job.kernel = self._loop_kernel(body)
         source.readers.append(job)
         t.buffer.writers.append(job)
         return job
@@ -356,13 +360,24 @@ class _Planner:
         reduced = frozenset(loop for d in group.reduced or () for loop in domain.loops_of(d))
         body = LoopBody(domain.extents, reduced, group.lowerer.instrs, job.stores, self._buffer, group.chunks)
         if group.kind == "matmul":
-            return matmul_kernel(group.roots[0].value, self.roots, body, self.target)
+            return matmul_kernel(group.roots[0].value, self.roots, body, self.target, self.alike)
         if group.kind == "scatter":
             root = group.roots[0]
             rank = len(root.value.srcs[2].shape)
             along = sum(1 for n in root.source.shape[:rank] if n != 1)
             body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
-        return make_kernel(body, self.target)
+        return self._loop_kernel(body)
+
+    def _loop_kernel(self, body: LoopBody) -> LoopKernel:
+        """See Note [Kernels alike]."""
+        outline = outline_of(body)
+        found = self.alike.find(outline.key, outline)
+        if found is not None:
+            known, words = found
+            return LoopKernel(known.key, words, known.units, known.cost, known.name)
+        kernel = make_kernel(body, self.target)
+        self.alike.add(outline.key, outline, body, kernel)
+        return kernel
 
 
 def instrs_of(job: Job) -> Sequence[KernelInstr]:

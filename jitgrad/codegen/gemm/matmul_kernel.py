@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitgrad.codegen.fusion.domain import Domain, Refuse, Resplit
 from jitgrad.codegen.fusion.lower import Lowerer
@@ -21,6 +21,7 @@ from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
 from jitgrad.codegen.primitives.builder import Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
+from jitgrad.codegen.schedule.alike import Alike, outline_of
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
 from jitgrad.codegen.schedule.nest import epilogue_instrs
@@ -138,11 +139,34 @@ def windows_of(product: Value, views: list[View]) -> Product | None:
     return found
 
 
-def matmul_kernel(product: Value, stored: Mapping[Value, Any], body: LoopBody, target: Target) -> MatmulKernel:
+class _EpilogueBody(NamedTuple):
+    """An epilogue's instructions, its argument words, and how many words these are."""
+
+    instrs: tuple[KernelInstr, ...]
+    words: list[Any]
+    num_words: int
+
+
+def _epilogue_body(product: Value, body: LoopBody, target: Target, alike: Alike) -> _EpilogueBody:
+    """See Note [Kernels alike]."""
+    outline = outline_of(body)
+    key = (product.shape, outline.key)
+    found = alike.find(key, outline)
+    if found is not None:
+        known, words = found
+        return _EpilogueBody(known.instrs, words, known.num_words)
+    made = _EpilogueBody(*epilogue_instrs(body, product.shape, target))
+    alike.add(key, outline, body, made)
+    return made
+
+
+def matmul_kernel(
+    product: Value, stored: Mapping[Value, Any], body: LoopBody, target: Target, alike: Alike
+) -> MatmulKernel:
     """Choose the micro-kernel and print-ready epilogue of a product's group."""
     (batch, m, k), n = product.srcs[0].shape, product.shape[2]
     views = operand_views(product, stored)
-    instrs, words, count = epilogue_instrs(body, product.shape, target)
+    instrs, words, count = _epilogue_body(product, body, target, alike)
     read = {id(body.buffer_of(i.extra[0])) for i in body.instrs if i.op in ("load", "gather")}
     repeatable = not any(id(store.buffer) in read for store in body.stores)
     key = (instrs, count, repeatable)

@@ -17,7 +17,7 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, EFFECTS
 from jitgrad.dtypes import FLOATING, DType
 
-__all__ = ["LoopBody", "Store", "contracted", "joined", "live", "merged", "renumbered", "sided", "visits",
+__all__ = ["LoopBody", "Store", "contracted", "joined", "live", "merged", "needed", "renumbered", "sided", "visits",
            "with_stores"]  # fmt: skip
 
 
@@ -71,6 +71,11 @@ def _uses(instrs: Sequence[LoopInstr]) -> list[int]:
     return uses
 
 
+def needed(instrs: Sequence[LoopInstr]) -> list[bool]:
+    """Which instructions the stores and other effects need, and these themselves."""
+    return [bool(count) or i.op in EFFECTS for count, i in zip(_uses(instrs), instrs, strict=True)]
+
+
 def contracted(instrs: list[LoopInstr], has_fma: bool) -> list[LoopInstr]:
     """a * b + c in one instruction, where nobody else needs a * b."""
     if not has_fma:
@@ -114,11 +119,11 @@ class _Bound(NamedTuple):
 
 def live(instrs: list[LoopInstr]) -> list[LoopInstr]:
     """Without instructions that nothing needs, renumbered."""
-    uses = _uses(instrs)
+    is_needed = needed(instrs)
     new: dict[int, int] = {}
     out: list[LoopInstr] = []
     for n, i in enumerate(instrs):
-        if uses[n] or i.op in EFFECTS:
+        if is_needed[n]:
             new[n] = len(out)
             srcs = tuple([new[s] for s in i.srcs])
             out.append(i if srcs == i.srcs else i._replace(srcs=srcs))
