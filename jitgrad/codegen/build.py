@@ -44,7 +44,8 @@ def build(piece: Piece) -> None:
         out = lower(b, operands, *instr.params) if instr.op.num_inputs < 0 else lower(b, *operands, *instr.params)
         outs = out if isinstance(out, (tuple, list)) else (out,)
         for vid, aval, value in zip(instr.outputs, instr.avals, outs, strict=True):
-            values[vid] = _exactly(b, value, aval.shape, aval.dtype)
+            is_exact = value.dtype is aval.dtype and value.shape == aval.shape
+            values[vid] = value if is_exact else _exactly(b, value, aval.shape, aval.dtype)
     written = [(operand(vid, False), piece.inputs[into]) for vid, into in piece.writes]
     piece.results = [_in_memory(b, operand(vid, False), piece.orders.get(vid)) for vid in piece.outputs]
     piece.results += [_exactly(b, value, aval.shape, aval.dtype) for value, aval in written]

@@ -75,6 +75,20 @@ class Piece:
     refusals: list[WhyNot] = field(default_factory=list)
     applied: Counter[str] = field(default_factory=Counter)
 
+    def untie(self) -> None:
+        """End the circles of a piece that has been linked, so that it goes when the last reference goes.
+
+        The next collection would find them, but it would first look at each of a long piece's million objects.
+        """
+        for root in self.roots.values():
+            root.group = None
+        jobs = self.plan.jobs() if self.plan is not None else []
+        stored = [store.buffer for job in jobs for store in job.stores]
+        named = [buffer for job in jobs for buffer in (*job.sources, *job.results)]
+        for buffer in (*self.buffers.values(), *stored, *named):
+            buffer.writers.clear()
+            buffer.readers.clear()
+
     @staticmethod
     def nbytes(v: Value) -> int:
         size: int = v.dtype.itemsize

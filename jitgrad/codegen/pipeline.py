@@ -85,7 +85,11 @@ def compile_segment(segment: Segment) -> Program:
 def _planned_and_linked(segment: Segment) -> Program:
     with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
         parts = plan_segment(segment)
-    return link(segment, parts)
+    program = link(segment, parts)
+    for part in parts:
+        if isinstance(part, Piece):
+            part.untie()
+    return program
 
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
@@ -152,8 +156,11 @@ def _share(piece: Piece) -> None:
 
 
 def _decompose(piece: Piece) -> None:
-    for rules in (DECOMPOSE, DECOMPOSE, SINK, SIMPLIFY):
-        _rewrite(piece, rules)
+    for _ in range(2):
+        _rewrite(piece, DECOMPOSE)
+    if any([v.op == "windows" for v in order_of(piece.results, piece.builder)]):  # of implicit products
+        _rewrite(piece, SINK)
+    _rewrite(piece, SIMPLIFY)
     _share(piece)
     count = len(piece.outputs)
     results = [*map(_same_memory, piece.results[:count]), *piece.results[count:]]

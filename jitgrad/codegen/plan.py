@@ -311,11 +311,13 @@ class _Planner:
                 _wait(writer, checks)
 
     def _all_buffers(self) -> list[Buffer]:
-        found = {id(b): b for b in self.home.values()}
+        found = dict.fromkeys(self.home.values())
         for job in [*self.jobs.values(), *self.copies]:
-            found.update((id(s.buffer), s.buffer) for s in job.stores)
-            found.update((id(b), b) for b in (*job.sources, *job.results))
-        return list(found.values())
+            for store in job.stores:
+                found[store.buffer] = None
+            if job.sources or job.results:
+                found.update(dict.fromkeys((*job.sources, *job.results)))
+        return list(found)
 
     def _postpone(self, job: Job, store: Store) -> None:
         """Replace an in-place store of ``job`` by a store to the arena and a copy."""
@@ -337,13 +339,14 @@ class _Planner:
     # memory and kernels
     def _arena(self) -> int:
         """Give buffers places in the arena, by the stages of the jobs that touch them; returns its size."""
-        lifetimes: list[tuple[Buffer, Lifetime]] = []
-        for buffer in self._all_buffers():
-            if buffer.kind == "arena":
-                touched = [j.stage for j in (*buffer.writers, *buffer.readers)]
-                lifetimes.append((buffer, Lifetime(buffer.nbytes, min(touched), max(touched))))
-        size = plan_arena(i for _, i in lifetimes)
-        for buffer, lifetime in lifetimes:
+        buffers = [b for b in self._all_buffers() if b.kind == "arena"]
+        lifetimes = []
+        for buffer in buffers:
+            touched = [j.stage for j in buffer.writers]
+            touched += [j.stage for j in buffer.readers]
+            lifetimes.append(Lifetime(buffer.nbytes, min(touched), max(touched)))
+        size = plan_arena(lifetimes)
+        for buffer, lifetime in zip(buffers, lifetimes, strict=True):
             buffer.offset = lifetime.offset
         return size
 

@@ -78,6 +78,8 @@ def lower_promoted(emit: Any, dtype_rule: Any = result_dtype, exact: bool = Fals
 
     def rule(b: Any, *inputs: Any) -> Any:
         dtype = dtype_rule(*inputs)
+        if dtype.compute is dtype and all([getattr(x, "dtype", None) is dtype and x.op != "scalar" for x in inputs]):
+            return emit(b, *inputs)  # no operand has to be converted
         return emit(b, operand(b, inputs[0], dtype), *[others(b, x, dtype) for x in inputs[1:]])
 
     rule.takes_short = True  # type: ignore[attr-defined]

@@ -249,8 +249,7 @@ class _Fuser:
             return f"visits {list(root.domain)}, not {list(group.shape)}"
         if group.consumed and any(g.level >= group.level for g in before if g is not group):
             return "would have to wait for a later kernel"
-        reduced = _reduced_dims(root)
-        if reduced is not None and group.reduced not in (None, reduced):
+        if root.reduced is not None and group.reduced not in (None, root.reduced):
             return "reduces other dims"
         if len(dims) < len(group.shape) and self._is_long_tail(root, group):
             return "costs less in a loop over the rows, several at a time"
@@ -263,7 +262,7 @@ class _Fuser:
         Not so if a loop over the rows' elements reads it, as in a softmax: then it must stay with the row.
         """
         rows = math.prod(root.domain)
-        if rows * _arithmetic(root, self.roots) < _TAIL_WORK:
+        if not _is_dear(root, self.roots, rows):
             return False
         waiting, seen = [root.value], {root.value}
         while waiting:
@@ -282,9 +281,8 @@ class _Fuser:
             if g is not group:
                 g.consumed = True
                 group.level = max(group.level, g.level + 1)
-        reduced = _reduced_dims(root)
-        if reduced is not None:
-            group.reduced = reduced
+        if root.reduced is not None:
+            group.reduced = root.reduced
             group.chunks = chunk_count(root.source.shape, root.reduce or ())
 
     def _start(self, root: Root, before: dict[Group, None]) -> None:
@@ -302,25 +300,19 @@ class _Fuser:
             self.totals.append(group)
 
 
-def _arithmetic(root: Root, stored: dict[Value, Root]) -> int:
-    """What one element of ``root`` costs, from the stored values it reads."""
+def _is_dear(root: Root, stored: dict[Value, Root], rows: int) -> bool:
+    """Whether ``rows`` elements of ``root`` cost ``_TAIL_WORK`` or more, from the stored values that it reads."""
     total, waiting, seen = 0, [root.source], {root.source}
     while waiting:
         v = waiting.pop()
         total += op_cost(v.op)
+        if rows * total >= _TAIL_WORK:
+            return True
         for s in v.srcs:
             if s not in stored and s not in seen:
                 seen.add(s)
                 waiting.append(s)
-    return total
-
-
-def _reduced_dims(root: Root) -> frozenset[int] | None:
-    """The reduced dims, counted without those of extent 1."""
-    if root.reduce is None:
-        return None
-    real = [d for d, n in enumerate(root.source.shape) if n != 1]
-    return frozenset(i for i, d in enumerate(real) if d in root.reduce)
+    return False
 
 
 def _dims_in(group: Group, root: Root) -> tuple[int, ...] | None:
@@ -339,8 +331,7 @@ def _dims_in(group: Group, root: Root) -> tuple[int, ...] | None:
 
 def _is_total(root: Root) -> bool:
     """Whether it reduces everything to one number (or one per chunk)."""
-    reduced = _reduced_dims(root)
-    return reduced is not None and len(reduced) == len(root.domain)
+    return root.reduced is not None and len(root.reduced) == len(root.domain)
 
 
 def _almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:

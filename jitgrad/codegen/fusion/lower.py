@@ -95,8 +95,8 @@ class Lowerer:
         self.local: dict[Value, tuple[IndexMap, int]] = {}
         self.partial: set[Value] = set()
         self.stored = stored
-        self._index: dict[LoopInstr, int] = {}
-        self._memo: dict[tuple[int, int, int], int] = {}
+        self._index: dict[tuple[Any, ...], int] = {}
+        self._memo: dict[tuple[Value, int, int], int] = {}
         self._maps: dict[IndexMap, int] = {}
         self._map_list: list[IndexMap] = []
         self._masks: list[tuple[Range, ...]] = [()]
@@ -161,22 +161,28 @@ class Lowerer:
     def value_at(self, value: Value, m: IndexMap, kid: int = 0) -> int:
         """The instruction that computes ``value`` at the map. Iterative: chains may be long."""
         self._stack = stack = [(value, self._map_id(m), kid)]
-        memo = self._memo
+        memo, stored, current = self._memo, self.stored, self._current
         while stack:
             v, mid, kid = item = stack[-1]
-            key = (id(v), mid, kid)
+            key = (v, mid, kid)
             if key in memo:
                 stack.pop()
                 continue
-            in_memory = v in self.stored and v is not self._current
-            found = self._leaf(v, mid, kid) if in_memory else None
-            if found is None:
+            if v in stored and v is not current:
+                found: int | None = self._leaf(v, mid, kid)
+            elif v.op in POINTWISE:
+                srcs = [memo.get((s, mid, kid)) for s in v.srcs]
+                if None in srcs:
+                    stack += [(s, mid, kid) for s, known in zip(v.srcs, srcs, strict=True) if known is None]
+                    continue
+                found = self._emit(v.op, v.dtype, tuple(srcs), ())  # type: ignore[arg-type]
+            else:
                 found = _HANDLERS[v.op](self, v, mid, kid)
             if found is not None:
                 self._set(memo, key, found)
                 if stack[-1] is item:
                     stack.pop()
-        return memo[(id(value), self._map_id(m), kid)]
+        return memo[(value, self._map_id(m), kid)]
 
     def _scatter(self, v: Value, m: IndexMap) -> int:
         """``v`` = its base, then combined with the source at the indices: see ``store_add`` in Note [Instructions]."""
@@ -196,13 +202,13 @@ class Lowerer:
         self._log.append((table, key))
 
     def _emit(self, op: str, dtype: DType, srcs: tuple[int, ...], extra: Any = (), address: Expr | None = None) -> int:
-        instr = LoopInstr(op, dtype, srcs, extra, address)
-        found = self._index.get(instr)
+        key = (op, dtype, srcs, extra, address)
+        found = self._index.get(key)
         if found is None:
             found = len(self.instrs)
-            self.instrs.append(instr)
+            self.instrs.append(LoopInstr(op, dtype, srcs, extra, address))
             self.cost += op_cost(op)
-            self._set(self._index, instr, found)
+            self._set(self._index, key, found)
         return found
 
     def _map_id(self, m: IndexMap) -> int:
@@ -214,7 +220,7 @@ class Lowerer:
 
     def _need(self, v: Value, mid: int, kid: int) -> int | None:
         """The number of an operand's instruction; None if it must be lowered first, which this asks for."""
-        found = self._memo.get((id(v), mid, kid))
+        found = self._memo.get((v, mid, kid))
         if found is None:
             self._stack.append((v, mid, kid))
         return found
@@ -256,8 +262,8 @@ class Lowerer:
             self._masks.append(mask)
         return found
 
-    # One handler per primitive. It returns the instruction's number; or it puts the operands that it needs on the stack
-    # and returns None, and is called again when they are there.
+    # One handler per primitive that is not pointwise. It returns the instruction's number; or it puts the operands that
+    # it needs on the stack and returns None, and is called again when they are there.
     def _on_input(self, v: Value, mid: int, kid: int) -> int | None:
         return self._load(v, self._address(v, mid), kid)
 
@@ -269,10 +275,6 @@ class Lowerer:
 
     def _on_iota(self, v: Value, mid: int, kid: int) -> int | None:
         return self._emit("iota", v.dtype, (), (), self._map_list[mid][v.params[0]])
-
-    def _on_pointwise(self, v: Value, mid: int, kid: int) -> int | None:
-        srcs = [self._need(s, mid, kid) for s in v.srcs]
-        return None if None in srcs else self._emit(v.op, v.dtype, tuple(srcs), ())  # type: ignore[arg-type]
 
     def _on_call(self, v: Value, mid: int, kid: int) -> int | None:
         srcs = [self._need(s, mid, kid) for s in v.srcs]
@@ -413,7 +415,6 @@ _OWN_HANDLERS = ("input", "copy", "const", "scalar", "iota", "check", "expand", 
 _OWN_KERNELS = ("matmul", "panels", "cat", "routine", "routine_part", *SCATTERS)
 _REDUCTIONS = [f"{extent}_{kind}" for extent in ("reduce", "partial") for kind in ("sum", "max", "min", "prod")]
 _HANDLERS: dict[str, Callable[[Lowerer, Value, int, int], int | None]] = {
-    **dict.fromkeys(POINTWISE, Lowerer._on_pointwise),
     **{name: getattr(Lowerer, "_on_" + name) for name in _OWN_HANDLERS},
     **dict.fromkeys((*_OWN_KERNELS, *_REDUCTIONS), Lowerer._on_other),
 }

@@ -49,8 +49,10 @@ class Root:
             "cat" (no kernel: its parts are stored into it).
         source: the value whose elements the loop visits (``value`` itself, or the operand of its reduction).
         reduce: the reduced dims of ``source``; None for the other kinds.
-        destinations: where it must be stored, besides its readers within the group.
         deps: the stored values and inputs it reads.
+        domain: the extents of the loop over ``source``, without those of 1.
+        reduced: the reduced dims of ``domain``; None for the other kinds.
+        destinations: where it must be stored, besides its readers within the group.
         group: the kernel it ended up in.
         views: of a matrix product or a routine: where its operands are in memory, once somebody has asked.
     """
@@ -60,13 +62,18 @@ class Root:
     source: Value
     reduce: tuple[int, ...] | None
     deps: tuple[Value, ...]
+    domain: tuple[int, ...] = ()
+    reduced: frozenset[int] | None = None
     destinations: list[Destination] = field(default_factory=list)
     group: Any = None
     views: Any = None
 
-    @property
-    def domain(self) -> tuple[int, ...]:
-        return squeezed(self.source.shape)
+    def __post_init__(self) -> None:
+        shape = self.source.shape
+        self.domain = squeezed(shape) if 1 in shape else shape
+        if self.reduce is not None:
+            real = [d for d, n in enumerate(shape) if n != 1]
+            self.reduced = frozenset([i for i, d in enumerate(real) if d in self.reduce])
 
 
 def _base(v: Value) -> Value:

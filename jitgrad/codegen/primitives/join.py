@@ -321,7 +321,9 @@ def _join_rows(results: Sequence[Value], b: Builder, right: Value, applied: Coun
         return list(results)
     applied[TALL] += sum(map(len, groups))
     group_of = {p: group for group in groups for p in group}
-    needs = {p: (right, *(other.srcs[0] for other in group)) for group in groups for p in group}
+    needs: dict[Value, tuple[Value, ...]] = {}
+    for group in groups:
+        needs.update(dict.fromkeys(group, (right, *[p.srcs[0] for p in group])))
     slices: dict[Value, Value] = {}
 
     def make(v: Value, new: dict[Value, Value], cats: _Cats) -> Value | None:

@@ -43,19 +43,26 @@ def topological(
     """
     order: list[Value] = []
     done: set[Value] = set()
+    met: set[int] = set()  # ids of what several values need
     stack = list(reversed(list(results)))
+    push, pop = stack.append, stack.pop
     while stack:
         v = stack[-1]
         if v in done:
-            stack.pop()
+            pop()
             continue
+        depth = len(stack)
         srcs = needs.get(v, v.srcs) if needs else v.srcs
-        if done.issuperset(srcs):
+        if id(srcs) not in met:
+            for s in reversed(srcs):
+                if s not in done:
+                    push(s)
+        if len(stack) == depth:
+            if srcs is not v.srcs:
+                met.add(id(srcs))
             done.add(v)
             order.append(v)
-            stack.pop()
-        else:
-            stack += [s for s in srcs[::-1] if s not in done]
+            pop()
     return order
 
 
@@ -83,27 +90,27 @@ def rewrite(
     """
     applied = Counter() if applied is None else applied
     settled = builder.settled.setdefault(id(rules), set())
-    new: dict[Value, Value] = {}
+    new: dict[Value, Value] = {}  # of those that change
     for v in order_of(results, builder):
-        same = _rebuilt(builder, v, new)
-        if same in settled:
-            new[v] = same
-        elif v.op in rules or same is not v:
+        made = v
+        if new:
+            for s in v.srcs:
+                if s in new:
+                    made = _rebuilt(builder, v, new)
+                    break
+        if v.op in rules and made not in settled:
             builder.instr = v.instr
-            new[v] = made = _settle(builder, same, rules, applied)
+            made = _settle(builder, made, rules, applied)
             settled.add(made)
-        else:
-            new[v] = v
-    return [new[r] for r in results]
+        if made is not v:
+            new[v] = made
+    return [new.get(r, r) for r in results]
 
 
 def _rebuilt(b: Builder, v: Value, new: dict[Value, Value]) -> Value:
     """``v`` with new operands."""
-    for s in v.srcs:
-        if new[s] is not s:
-            b.instr = v.instr
-            return b.make(v.op, tuple([new[s] for s in v.srcs]), v.params, v.shape, v.dtype)
-    return v
+    b.instr = v.instr
+    return b.make(v.op, tuple([new.get(s, s) for s in v.srcs]), v.params, v.shape, v.dtype)
 
 
 def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: Counter[str]) -> Value:
@@ -115,11 +122,11 @@ def _settle(b: Builder, v: Value, rules: dict[str, tuple[Rule, ...]], applied: C
     changed = True
     while changed:
         changed = False
-        for rule in rules.get(v.op, ()):
-            found = rule.apply(b, v)
+        for name, apply in rules.get(v.op, ()):
+            found = apply(b, v)
             if found is not None and found is not v:
                 v, changed = found if found.dtype is v.dtype else b.cast(found, v.dtype), True
-                applied[rule.name] += 1
+                applied[name] += 1
                 break
     return v
 
@@ -129,10 +136,10 @@ _WORDS = {"True": True, "False": False}
 
 def const_of(v: Value) -> bool | int | float | None:
     """The number that every element of ``v`` is, or None."""
-    while v.op == "expand" or v.op == "reshape":
+    while v.op != "const":
+        if v.op != "expand" and v.op != "reshape":
+            return None
         v = v.srcs[0]
-    if v.op != "const":
-        return None
     text = v.params[0]
     if text in _WORDS:
         return _WORDS[text]

@@ -6,6 +6,7 @@ Must not know: what the temporaries hold.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -100,18 +101,19 @@ def _rounded(lifetime: Lifetime) -> int:
 class _Holes:
     """The free blocks below the arena's top; no two touch."""
 
-    __slots__ = ("_ends", "_sizes")
+    __slots__ = ("_by_size", "_ends", "_sizes")
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}  # offset -> size
         self._ends: dict[int, int] = {}  # offset behind a block -> its own
+        self._by_size: list[tuple[int, int]] = []  # (size, offset), sorted
 
     def take(self, size: int) -> int | None:
         """The offset of a block in the smallest hole that has room, the lowest among equals; None if there is none."""
-        fits = [(n, offset) for offset, n in self._sizes.items() if n >= size]
-        if not fits:
+        first = bisect_left(self._by_size, (size, 0))
+        if first == len(self._by_size):
             return None
-        room, offset = min(fits)
+        room, offset = self._by_size.pop(first)
         del self._sizes[offset], self._ends[offset + room]
         if room > size:
             self.give(offset + size, room - size)
@@ -121,10 +123,16 @@ class _Holes:
         """Give a block back, joined with the holes that touch it."""
         before = self._ends.pop(offset, None)
         if before is not None:
-            size += self._sizes.pop(before)
+            size += self._without(before)
             offset = before
-        behind = self._sizes.pop(offset + size, None)
-        if behind is not None:
-            size += behind
+        if offset + size in self._sizes:
+            size += self._without(offset + size)
         self._sizes[offset] = size
         self._ends[offset + size] = offset
+        insort(self._by_size, (size, offset))
+
+    def _without(self, offset: int) -> int:
+        """Take a block out; its size."""
+        size = self._sizes.pop(offset)
+        del self._by_size[bisect_left(self._by_size, (size, offset))]
+        return size
