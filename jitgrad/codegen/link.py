@@ -112,10 +112,11 @@ class _Linker:
         for stage in self.stages:
             for job in stage:
                 for word in _words(job):
-                    if isinstance(word, RuntimeScalar):
+                    if type(word) is BufferArg:
+                        if word.buffer.kind == "input":
+                            touched[word.buffer.vid] = None
+                    elif type(word) is RuntimeScalar:
                         scalars[word] = None
-                    elif isinstance(word, BufferArg) and word.buffer.kind == "input":
-                        touched[word.buffer.vid] = None
         self.inputs = tuple(touched)
         slots = {("input", vid): n for n, vid in enumerate(self.inputs, 1)}
         first = 1 + len(slots)
@@ -133,10 +134,10 @@ class _Linker:
     def _filled(self, words: list[Any]) -> tuple[int, ...]:
         out: list[int] = []
         for word in words:
-            if isinstance(word, BufferArg):
+            if type(word) is BufferArg:
                 out += self._place(word)
             else:
-                out.append(self.scalar_slots[word] if isinstance(word, RuntimeScalar) else word)
+                out.append(self.scalar_slots[word] if type(word) is RuntimeScalar else word)
         return tuple(out)
 
     def step(self, codes: Mapping[str, CompiledKernel]) -> NativeStep | None:

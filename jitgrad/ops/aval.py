@@ -19,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@functools.lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides, in elements."""
     strides = []

@@ -6,6 +6,8 @@ Must not know: instructions, kernels.
 
 from __future__ import annotations
 
+import functools
+
 from jitgrad.codegen.fusion.index_map import Expr, IndexMap, Range, Split
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.ops.aval import contiguous_strides
@@ -52,9 +54,14 @@ class Domain:
 
     def __init__(self, shape: tuple[int, ...], parts: list[tuple[int, ...]] | None = None) -> None:
         self.shape = shape
-        self.parts = parts or [(n,) for n in shape]
-        self.extents = tuple(n for part in self.parts for n in part)
-        self.firsts = [sum(map(len, self.parts[:d])) for d in range(len(shape))]
+        if parts is None:
+            self.parts = [(n,) for n in shape]
+            self.extents: tuple[int, ...] = shape
+            self.firsts = list(range(len(shape)))
+        else:
+            self.parts = parts
+            self.extents = tuple([n for part in parts for n in part])
+            self.firsts = [sum(map(len, parts[:d])) for d in range(len(shape))]
 
     def split(self, at: Split) -> Domain:
         """The domain with loop ``at.dim`` cut in two."""
@@ -71,17 +78,7 @@ class Domain:
 
     def identity(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> IndexMap:
         """The map of a value of ``shape`` whose extents other than 1 run along the domain's ``dims``, in order."""
-        rank = len(self.extents)
-        out: list[Expr] = []
-        following = iter(dims)
-        for n in shape:
-            expr = [0] * (rank + 1)
-            if n != 1:
-                d = next(following)
-                for loop, stride in zip(self.loops_of(d), contiguous_strides(self.parts[d]), strict=True):
-                    expr[loop + 1] = stride
-            out.append(tuple(expr))
-        return tuple(out)
+        return _identity(tuple(self.parts), shape, dims)
 
     def border(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> list[Range]:
         """Where a value that is shorter than the domain along some of ``dims`` exists.
@@ -99,5 +96,26 @@ class Domain:
 
     def full_identity(self) -> IndexMap:
         """The map of a value whose every dim is a loop, extents of 1 included."""
-        rank = len(self.extents)
-        return tuple(tuple(int(i == d + 1) for i in range(rank + 1)) for d in range(rank))
+        return _full_identity(len(self.extents))
+
+
+@functools.lru_cache(maxsize=4096)
+def _identity(parts: tuple[tuple[int, ...], ...], shape: tuple[int, ...], dims: tuple[int, ...]) -> IndexMap:
+    """See ``Domain.identity``."""
+    rank = sum(map(len, parts))
+    firsts = [sum(map(len, parts[:d])) for d in range(len(parts))]
+    out: list[Expr] = []
+    following = iter(dims)
+    for n in shape:
+        expr = [0] * (rank + 1)
+        if n != 1:
+            d = next(following)
+            for loop, stride in enumerate(contiguous_strides(parts[d]), firsts[d]):
+                expr[loop + 1] = stride
+        out.append(tuple(expr))
+    return tuple(out)
+
+
+@functools.cache
+def _full_identity(rank: int) -> IndexMap:
+    return tuple([tuple([int(i == d + 1) for i in range(rank + 1)]) for d in range(rank)])

@@ -22,6 +22,7 @@ _STORE_CHAIN = 200  # no kernel's expression grows beyond this
 _MOVEMENT = frozenset({"expand", "reshape", "permute", "slice", "panels"})
 _ALWAYS = frozenset({"matmul", "cat", "copy", "routine", "routine_part"}) | SCATTERS
 
+_REDUCTIONS = ("reduce_", "partial_")
 _OWN_KINDS = frozenset({"matmul", "cat", "routine", "routine_part"})
 
 
@@ -105,7 +106,9 @@ def stored_values(order: Sequence[Value], results: Iterable[Value]) -> dict[Valu
     readers: dict[Value, int] = {}
     expanded: set[Value] = set()
     for v in order:
-        for s in set(v.srcs) if v.op != "reshape" else ():
+        if v.op == "reshape":
+            continue
+        for s in set(v.srcs) if len(v.srcs) > 1 else v.srcs:
             source = s
             while source.op == "reshape":  # its readers read what it reshapes
                 source = source.srcs[0]
@@ -115,12 +118,15 @@ def stored_values(order: Sequence[Value], results: Iterable[Value]) -> dict[Valu
     cost: dict[Value, int] = {}
     stored: dict[Value, None] = {}
     for v in order:
-        c = op_cost(v.op) + sum(cost[s] for s in v.srcs)
-        own = v.op in _ALWAYS or v.op.startswith(("reduce_", "partial_"))
-        if v.op in POINTWISE or v.op in ("update", "call"):
-            limit = _STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN
-            own = own or c >= limit
-        if v.op != "input" and (own or v in forced or v in results):
+        op = v.op
+        c = op_cost(op)
+        for s in v.srcs:
+            c += cost[s]
+        if op in POINTWISE or op == "update" or op == "call":
+            own = c >= (_STORE_SHARED if readers.get(v, 0) > 1 else _STORE_EXPANDED if v in expanded else _STORE_CHAIN)
+        else:
+            own = op in _ALWAYS or op.startswith(_REDUCTIONS)
+        if op != "input" and (own or v in forced or v in results):
             stored[v] = None
             c = 0
         cost[v] = c

@@ -52,6 +52,33 @@ def _view(x: Value, stored: Mapping[Value, Any]) -> View:
         return _windows_view(x)
     if x.op == "panels":  # GemmSpec.b_unit says what these strides mean
         return x.srcs[0], 0, (0, x.params[0], x.shape[1])
+    base, key = _way_to_memory(x, stored)
+    known = _WAYS.get(key)
+    if known is None:
+        view = _lowered_view(x, stored)
+        if view[0] is base:
+            if len(_WAYS) >= _MAX_WAYS:
+                _WAYS.clear()
+            _WAYS[key] = view[1:]
+        return view
+    return base, *known
+
+
+_WAYS: dict[Any, tuple[int, tuple[Any, ...]]] = {}  # what is between an operand and memory -> offset and strides
+_MAX_WAYS = 4096
+_MOVES = frozenset({"reshape", "permute", "expand", "slice"})
+
+
+def _way_to_memory(x: Value, stored: Mapping[Value, Any]) -> tuple[Value, Any]:
+    """What ``x`` is moved from, and all that its view depends on."""
+    moves = []
+    while x not in stored and x.op in _MOVES:
+        moves.append((x.op, x.params, x.shape))
+        x = x.srcs[0]
+    return x, (tuple(moves), x.params[1] if x.op == "input" else x.shape if x in stored else None)
+
+
+def _lowered_view(x: Value, stored: Mapping[Value, Any]) -> View:
     lowerer = Lowerer(Domain(x.shape), stored)
     try:
         reg = lowerer.value_at(x, lowerer.domain.full_identity())

@@ -21,8 +21,9 @@ EXPENSIVE: dict[str, int] = {
 }
 
 
+_COSTS = {**dict.fromkeys((*POINTWISE, "update"), 1), **EXPENSIVE, "call": CALL}
+
+
 def op_cost(op: str) -> int:
     """See ``EXPENSIVE``; movement and leaves are free."""
-    if op == "call":
-        return CALL
-    return EXPENSIVE.get(op, 1) if op in POINTWISE or op == "update" else 0
+    return _COSTS.get(op, 0)
