@@ -445,6 +445,25 @@ _SHORT_DTYPES = [
            "            state.autocast = self.fast_dtype\n", "ops/test_autocast.py::test_what_computes_in_which_dtype"),
 ]
 
+_ALIKE = "codegen/test_alike.py::test_programs_do_not_depend_on_what_was_found_alike"
+_TURNS = "compiled/test_turns.py"
+_FIRST_CALLS = [
+    *_in(
+        "codegen/schedule",
+        ("alike.py", "            words[at] = outline.places[nr]\n", "            pass\n", _ALIKE),
+        ("alike.py", "            words[at] = outline.scalars[nr]\n", "            pass\n", _ALIKE),
+        ("alike.py", "i.extra[1:], tuple(strides), i.chunk_stride", "i.extra[1:], (), i.chunk_stride", _ALIKE),
+        ("alike.py", "s.dtype, s.address[1:], s.chunk_stride", "s.dtype, (), s.chunk_stride", _ALIKE),
+    ),
+    Mutant("jitgrad/tracer/writes.py", "    return not owners.isdisjoint(history.writes)\n", "    return True\n",
+           f"{_TURNS}::test_two_optimizers_that_take_turns_end_no_segment"),
+    Mutant("jitgrad/tracer/end_hits.py", " or ends_segment(recorder.node.last):\n", ":\n",
+           f"{_TURNS}::test_turns_are_planned_once"),
+    Mutant("jitgrad/garbage.py", "        gc.disable()\n", "        pass\n", "compiled/test_collections.py"),
+    Mutant("jitgrad/codegen/piece.py", "            root.group = None\n", "            pass\n",
+           "compiled/test_collections.py::test_a_plan_goes_without_a_collection"),
+]
+
 _OUTSIDE = "compiled/test_backward_outside.py"
 _OUTSIDE_ROWS = [
     Mutant("jitgrad/compiled/nodes/trace_graph.py",
@@ -472,4 +491,4 @@ _EAGER = _in(
 )
 
 MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM,
-           *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS]
+           *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS]

@@ -16,6 +16,15 @@ In: a segment, and the program of an equal one. Out: its own program.
 # ``%11 = mul(%3, %8); %12 = sum(%11)``.
 # A plan is known as long as some program has it, and to one function only: what one function does never depends on
 # which others were called before. A segment whose plan is known does not wait, see Note [New graphs].
+
+# Note [Turns]
+# ~~~~~~~~~~~~
+# A call that trains several times - a loop over batches, a meta-learner's inner loop - would be one segment of equal
+# turns, and to plan it would cost as much as all its turns. At the end of each the weights are written to memory, so
+# there is next to nothing to fuse across it. From ``writes.TURN_OPS`` operations on, a segment therefore ends at an
+# optimizer's step whose tensors it has updated before: the segments that follow hold as many turns each, are equal up
+# to their ids, and get the first one's plan. The one or two that differ come first, where gradients or moments are new.
+# Example: 100 turns of 30 operations are 12 segments of nine turns; two or three are planned, not 3,000 operations.
 """
 
 from __future__ import annotations

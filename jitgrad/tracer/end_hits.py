@@ -184,12 +184,21 @@ def update_through_door(op: Any, rows: Any, writes: tuple, numbers: tuple, param
     if len(given) == 0:
         return None
     recorder: RecorderState = active()
-    if recorder is None or recorder.busy:
+    if recorder is None or recorder.busy or ends_segment(recorder.node.last):
         return MISSED
     recorder.busy = True
     is_hit = hit_update(recorder, op, given, writes, numbers, params)
     recorder.busy = False
     return None if is_hit else MISSED
+
+
+@native
+def ends_segment(node: TrieNode | None) -> bool:
+    """Whether an optimizer's step is the last event of its segment."""
+    if node is None or node.op is not UPDATE:
+        return False
+    event: UpdateEvent = node.event
+    return event.ends_segment
 
 
 @native

@@ -150,7 +150,7 @@ class UpdateEvent:
     Attributes:
         events: one in-place event per parameter.
         results: the value ids that the targets move on to, in order.
-        ends_segment: see ``OpEvent``.
+        ends_segment: the segment has reached its limit, or holds such a step already, see Note [Turns].
     """
 
     events: tuple[OpEvent, ...]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jitgrad.garbage import without_collections
 from jitgrad.tracer.flush import build_end
-from jitgrad.tracer.history import RETURNED
+from jitgrad.tracer.history import RETURNED, UpdateEvent
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.path import Path
@@ -91,6 +91,9 @@ class SegmentEnd:
             return RETURNED
         if self._path.is_full(0):
             return f"it reached {self._path.segment_limit} operations (config.max_segment_ops)"
+        event = self._recorder.node.event
+        if type(event) is UpdateEvent and event.ends_segment:
+            return "an optimizer's step came round again (Note [Turns])"
         name, where = user_call()
         return f"{name}() at {where} needs values"
 

@@ -30,7 +30,10 @@ from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode
 
-__all__ = ["Writes", "as_targets", "joins_graph", "keep_target"]
+__all__ = ["TURN_OPS", "Writes", "as_targets", "joins_graph", "keep_target"]
+
+TURN_OPS = 512
+"""From so many operations on a segment ends where an optimizer's step comes round again, see Note [Turns]."""
 
 
 class Writes:
@@ -243,6 +246,8 @@ class Writes:
         """``dispatch.apply_update``: one event, whose numbers are run-time scalars from the start."""
         recorder = self._recorder
         if type(rows) is list and HOT.hit_update(recorder, op, rows, writes, numbers, params):
+            if recorder.node.event.ends_segment:
+                recorder.flush()
             return
         tid = recorder.tid
         try:
@@ -320,10 +325,9 @@ class Writes:
             instr = in_targets(instr, targets)
             events.append(self._write_event(history, (instr,), instr, targets))
         event = UpdateEvent(tuple(events), tuple(v for e in events for v in e.instr.outputs))
-        event.ends_segment = self._path.is_full(len(rows))
+        event.ends_segment = self._path.is_full(len(rows)) or _ends_turn(history, event)
         node = self._path.grow(key, event, vids=vid - first, scalars=len(numbers))
-        if not event.ends_segment:
-            node.op, node.ids = UPDATE, (op, params, tuple(map(type, numbers)), *ids)
+        node.op, node.ids = UPDATE, (op, params, tuple(map(type, numbers)), *ids)
         return self._path.publish(node, event)
 
     def _write_event(
@@ -351,6 +355,14 @@ class Writes:
         event = OpEvent(final, instrs, overwritten, tuple(writes), tuple(leaves), nodes)
         event.successors = tuple((t._vid, vid) for t, vid in zip(targets, final.outputs, strict=True))
         return event
+
+
+def _ends_turn(history: History, event: UpdateEvent) -> bool:
+    """Whether a long segment ends with an optimizer's step, because it has such a step of the same tensors already."""
+    if history.length() < TURN_OPS:
+        return False
+    owners = {owner for row in event.events for owner, _ in row.writes}
+    return not owners.isdisjoint(history.writes)
 
 
 def joins_graph(inputs: tuple[Any, ...]) -> bool:

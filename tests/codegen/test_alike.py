@@ -13,6 +13,7 @@ from jitgrad.codegen import pipeline
 from jitgrad.codegen.schedule.alike import Alike
 from jitgrad.config import config
 from jitgrad.nn import functional as F
+from jitgrad.tracer import writes
 from tests.compiled.long_steps import collected, differentiated, written
 
 RNG = np.random.default_rng(0)
@@ -102,11 +103,23 @@ def sliced(turns: int) -> Callable[[], Any]:
     return step
 
 
+def joined(turns: int) -> Callable[[], Any]:
+    """The same arithmetic, stored row by row and between other columns."""
+    xs = [data(4, 4) for _ in range(turns)]
+
+    def step() -> Any:
+        apart = [x.sin() for x in xs[: turns // 2]]
+        return *apart, jg.cat([x.sin() for x in xs[turns // 2 :]], 1)
+
+    return step
+
+
 STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {
     "lstm": lstm,
     "trained": trained,
     "embedded": embedded,
     "sliced": sliced,
+    "joined": joined,
     "differentiated": lambda turns: lambda: differentiated(jg.ones(4), turns),
     "written": lambda turns: lambda: written(jg.ones(4), turns),
     "collected": lambda turns: lambda: collected(jg.ones(4), turns),
@@ -143,6 +156,7 @@ def test_programs_do_not_depend_on_what_was_found_alike(name: str, monkeypatch: 
 @pytest.mark.parametrize("name", ["lstm", "trained", "sliced"])
 def test_each_turn_of_a_loop_adds_kernels_alike_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is chosen anew does not grow with the number of turns. (A check of an index names its operation.)"""
+    monkeypatch.setattr(writes, "TURN_OPS", 1 << 30)
     monkeypatch.setattr(config, "compile_at_once", 1 << 30)
     chosen = []
     for turns in (9, 18):

@@ -10,6 +10,10 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.codegen import pipeline
+from jitgrad.codegen.fusion.fuse import Group
+from jitgrad.codegen.fusion.roots import Root
+from jitgrad.codegen.plan import Buffer, Job
+from jitgrad.codegen.primitives.builder import Value
 from jitgrad.compiled import known_plans, run
 from jitgrad.compiled.backward import backward
 from jitgrad.config import config
@@ -71,3 +75,24 @@ def test_collections_come_back_after_an_error_and_stay_off_where_they_were() -> 
     gc.disable()
     assert without_collections(gc.isenabled) is False
     assert not gc.isenabled()
+
+
+def test_a_plan_goes_without_a_collection() -> None:
+    """Values, groups, jobs and buffers refer to each other in circles while they are needed."""
+    gc.collect()
+    gc.disable()
+    w = jg.ones(8, 8, requires_grad=True)
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        for _ in range(3):
+            x = (x @ w).tanh()
+        x.sum().backward()
+        with jg.no_grad():
+            w.sub_(w.grad)
+        w.grad = None
+        return x.detach()
+
+    step(jg.ones(8, 8))
+    left = {type(x).__name__ for x in gc.get_objects() if type(x) in (Value, Root, Group, Job, Buffer)}
+    assert not left

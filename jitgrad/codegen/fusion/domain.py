@@ -55,7 +55,7 @@ class Domain:
     def __init__(self, shape: tuple[int, ...], parts: list[tuple[int, ...]] | None = None) -> None:
         self.shape = shape
         if parts is None:
-            self.parts = [(n,) for n in shape]
+            self.parts: list[tuple[int, ...]] = [(n,) for n in shape]
             self.extents: tuple[int, ...] = shape
             self.firsts = list(range(len(shape)))
         else:
