@@ -1,25 +1,29 @@
 """What a graph costs the first time: calls of a compiled step over the eager step, by length.
 
 ``python -m benchmarks.first_call``. For each kind of step and each number of operations: the first call, which records
-the graph; the second, which compiles a long one (Note [New graphs]); the fifth. Each over the eager step, the best of
-several fresh functions, in processor time, so that other work on the machine does not count. Kernels are in the disk
-cache after the first of them, so LLVM's time does not count; with ``--cold`` there is no disk cache.
+the graph; the second, which compiles a long one (Note [New graphs]); the fifth. Before them two shares of theirs: what
+the first call is without planning ("record"), and planning and linking in all five ("plan"). Each over the eager step,
+the best of several fresh functions, in processor time, so that other work on the machine does not count. Kernels are in
+the disk cache after the first of them, so LLVM's time does not count; with ``--cold`` there is no disk cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import jitgrad
 from jitgrad.codegen.llvm.jit import drop_idle_kernels
 from jitgrad.config import config
+from jitgrad.probe import probe
 
-__all__ = ["KINDS", "LENGTHS", "main", "ratios"]
+__all__ = ["KINDS", "LENGTHS", "Ratios", "main", "ratios"]
 
 LENGTHS = (30, 300, 3_000)
 CALLS = 5
@@ -99,18 +103,81 @@ def _seconds(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     return time.process_time() - start
 
 
-def ratios(kind: Kind, operations: int, size: int = _SIZE, repeats: int = 3) -> tuple[float, list[float]]:
-    """(seconds of the eager step, per call of the compiled one how much longer it took)."""
+class _Planning:
+    """A probe that adds up how long segments are planned and linked, see Note [Profiling points]."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def enter(self, name: str) -> int:
+        return 0
+
+    def leave(self, name: str, category: str, args: tuple[Any, ...], start: int) -> None:
+        """Ranges of the user's do not count."""
+
+    def call(self, category: str, subject: Any, function: Callable[..., Any], *args: Any) -> Any:
+        start = time.process_time()
+        try:
+            return function(*args)
+        finally:
+            if category == "compile":
+                self.seconds += time.process_time() - start
+
+
+@contextmanager
+def _planning() -> Iterator[_Planning]:
+    found = _Planning()
+    probe.session = found  # type: ignore[assignment]
+    try:
+        yield found
+    finally:
+        probe.session = None
+
+
+class Ratios(NamedTuple):
+    """Calls of a compiled step over the eager one.
+
+    Attributes:
+        eager: seconds of the eager step.
+        calls: how many times as long each call took.
+        planning: how many times as long planning and linking took in each.
+    """
+
+    eager: float
+    calls: list[float]
+    planning: list[float]
+
+    @property
+    def record(self) -> float:
+        """The first call without planning."""
+        return self.calls[0] - self.planning[0]
+
+    @property
+    def plan(self) -> float:
+        """Planning and linking in all calls."""
+        return sum(self.planning)
+
+
+def ratios(kind: Kind, operations: int, size: int = _SIZE, repeats: int = 3) -> Ratios:
+    """What each call costs, the best of ``repeats`` fresh functions."""
     step, arguments = kind(operations, size)
     eager = min(_seconds(step, arguments()) for _ in range(repeats + 1))
-    calls = []
+    calls, planning = [], []
     for _ in range(repeats):
-        compiled = jitgrad.compile(step)
-        given = arguments()
+        compiled, given = jitgrad.compile(step), arguments()
+        gc.collect()  # what earlier functions have left does not count
         calls.append([_seconds(compiled, given) / eager for _ in range(CALLS)])
+        compiled, given = jitgrad.compile(step), arguments()
+        planning.append([_seconds_of_planning(compiled, given) / eager for _ in range(CALLS)])
         if config.cache_dir is None:
             drop_idle_kernels()
-    return eager, [min(times) for times in zip(*calls, strict=True)]
+    return Ratios(eager, *([min(times) for times in zip(*rows, strict=True)] for rows in (calls, planning)))
+
+
+def _seconds_of_planning(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    with _planning() as found:
+        function(*arguments).sum().item()
+    return found.seconds
 
 
 def main() -> None:
@@ -125,7 +192,7 @@ def main() -> None:
         for _ in range(2):
             jitgrad.compile(lambda x: x + 1)(jitgrad.ones(1))  # LLVM and the hits are loaded
         if not arguments.json:
-            print("operations      eager    first   second    fifth  (calls, over the eager step)")
+            print("operations      eager   record     plan    first   second    fifth  (over the eager step)")
         rows = [_row(name, n, not arguments.json) for name in KINDS for n in arguments.lengths]
     if arguments.json:
         print(json.dumps(rows, indent=1))
@@ -133,11 +200,13 @@ def main() -> None:
 
 def _row(name: str, operations: int, is_shown: bool) -> dict[str, Any]:
     """Measure a line of the table, and print it."""
-    eager, calls = ratios(KINDS[name], operations)
+    found = ratios(KINDS[name], operations)
     if is_shown:
-        figures = "  ".join(f"{calls[i]:7.2f}" for i in (0, 1, 4))
-        print(f"{operations:10}  {1e3 * eager:6.2f} ms  {figures}  {name}", flush=True)
-    return {"kind": name, "operations": operations, "eager_s": eager, "calls": calls}
+        shown = (found.record, found.plan, *[found.calls[i] for i in (0, 1, 4)])
+        figures = "  ".join(f"{ratio:7.2f}" for ratio in shown)
+        print(f"{operations:10}  {1e3 * found.eager:6.2f} ms  {figures}  {name}", flush=True)
+    return {"kind": name, "operations": operations, "eager_s": found.eager, "calls": found.calls,
+            "planning": found.planning}  # fmt: skip
 
 
 if __name__ == "__main__":

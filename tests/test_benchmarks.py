@@ -131,7 +131,9 @@ def test_wrap_defaults_to_nothing() -> None:
 def test_first_calls_are_measured() -> None:
     first_call = importlib.import_module("benchmarks.first_call")
     for kind in first_call.KINDS.values():
-        eager, calls = first_call.ratios(kind, 40, size=300, repeats=1)
+        found = first_call.ratios(kind, 40, size=300, repeats=1)
+        eager, calls, planning = found
+        assert found.plan > 0 and max(planning) > 0
         assert eager > 0
         assert all(0 < ratio < 100_000 for ratio in calls)
 
