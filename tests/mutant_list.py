@@ -459,6 +459,8 @@ _FIRST_CALLS = [
            f"{_TURNS}::test_two_optimizers_that_take_turns_end_no_segment"),
     Mutant("jitgrad/tracer/end_hits.py", " or ends_segment(recorder.node.last):\n", ":\n",
            f"{_TURNS}::test_turns_are_planned_once"),
+    Mutant("jitgrad/compiled/nodes/graph_nodes.py", "        if not wanted:\n            break\n", "",
+           "compiled/test_first_call_work.py::test_work_grows_with_the_length"),
     Mutant("jitgrad/garbage.py", "        gc.disable()\n", "        pass\n", "compiled/test_collections.py"),
     Mutant("jitgrad/codegen/piece.py", "            root.group = None\n", "            pass\n",
            "compiled/test_collections.py::test_a_plan_goes_without_a_collection"),

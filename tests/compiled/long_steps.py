@@ -6,7 +6,7 @@ from typing import Any
 
 import jitgrad as jg
 
-__all__ = ["chain", "collected", "differentiated", "read", "written"]
+__all__ = ["chain", "collected", "differentiated", "read", "trained", "written"]
 
 
 def chain(x: Any, length: int, factor: float = 0.5) -> Any:
@@ -22,6 +22,17 @@ def differentiated(x: Any, length: int) -> Any:
     w = x.clone().requires_grad_()
     chain(w, length).sum().backward()
     return w.grad
+
+
+def trained(x: Any, length: int) -> Any:
+    """A backward and an update in each turn."""
+    w = x.clone().requires_grad_()
+    for _ in range(length):
+        (w * x).square().sum().backward()
+        with jg.no_grad():
+            w.sub_(w.grad, alpha=0.01)
+        w.grad = None
+    return w.detach()
 
 
 def written(x: Any, length: int) -> Any:

@@ -17,7 +17,7 @@ from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import state
 from jitgrad.user_line import PACKAGE
-from tests.compiled.long_steps import chain, collected, differentiated, read, written
+from tests.compiled.long_steps import chain, collected, differentiated, read, trained, written
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["interpreted", "compiled"])
-@pytest.mark.parametrize("step", [chain, differentiated, written, collected, read])
+@pytest.mark.parametrize("step", [chain, differentiated, trained, written, collected, read])
 def test_work_grows_with_the_length(
     step: Callable[..., Any], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

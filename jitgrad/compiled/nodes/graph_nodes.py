@@ -39,16 +39,26 @@ __all__ = [
 
 
 def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()) -> list[Instr]:
-    """The differentiable instructions that the roots were computed by, latest first; not those behind known values."""
-    wanted = {history.node_source(vid) for vid in roots}
-    leaves, sources = history.leaves, history.nodes_from
+    """The differentiable instructions that the roots were computed by, latest first; not those behind known values.
+
+    The walk ends with the first of them: a call that trains many times asks for each turn's own.
+    """
+    leaves, sources, defs = history.leaves, history.nodes_from, history.defs
+    wanted = {source for vid in roots if (source := history.node_source(vid)) in defs}
     found = []
     for instr in reversed(history.instrs):
-        if not instr.requires_grad:
-            continue
+        if not wanted:
+            break
         outputs = instr.outputs
-        is_wanted = outputs[0] in wanted if len(outputs) == 1 else not wanted.isdisjoint(outputs)
-        if not is_wanted or outputs[0] in known:
+        if len(outputs) == 1:
+            if outputs[0] not in wanted:
+                continue
+            wanted.discard(outputs[0])
+        else:
+            if wanted.isdisjoint(outputs):
+                continue
+            wanted.difference_update(outputs)
+        if not instr.requires_grad or outputs[0] in known:
             continue
         found.append(instr)
         inputs, needs = instr.inputs, instr.needs
@@ -56,7 +66,9 @@ def ancestors(history: History, roots: Iterable[int], known: Container[int] = ()
             if needs[nr]:
                 v = inputs[nr]
                 if v not in leaves:
-                    wanted.add(sources.get(v, v) if sources else v)
+                    source = sources.get(v, v) if sources else v
+                    if source in defs:
+                        wanted.add(source)
         if instr.op is COPY_SLICES:
             wanted.add(instr.inputs[1])  # the operation itself: its Node is part of this one
     return found
