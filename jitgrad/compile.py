@@ -26,7 +26,7 @@ from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.tracer.call_hits import CallSite
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
-from jitgrad.tracer.recorder_state import new_tid
+from jitgrad.tracer.recorder_state import RUNNING, new_tid
 from jitgrad.tracer.trie import Trie
 from jitgrad.user_line import PACKAGE, came_between
 
@@ -221,7 +221,7 @@ class CompiledFunction(CallSite):
         node = recorder.node
         if not (recorder.has_stopped and self.trie.follows):
             self.last = node
-        self.trie.end_of_call(node)
+        self.trie.end_of_call(node, RUNNING)
         bump_call(node.depth, recorder.path.misses, recorder.segments, recorder.launches)
         recorder.graph.close()
         if recorder.has_stopped:

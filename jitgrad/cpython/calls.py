@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython import primitives
-from jitgrad.cpython.translate import LLVM, FunctionText, NativeValue, signature_of
+from jitgrad.cpython.translate import LLVM, FunctionText, NativeValue, is_lasting, signature_of
 
 __all__ = ["PRIMITIVES", "call", "install_expressions"]
 
 PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.activate: ("activate_now", "none", ("obj",)),
-    primitives.active: ("active", "borrowed", ()),
+    primitives.active: ("active", "lasting", ()),
     primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
     primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
     primitives.blank: ("blank", "new", ("obj",)),
@@ -31,6 +31,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.packed_rest: ("pack_rest", "new", ("args", "int")),
     primitives.is_atomic: ("is_atomic", "bool", ()),
     primitives.new_handle: ("new_handle", "new", ()),
+    primitives.is_word: ("is_word", "bool", ("obj",)),
     primitives.number_at: ("number_at", "new", ("int", "int")),
     primitives.packed: ("pack", "new", ("args",)),
     primitives.poke: ("poke", "none", ("int", "int", "int")),
@@ -43,7 +44,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.take_last: ("take_last", "new", ("obj",)),
     primitives.within: ("within", "bool", ("int", "int", "int", "int", "int")),
 }
-"""Python function -> (symbol, kind of the result or ``"none"`` or ``"new"``, kinds of the arguments)."""
+"""Python function -> (symbol, kind of the result or ``"none"``, ``"new"`` or ``"lasting"``, kinds of the arguments)."""
 
 _e: dict[str, Callable[..., Any]] = {}
 
@@ -123,7 +124,8 @@ def _arguments(f: FunctionText, kinds: list[str], node: ast.Call) -> list[str]:
             texts += [f"ptr {found.reg}", f"i64 {found.reg}.n"]
         else:
             found = _e["as_kind"](f, found, kind, node)
-            if kind == "obj" and not found.temp and isinstance(arg, ast.Attribute | ast.Subscript):
+            is_place = isinstance(arg, ast.Attribute | ast.Subscript)
+            if kind == "obj" and is_place and not (found.temp or found.lasts or found.is_constant):
                 # the callee may overwrite the place that the argument was read from
                 f.do(f"call void @incref(ptr {found.reg})")
                 found = f.own(found.reg, checked=False)
@@ -136,6 +138,9 @@ def _call_native(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
     args = _arguments(f, [kind for _, kind, _ in signature.params], node)
     reg = f.op(f"call {signature.llvm_result} @{f.module.functions[target]}({', '.join(args)})")
     if signature.result == "obj":
+        if is_lasting(signature.cls):
+            f.check(f.op(f"icmp eq ptr {reg}, null"))
+            return NativeValue("obj", reg, signature.cls, lasts=True)
         return f.own(reg)
     if signature.result == "int":
         return NativeValue("int", reg)
@@ -151,8 +156,8 @@ def _call_primitive(f: FunctionText, target: Any, node: ast.Call) -> NativeValue
         return f.object(None)
     if result == "new":
         return f.own(f.op(f"call ptr @{symbol}({args})"))
-    if result == "borrowed":
-        return NativeValue("obj", f.op(f"call ptr @{symbol}({args})"))
+    if result == "lasting":
+        return NativeValue("obj", f.op(f"call ptr @{symbol}({args})"), lasts=True)
     return NativeValue(result, f.op(f"call {LLVM[result]} @{symbol}({args})"))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitgrad.cpython import calls
 from jitgrad.cpython.layout import DICT_USED, ITEMS, LIST_ITEMS, SIZE, TYPE, class_of_slot, is_slot, slot_offset
-from jitgrad.cpython.translate import FunctionText, NativeValue
+from jitgrad.cpython.translate import FunctionText, NativeValue, is_lasting
 
 __all__ = ["as_kind", "integer", "item", "length", "store", "truth", "value"]
 
@@ -62,13 +62,13 @@ def as_kind(f: FunctionText, found: NativeValue, kind: str, node: ast.AST) -> Na
         return found
     if kind == "obj":
         if found.kind == "int":
-            return f.own(f.api("PyLong_FromLongLong", "ptr", f"i64 {found.reg}"), int)
+            return f.own(f.op(f"call ptr @box_word(i64 {found.reg})"), int)
         if found.kind == "bool":
             yes, no = f.object(True), f.object(False)
             return NativeValue("obj", f.op(f"select i1 {found.reg}, ptr {yes.reg}, ptr {no.reg}"), bool)
         return f.own(f.op(f"call ptr @pack(ptr {found.reg}, i64 {found.reg}.n)"), tuple)
     if kind == "int" and found.kind == "obj":
-        return NativeValue("int", f.api("PyLong_AsLongLong", "i64", f"ptr {found.reg}"))
+        return NativeValue("int", f.op(f"call i64 @as_word(ptr {found.reg})"))
     if kind == "int" and found.kind == "bool":
         return NativeValue("int", f.op(f"zext i1 {found.reg} to i64"))
     if kind == "bool":
@@ -88,19 +88,27 @@ def obj(f: FunctionText, node: ast.expr) -> NativeValue:
 
 def _choice(f: FunctionText, node: ast.IfExp) -> NativeValue:
     """``a if test else b``, of objects."""
-    place, done = f.owned_place(), f.label("chosen")
+    place, done = "", f.label("chosen")
+    lasts = False
     test = f.condition(node.test)
     labels = f.label("yes"), f.label("no")
     f.branch(test, *labels)
     for label, part in zip(labels, (node.body, node.orelse), strict=True):
         f.start(label)
         keep = len(f.temps)
-        f.do(f"store ptr {f.take(obj(f, part))}, ptr {place}")
+        found = obj(f, part)
+        if not place:
+            lasts = found.lasts
+            place = f.alloca("ptr") if lasts else f.owned_place()
+        elif lasts and not (found.lasts or found.is_constant):
+            f.fail(node, "one of both outlives the function, the other may not")
+        f.do(f"store ptr {found.reg if lasts else f.take(found)}, ptr {place}")
         f.release_temps(keep)
         f.jump(done)
     f.start(done)
-    f.temps.append(place)
-    return NativeValue("obj", f.op(f"load ptr, ptr {place}"), None, place)
+    if not lasts:
+        f.temps.append(place)
+    return NativeValue("obj", f.op(f"load ptr, ptr {place}"), None, "" if lasts else place, lasts)
 
 
 # --- truth ---
@@ -193,7 +201,8 @@ def _attribute(f: FunctionText, node: ast.Attribute) -> NativeValue:
     known = class_of_slot(cls, node.attr)
     defaults = getattr(cls, "NATIVE_DEFAULTS", None)
     if defaults is None:  # its ``__init__`` sets every slot
-        return NativeValue("obj", reg, known)
+        lasts = is_lasting(known) or (base.lasts and node.attr in getattr(cls, "NATIVE_FIXED", ()))
+        return NativeValue("obj", reg, known, lasts=lasts)
     if node.attr in defaults:
         default = f.object(defaults[node.attr])
         unset = f.op(f"icmp eq ptr {reg}, null")
@@ -298,7 +307,7 @@ def item(f: FunctionText, found: NativeValue, index: str, node: ast.AST) -> Nati
         at = f.op(f"getelementptr ptr, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {ITEMS}')}, i64 {index}")
     else:
         f.fail(node, "items of something that is no list or tuple")
-    return NativeValue("obj", f.op(f"load ptr, ptr {at}"))
+    return NativeValue("obj", f.op(f"load ptr, ptr {at}"), lasts=found.lasts and found.cls is tuple)
 
 
 def _subscript(f: FunctionText, node: ast.Subscript) -> NativeValue:

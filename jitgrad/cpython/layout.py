@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import os
 import sys
+import threading
 from types import FunctionType
 from typing import Any
 
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["DICT_USED", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE", "TYPE_FLAGS",
-           "class_of_hint", "class_of_slot", "compare_slot", "function_runner", "is_slot", "number_slots",
-           "slot_offset", "vectorcall_offset", "why_unknown"]  # fmt: skip
+__all__ = ["DICT_USED", "DIGITS", "INT_HEAD", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE",
+           "TYPE_FLAGS", "class_of_hint", "class_of_slot", "compare_slot", "function_runner", "int_layout", "is_slot",
+           "number_slots", "slot_offset", "small_int_size", "thread_is_own_address", "vectorcall_offset",
+           "why_unknown"]  # fmt: skip
 
 TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED = 8, 16, 24, 24, 32, 16
 """Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
 many items that address has room for, how many keys a dictionary has."""
+
+INT_HEAD, DIGITS = 16, 24
+"""Offsets in an int: of the word with its sign and number of digits, of its first digit."""
 
 _VECTORCALL, _AS_NUMBER, TYPE_FLAGS, _RICHCOMPARE = 56, 96, 168, 200
 """Offsets in a type: of where its objects keep the address of what calls them, of the address of its number slots, of
@@ -60,6 +66,54 @@ def function_runner() -> int:
     find = ctypes.pythonapi.PyVectorcall_Function
     find.argtypes, find.restype = [ctypes.py_object], ctypes.c_void_p
     return int(find(function_runner))
+
+
+_INTS = (0, 1, -1, 257, -258, (1 << 30) - 1, 1 << 30, (1 << 47) + 5, -(1 << 40), 1 << 60)
+
+
+def int_layout() -> str:
+    """What the head of an int says: "sign and size" until CPython 3.11, later "tag"; empty: something else."""
+    found = [(n, _word(id(n) + INT_HEAD), _digits_of(n)) for n in _INTS]
+    for layout, head in (("sign and size", _size_of), ("tag", _tag_of)):
+        if all((word, digits) == (head(n), _expected_digits(n)) for n, word, digits in found):
+            return layout
+    return ""
+
+
+def _digits_of(n: int) -> list[int]:
+    return [ctypes.c_uint32.from_address(id(n) + DIGITS + 4 * nr).value for nr in range(len(_expected_digits(n)))]
+
+
+def _expected_digits(n: int) -> list[int]:
+    digits: list[int] = []
+    while abs(n) >> 30 * len(digits):
+        digits.append(abs(n) >> 30 * len(digits) & (1 << 30) - 1)
+    return digits
+
+
+def _size_of(n: int) -> int:
+    size = len(_expected_digits(n))
+    return size if n >= 0 else (1 << 64) - size
+
+
+def _tag_of(n: int) -> int:
+    return len(_expected_digits(n)) << 3 | (1 if n == 0 else 2 if n < 0 else 0)
+
+
+def small_int_size() -> int:
+    """How far apart the ints from -5 to 256 lie, of which there is one object each; 0: they are no row."""
+    size, ints = id(1) - id(0), range(-5, 257)
+    return size if all(id(n) == id(0) + n * size for n in ints) else 0
+
+
+def thread_is_own_address() -> bool:
+    """Whether a thread's identifier is the address of a word that holds it: of the first word of the segment FS.
+
+    That is what the x86-64 ABI of Linux says of this word, and both libraries of C take its address for the thread.
+    """
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return False
+    return _word(threading.get_ident()) == threading.get_ident()
 
 
 def slot_offset(cls: type, name: str) -> int:

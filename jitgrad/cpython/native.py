@@ -19,7 +19,7 @@ from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
 from jitgrad.cpython.module_text import ModuleText, Unsupported
 from jitgrad.cpython.runtime_text import runtime_text
-from jitgrad.cpython.translate import FunctionText, attributes, signature_of
+from jitgrad.cpython.translate import FunctionText, attributes, is_lasting, signature_of
 
 __all__ = ["COMPARISONS", "Front", "Handles", "NativeModule", "NumberStub", "Stub", "layout_key", "load_module",
            "make_module"]  # fmt: skip
@@ -425,8 +425,7 @@ def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
                       f"  %p.{name}.i = icmp eq ptr %p.{name}, %p.{name}.true"]  # fmt: skip
             args.append(f"i1 %p.{name}.i")
         elif kind == "int":
-            lines += [f"  %p.{name}.f = {module.api_word('PyLong_AsLongLong')}",
-                      f"  %p.{name}.i = call i64 %p.{name}.f(ptr %p.{name})"]  # fmt: skip
+            lines.append(f"  %p.{name}.i = call i64 @as_word(ptr %p.{name})")
             args.append(f"i64 %p.{name}.i")
         else:
             args.append(f"ptr %p.{name}")
@@ -444,15 +443,18 @@ def _entry(module: ModuleText, function: Callable[..., Any]) -> str:
         "  ret ptr null",
         "go:",
     ]
-    return "\n".join([*head, *lines, f"  %result = {call}", *_boxed(module, signature.result), "}"])
+    return "\n".join([*head, *lines, f"  %result = {call}", *_boxed(module, signature), "}"])
 
 
-def _boxed(module: ModuleText, result: str) -> list[str]:
+def _boxed(module: ModuleText, signature: Any) -> list[str]:
+    result = signature.result
     if result == "obj":
-        return ["  ret ptr %result"]
+        if not is_lasting(signature.cls):
+            return ["  ret ptr %result"]
+        return ["  %failed = icmp eq ptr %result, null", "  br i1 %failed, label %error, label %fine", "fine:",
+                "  call void @incref(ptr %result)", "  br label %error", "error:", "  ret ptr %result"]  # fmt: skip
     if result == "int":
-        return [f"  %box = {module.api_word('PyLong_FromLongLong')}", "  %o = call ptr %box(i64 %result)",
-                "  ret ptr %o"]  # fmt: skip
+        return ["  %o = call ptr @box_word(i64 %result)", "  ret ptr %o"]
     yes, no = (None, None) if result == "none" else (True, False)
     return [
         "  %failed = icmp eq i8 %result, 2",

@@ -37,6 +37,7 @@ from jitgrad.layouts import Size
 __all__ = [
     "EAGER",
     "FRONTED",
+    "INLINED",
     "NATIVE",
     "ONCE_PER_CALL",
     "OPTIMIZED",
@@ -54,10 +55,12 @@ __all__ = [
     "eager_apart",
     "eager_native",
     "has_front",
+    "inlined",
     "install_driver",
     "install_handles",
     "is_atomic",
     "is_hashable",
+    "is_word",
     "joined",
     "native",
     "new_handle",
@@ -98,6 +101,16 @@ def optimized(function: F) -> F:
     """``native``, of a function that runs once per operation: see ``OPTIMIZED``."""
     OPTIMIZED.add(function)
     return native(function)
+
+
+INLINED: set[Callable[..., Any]] = set()
+"""Those that are copied into every function that calls them."""
+
+
+def inlined(function: F) -> F:
+    """``optimized``, of a function of a few lines: a call would cost as much as what it does."""
+    INLINED.add(function)
+    return optimized(function)
 
 
 ONCE_PER_CALL: set[Callable[..., Any]] = set()
@@ -252,6 +265,11 @@ def is_hashable(x: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def is_word(x: int) -> bool:
+    """Whether an integer is a machine word."""
+    return -(1 << 63) <= x < 1 << 63
 
 
 def joined(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -16,7 +16,8 @@ from typing import Any
 
 from jitgrad.cpython.attempt_text import attempt_text
 from jitgrad.cpython.inside_text import inside_text
-from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
+from jitgrad.cpython.ints_text import ints_text
+from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE, thread_is_own_address
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.layouts import Size
 
@@ -192,7 +193,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
     )
-    parts += [_NEW_COUNTER, attempt_text(module), inside_text(module)]
+    parts += [ints_text(module), _NEW_COUNTER, attempt_text(module), inside_text(module)]
     parts.append(
         f"define internal i64 @run_driver(i64 %record) nounwind {{\n  %driver = {driver_word}\n"
         "  %status = call i64 %driver(i64 %record)\n  ret i64 %status\n}"
@@ -242,8 +243,7 @@ box:
   ret ptr %o.real
 long:
   %word = load i64, ptr %at
-  %from.long = {load("PyLong_FromLongLong")}
-  %o.long = call ptr %from.long(i64 %word)
+  %o.long = call ptr @box_word(i64 %word)
   ret ptr %o.long
 bool:
   %byte = load i8, ptr %at
@@ -386,7 +386,9 @@ no:
 
 def _active(module: ModuleText) -> str:
     """``active()``: the recorder that was activated on this thread, or None; ``activate(recorder)``."""
-    none, ident = module.object_word(None), module.api_word("PyThread_get_thread_ident")
+    none, here = module.object_word(None), "%here = load i64, ptr addrspace(257) null"
+    if not thread_is_own_address():
+        here = f"%ident = {module.api_word('PyThread_get_thread_ident')}\n  %here = call i64 %ident()"
     return f"""
 @active.recorder = internal global ptr null
 @active.thread = internal global i64 0
@@ -395,8 +397,7 @@ define internal ptr @active() alwaysinline nounwind {{
   %nobody = icmp eq ptr %recorder, null
   br i1 %nobody, label %no, label %thread
 thread:
-  %ident = {ident}
-  %here = call i64 %ident()
+  {here}
   %owner = load i64, ptr @active.thread
   %mine = icmp eq i64 %here, %owner
   br i1 %mine, label %yes, label %no
@@ -414,8 +415,7 @@ define internal ptr @activate(ptr %self, ptr %recorder) nounwind {{
 }}
 define internal void @activate_now(ptr %recorder) nounwind {{
   %none = {none}
-  %ident = {ident}
-  %here = call i64 %ident()
+  {here}
   %nobody = icmp eq ptr %recorder, %none
   br i1 %nobody, label %stop, label %begin
 begin:

@@ -2,6 +2,23 @@
 
 Owns: ``FunctionText``: registers, locals, temporaries, statements.
 Must not know: expressions (``expressions.py``), what a function is for.
+
+# Note [Lasting references]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~
+# A local variable owns a reference: what it was read from may be overwritten, or Python may run and let go of it. Of
+# most that a hit looks at, neither can happen, and counting up and down was a quarter of its time. So a class may say
+# ``NATIVE_LASTS``: whoever can see one of its objects in native code knows that the object outlives the function. Then
+# locals, parameters and results that are annotated with the class own nothing. ``NATIVE_FIXED`` names slots of it that
+# are never assigned again; what was read from such a slot, and the items of such a tuple, last as well. Example:
+#
+#     child: TrieNode = node.last    # one load
+#     ids: tuple = child.ids         # one load
+#     return takes(ids[0], x)        # one load, and a call
+#
+# Trie nodes last because their trie keeps them, and what leaves the trie while calls are recorded is kept until these
+# are over (``Trie.outlived``); events and plans of ends last because their nodes do; the recorder that ``active``
+# finds, because its call has not ended. A local that was first assigned what lasts cannot be assigned anything else:
+# the translator says so.
 """
 
 from __future__ import annotations
@@ -18,9 +35,9 @@ from typing import Any, NoReturn
 
 from jitgrad.cpython.layout import class_of_hint
 from jitgrad.cpython.module_text import ModuleText, Unsupported
-from jitgrad.cpython.primitives import ONCE_PER_CALL, OPTIMIZED
+from jitgrad.cpython.primitives import INLINED, ONCE_PER_CALL, OPTIMIZED
 
-__all__ = ["FunctionText", "Local", "NativeValue", "attributes", "signature_of"]
+__all__ = ["FunctionText", "Local", "NativeValue", "attributes", "is_lasting", "signature_of"]
 
 
 @dataclass(slots=True)
@@ -32,25 +49,42 @@ class NativeValue:
         reg: the register or literal.
         cls: the class that an object is known to have.
         temp: the temporary that owns the object; empty for borrowed ones.
+        lasts: the object outlives the function, see Note [Lasting references].
+        is_constant: it is there for good.
     """
 
     kind: str
     reg: str
     cls: Any = None
     temp: str = ""
+    lasts: bool = False
+    is_constant: bool = False
 
 
 @dataclass(slots=True)
 class Local:
-    """A local variable: its kind, where it lives (a register for parameters that are never assigned), its class."""
+    """A local variable.
+
+    Attributes:
+        kind: as of ``NativeValue``.
+        place: where it lives: a register for parameters that are never assigned.
+        cls: its class.
+        lasts: what it holds outlives the function, so it owns no reference.
+    """
 
     kind: str
     place: str
     cls: Any
     is_register: bool = False
+    lasts: bool = False
 
 
 LLVM = {"obj": "ptr", "int": "i64", "bool": "i1"}
+
+
+def is_lasting(cls: Any) -> bool:
+    """Whether objects of a class outlive the functions that look at them, see Note [Lasting references]."""
+    return bool(getattr(cls, "NATIVE_LASTS", False))
 
 
 def _kind(hint: Any) -> str:
@@ -62,6 +96,7 @@ def _kind(hint: Any) -> str:
 class _Signature:
     params: list[tuple[str, str, Any]]
     result: str
+    cls: Any
 
     @property
     def llvm_params(self) -> str:
@@ -78,6 +113,8 @@ class _Signature:
 
 def attributes(function: Callable[..., Any]) -> str:
     """The attributes of a native function's text: LLVM compiles fast what does not run once per operation."""
+    if function in INLINED:
+        return "nounwind alwaysinline"
     if function in OPTIMIZED:
         return "nounwind"
     return "nounwind noinline" if function in ONCE_PER_CALL else "nounwind noinline optnone"
@@ -110,7 +147,8 @@ def signature_of(function: Callable[..., Any]) -> _Signature:
     for name in inspect.signature(function).parameters:
         hint = hints.get(name, "Any")
         params.append((name, _kind(hint), class_of_hint(hint, names)))
-    return _Signature(params, _kind(hints.get("return", "Any")))
+    result = hints.get("return", "Any")
+    return _Signature(params, _kind(result), class_of_hint(result, names))
 
 
 class FunctionText:
@@ -221,13 +259,18 @@ class FunctionText:
         local = self.locals.get(name)
         if local is None:
             kind = value.kind
-            place = self.owned_place() if kind == "obj" else self.alloca(LLVM[kind])
-            local = self.locals[name] = Local(kind, place, cls or value.cls)
+            lasts = kind == "obj" and (value.lasts or is_lasting(cls))
+            place = self.owned_place() if kind == "obj" and not lasts else self.alloca(LLVM[kind])
+            local = self.locals[name] = Local(kind, place, cls or value.cls, lasts=lasts)
         elif local.kind != value.kind:
             self.fail(node or self.tree, f"{name} changes from {local.kind} to {value.kind}")
         elif cls or (value.cls is not local.cls):
             local.cls = cls or value.cls
-        if local.kind == "obj":
+        if local.lasts:
+            if not (value.lasts or value.is_constant or is_lasting(cls or value.cls)):
+                self.fail(node or self.tree, f"{name} was assigned what outlives the function, and this may not")
+            self.do(f"store ptr {value.reg}, ptr {local.place}")
+        elif local.kind == "obj":
             new = self.take(value)
             old = self.op(f"load ptr, ptr {local.place}")
             self.do(f"store ptr {new}, ptr {local.place}")
@@ -239,9 +282,11 @@ class FunctionText:
         local = self.locals.get(name)
         if local is None:
             return self.constant(name, node)
+        lasts = local.lasts or is_lasting(local.cls)
         if local.is_register:
-            return NativeValue(local.kind, local.place, local.cls)
-        return NativeValue(local.kind, self.op(f"load {LLVM[local.kind]}, ptr {local.place}"), local.cls)
+            return NativeValue(local.kind, local.place, local.cls, lasts=lasts)
+        reg = self.op(f"load {LLVM[local.kind]}, ptr {local.place}")
+        return NativeValue(local.kind, reg, local.cls, lasts=lasts)
 
     def global_value(self, name: str, node: ast.AST) -> Any:
         names = self.function.__globals__
@@ -256,7 +301,7 @@ class FunctionText:
 
     def object(self, value: Any) -> NativeValue:
         """A Python object that is there for good, as a borrowed reference."""
-        return NativeValue("obj", self.op(self.module.object_word(value)), type(value))
+        return NativeValue("obj", self.op(self.module.object_word(value)), type(value), is_constant=True)
 
     # --- the function ---
 
@@ -453,7 +498,7 @@ class FunctionText:
     def _held(self, node: ast.expr) -> NativeValue:
         """A sequence that a loop goes over: owned for as long as the function runs."""
         value = self.value(node)
-        if value.kind == "args":
+        if value.kind == "args" or value.lasts or value.is_constant:
             return value
         place = self.owned_place()
         old = self.op(f"load ptr, ptr {place}")
@@ -474,7 +519,8 @@ class FunctionText:
             self.fail(where, "a function that returns a value ends without one")
         elif result == "obj":
             value = self._expressions.as_kind(self, self.value(node), "obj", where)
-            self.do(f"store ptr {self.take(value)}, ptr %ret")
+            reg = value.reg if is_lasting(self.signature.cls) else self.take(value)
+            self.do(f"store ptr {reg}, ptr %ret")
         elif result == "bool":
             truth = self._expressions.truth(self, node)
             self.do(f"store i8 {self.op(f'zext i1 {truth} to i8')}, ptr %ret")

@@ -66,7 +66,7 @@ def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, c
 
 
 @once_per_call
-def find_grads(reach: TrieNode) -> Any:
+def find_grads(reach: TrieNode) -> TrieNode | None:
     """Second half of a backward that was met after its first, or None; leaves' gradients may be entered between."""
     node: TrieNode = reach.last
     while node is not None and node.op is IN:

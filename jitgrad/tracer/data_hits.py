@@ -55,7 +55,7 @@ def data_source(recorder: RecorderState, x: TensorBase) -> Any:
 
 
 @native
-def find_alias(node: TrieNode, op: Any, x: Any) -> Any:
+def find_alias(node: TrieNode, op: Any, x: Any) -> TrieNode | None:
     """The child that is ``op(x)``, or None."""
     child: TrieNode = likeliest(node)
     tries = 0

@@ -23,6 +23,7 @@ from jitgrad.abi import RunRecord, TimedRuns
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.cpython.primitives import (
     active,
+    inlined,
     is_atomic,
     native,
     once_per_call,
@@ -101,6 +102,9 @@ class EndPlan:
         "views",
         "written",
     )
+
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(__slots__) - {"program"}
 
     arena_nbytes: int
     has_program: bool
@@ -227,7 +231,7 @@ def is_end(child: TrieNode, alive: list) -> bool:
 
 
 @optimized
-def find_end(recorder: RecorderState, alive: list) -> Any:
+def find_end(recorder: RecorderState, alive: list) -> TrieNode | None:
     """The child that is this end, or None; it also matters which survivors share a storage."""
     node: TrieNode = recorder.node.last
     if node is None or not is_end(node, alive):
@@ -279,19 +283,27 @@ def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
     return True
 
 
+@inlined
+def records_for(plan: EndPlan, is_timed: bool) -> Any:
+    """The records that a run can have; None: runs are timed, and enough were."""
+    if not is_timed:
+        return plan.idle
+    timed: TimedRuns = plan.timed
+    left: int = timed.left
+    if left <= 0:
+        return None
+    timed.left = left - 1
+    return timed.idle
+
+
 @once_per_call
 def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_stamped: bool, is_timed: bool) -> bool:
     """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
     if not is_known(recorder, plan):
         return False
-    idle: list = plan.idle
-    if is_timed:
-        timed: TimedRuns = plan.timed
-        left: int = timed.left
-        if left <= 0:
-            return False
-        timed.left = left - 1
-        idle = timed.idle
+    idle: list = records_for(plan, is_timed)
+    if idle is None:
+        return False
     made: list = []
     for i in range(len(plan.outs)):
         made.append(output_storage(plan, i))

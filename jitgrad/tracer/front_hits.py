@@ -201,7 +201,7 @@ def is_call(child: TrieNode, form: CallForm, args: Args, count: int) -> bool:
 
 
 @optimized
-def find_call(node: TrieNode, form: CallForm, args: Args, count: int) -> Any:
+def find_call(node: TrieNode, form: CallForm, args: Args, count: int) -> TrieNode | None:
     """The child that is what a call does, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -256,7 +256,7 @@ def call_with_sizes(row: CallForm, args: Args) -> Any:
 
 
 @native
-def find_softmax(node: TrieNode, vid: Any) -> Any:
+def find_softmax(node: TrieNode, vid: Any) -> TrieNode | None:
     """The child that is the logarithm of softmax over a value's dimension 1, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -323,7 +323,7 @@ def is_item(child: TrieNode, vid: Any, dim: int, item: Any) -> bool:
 
 
 @optimized
-def find_item(node: TrieNode, vid: Any, dim: int, item: Any) -> Any:
+def find_item(node: TrieNode, vid: Any, dim: int, item: Any) -> TrieNode | None:
     """The child that does so and is a usual view, or None."""
     child: TrieNode = likeliest(node)
     tries = 0

@@ -153,6 +153,9 @@ class UpdateEvent:
         ends_segment: the segment has reached its limit, or holds such a step already, see Note [Turns].
     """
 
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(("results",))
+
     events: tuple[OpEvent, ...]
     results: tuple[int, ...]
     ends_segment: bool = False
@@ -326,6 +329,9 @@ class BackwardEvent:
         sparse_sets: leaves whose ``.grad`` becomes a new sparse tensor.
     """
 
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(("add_places", "adds", "before", "set_places", "sets"))
+
     instrs: tuple[Instr, ...]
     sets: tuple[tuple[int, int, Aval, bool], ...]
     adds: tuple[tuple[int, int], ...]
@@ -372,6 +378,10 @@ class EndEvent:
         plan: what a hit does, an ``EndPlan``; None if hits take the general way; ``has_plan``: that was asked.
         reason: what ended the segment, with the line; for ``explain``.
     """
+
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(("plan", "windows"))
+    """A plan stays, once it is there."""
 
     program: Any
     assign: tuple[Filling, ...]

@@ -20,7 +20,18 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from jitgrad.cpython.primitives import active, is_atomic, native, new_handle, once_per_call, optimized, same, within
+from jitgrad.cpython.primitives import (
+    active,
+    inlined,
+    is_atomic,
+    is_word,
+    native,
+    new_handle,
+    once_per_call,
+    optimized,
+    same,
+    within,
+)
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
@@ -75,22 +86,22 @@ MAX_SIBLINGS = 16
 # --- the search among a node's children ---
 
 
-@optimized
-def likeliest(node: TrieNode) -> Any:
+@inlined
+def likeliest(node: TrieNode) -> TrieNode | None:
     """The child to be compared first, or None."""
     return node.first if node.last is None else node.last
 
 
-@optimized
-def following(node: TrieNode, child: TrieNode, tries: int) -> Any:
+@inlined
+def following(node: TrieNode, child: TrieNode, tries: int) -> TrieNode | None:
     """The child to be compared after one that does not fit; None: there are no more, or too many."""
     if tries == 0:
         return node.first
     return child.sibling if tries < MAX_SIBLINGS else None
 
 
-@optimized
-def taken(node: TrieNode, child: TrieNode, tries: int) -> Any:
+@inlined
+def taken(node: TrieNode, child: TrieNode, tries: int) -> TrieNode | None:
     """The child that fits: the likeliest one from here on."""
     if tries != 0 or node.last is None:
         node.last = child
@@ -100,12 +111,7 @@ def taken(node: TrieNode, child: TrieNode, tries: int) -> Any:
 # --- operands ---
 
 
-def is_word(x: int) -> bool:
-    """Whether an integer fits into a run-time scalar."""
-    return -(1 << 63) <= x < 1 << 63
-
-
-@optimized
+@inlined
 def takes(want: Any, x: Any) -> bool:
     """Whether an operand is what ``TrieNode.ids`` says at its place."""
     if isinstance(x, TensorBase):
@@ -114,7 +120,7 @@ def takes(want: Any, x: Any) -> bool:
         constant: tuple = want
         return same(x, constant[0])
     if want is int:
-        return type(x) is int and is_word(x) is True
+        return type(x) is int and is_word(x)
     return type(x) is want
 
 
@@ -136,7 +142,7 @@ def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
 
 
 @once_per_call
-def find_input(node: TrieNode, aval: Any, kind: Any) -> Any:
+def find_input(node: TrieNode, aval: Any, kind: Any) -> TrieNode | None:
     """The child that enters such an input, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -237,7 +243,7 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     return True
 
 
-@optimized
+@inlined
 def is_operand(recorder: RecorderState, x: Any) -> bool:
     """Whether an operand is a value of the call, after entering it if it is new, or a plain number."""
     if isinstance(x, TensorBase):
@@ -250,7 +256,7 @@ def is_operand(recorder: RecorderState, x: Any) -> bool:
 # --- operations ---
 
 
-@optimized
+@inlined
 def handle_of(recorder: RecorderState, node: TrieNode) -> Any:
     """A pending handle on the result of a node."""
     out: TensorBase = new_handle()
@@ -280,7 +286,7 @@ def new_result_handle(recorder: RecorderState, vid: Any, aval: Any, requires_gra
     return out
 
 
-@optimized
+@inlined
 def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
     """Whether a trie node is ``op(a, b)``."""
     if child.op is not op:
@@ -289,8 +295,8 @@ def is_binary(child: TrieNode, op: Any, a: Any, b: Any) -> bool:
     return takes(ids[0], a) and takes(ids[1], b)
 
 
-@optimized
-def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
+@inlined
+def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> TrieNode | None:
     """The child that is ``op(a, b)``, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -302,7 +308,7 @@ def find_binary(node: TrieNode, op: Any, a: Any, b: Any) -> Any:
     return None
 
 
-@optimized
+@inlined
 def note_number(recorder: RecorderState, want: Any, x: Any) -> None:
     """A number that is a run-time scalar of the path is one of this call."""
     if type(want) is type:
@@ -349,7 +355,7 @@ def fits(child: TrieNode, op: Any, args: Args, count: int) -> bool:
 
 
 @optimized
-def find(node: TrieNode, op: Any, args: Args, count: int) -> Any:
+def find(node: TrieNode, op: Any, args: Args, count: int) -> TrieNode | None:
     """The child that is ``op(*args)``, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -412,7 +418,7 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
 
 
 @optimized
-def follow(recorder: RecorderState, node: TrieNode, args: Args, count: int) -> Any:
+def follow(recorder: RecorderState, node: TrieNode | None, args: Args, count: int) -> Any:
     """Go on to the trie node that an operation on ``args`` was found to be, if to any: its result."""
     if node is None or not (node.is_simple or node.outs is not None):
         return MISSED
@@ -460,7 +466,7 @@ def overrides(x: Any) -> bool:
     return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
 
 
-@optimized
+@inlined
 def may_be_operand(x: Any) -> bool:
     """Whether an operator may take it: nothing is entered for ``x == None``."""
     return isinstance(x, TensorBase) or type(x) is float or type(x) is int
@@ -482,7 +488,7 @@ def operate(op: Any, swapped: Any, a: Any, b: Any) -> Any:
     return hit_binary(recorder, swapped, b, a)
 
 
-@optimized
+@inlined
 def rank_of(x: Any) -> int:
     """How many dimensions an operand has; -1 if it is no tensor."""
     if not isinstance(x, TensorBase):

@@ -14,6 +14,7 @@ Must not know: what events mean (``events``), tensors, programs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 from weakref import WeakValueDictionary
@@ -115,6 +116,14 @@ class TrieNode:
         "writes",
     )
 
+    NATIVE_LASTS = True
+    """A node lasts as long as the calls that can meet it, see ``Trie.outlived`` and Note [Lasting references]."""
+
+    NATIVE_FIXED = frozenset(
+        ("aval", "bounds", "event", "ids", "key", "meta", "op", "outs", "params", "vid", "writes")
+    )
+    """Slots that nothing changes once the node is published."""
+
     aval: Any
     bounds: tuple[Bounds, ...] | None
     calls: list[Any] | None
@@ -186,10 +195,12 @@ class Trie:
         follows: calls leave their recording at the first operation that is new, see there.
         clock: calls so far; stamps the ends of paths for the LRU.
         new_limit: how many new values one call may record, Note [Long calls].
+        outlived: (stamps of calls, nodes that left the trie while these were recorded): they last until the next time
+            that nodes leave it and the calls are over, see Note [Lasting references].
         plans: key of a segment -> its plan, as long as a program in the trie has it; the backend's, Note [Known plans].
     """
 
-    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "plans", "roots", "size")
+    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "outlived", "plans", "roots", "size")
 
     clock: int
     limit: int
@@ -202,6 +213,7 @@ class Trie:
         self.defers = self.follows = False
         self.limit = limit
         self.new_limit = new_limit
+        self.outlived: list[tuple[frozenset[int], list[TrieNode]]] = []
         self.plans: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def root(self, start: Any) -> TrieNode:
@@ -225,19 +237,30 @@ class Trie:
         parent.last = node
         return node
 
-    def end_of_call(self, node: TrieNode) -> None:
-        """Note that a call ended at ``node``, and keep the trie within its bound."""
+    def end_of_call(self, node: TrieNode, running: Iterable[int]) -> None:
+        """Note that a call ended at ``node``, and keep the trie within its bound.
+
+        Args:
+            running: the stamps of the other calls that are being recorded.
+        """
         self.clock += 1
         node.tick = self.clock
         if self.size > self.limit:
-            self._evict()
+            self._evict(frozenset(running))
 
-    def _evict(self) -> None:
-        """Drop the least recently used half of the paths, and what nodes remember."""
+    def _evict(self, running: frozenset[int]) -> None:
+        """Drop the least recently used half of the paths, and what nodes remember.
+
+        A call that is being recorded may be in the middle of a native hit, which borrows the nodes that it looks at.
+        """
         ends = self._ends()
         ends.sort(key=lambda n: n.tick)
+        self.outlived = [(calls, nodes) for calls, nodes in self.outlived if calls & running]
+        pruned: list[TrieNode] = []
         for end in ends[: max(1, len(ends) // 2)]:
-            self._prune(end)
+            self._prune(end, pruned)
+        if running:
+            self.outlived.append((running, pruned))
         bump("evictions", max(1, len(ends) // 2))
 
     def _ends(self) -> list[TrieNode]:
@@ -253,13 +276,14 @@ class Trie:
                 ends.append(node)
         return ends
 
-    def _prune(self, node: TrieNode) -> None:
-        """Remove a leaf, and its ancestors as far as nothing else hangs on them."""
+    def _prune(self, node: TrieNode, pruned: list[TrieNode]) -> None:
+        """Remove a leaf, and its ancestors as far as nothing else hangs on them; adds them to a list."""
         current: TrieNode | None = node
         while current is not None and current.parent is not None and not current.children:
             current.parent.children.pop(current.key, None)
             current.parent.unlink(current)
             self.size -= 1
+            pruned.append(current)
             current = current.parent
 
 

@@ -23,7 +23,7 @@ __all__ = ["hit_window_write"]
 
 
 @native
-def find_window(node: TrieNode, op: Any, base: TensorBase, args: Args, count: int) -> Any:
+def find_window(node: TrieNode, op: Any, base: TensorBase, args: Args, count: int) -> TrieNode | None:
     """The child that is ``op(*args)`` written into a view of ``base``, or None."""
     child: TrieNode = likeliest(node)
     tries = 0

@@ -97,7 +97,7 @@ def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: 
 
 
 @native
-def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> Any:
+def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> TrieNode | None:
     """The child that is such a write, or None."""
     child: TrieNode = likeliest(node)
     tries = 0
@@ -136,7 +136,9 @@ def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -
 
 
 @native
-def follow_write(recorder: RecorderState, node: TrieNode, target: TensorBase, args: Args, count: int) -> bool:
+def follow_write(
+    recorder: RecorderState, node: TrieNode | None, target: TensorBase, args: Args, count: int
+) -> bool:
     """Go on to the trie node that a write was found to be, if to any."""
     if node is None or node.writes is None:
         return False
@@ -231,7 +233,7 @@ def are_elsewhere(target: TensorBase, storage: StorageBase, args: Args, count: i
 
 
 @native
-def unsaved(recorder: RecorderState, seeds: set) -> Any:
+def unsaved(recorder: RecorderState, seeds: set) -> TrieNode | None:
     """The trie node which says that no Node saves these values, if it comes next."""
     node: TrieNode = recorder.node.last
     if node is None or node.op is not SAVERS:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jitgrad.cpython import expressions
-from jitgrad.cpython.module_text import ModuleText
-from jitgrad.cpython.primitives import NATIVE, OPTIMIZED
+from jitgrad.cpython.module_text import ModuleText, Unsupported
+from jitgrad.cpython.primitives import NATIVE, OPTIMIZED, native
 from jitgrad.cpython.translate import FunctionText
 from jitgrad.tracer import hits
 from jitgrad.tracer.hits import Args  # noqa: F401  (the functions' annotations)
+from jitgrad.tracer.trie import TrieNode
 
 PER_OPERATION = [hits.takes, hits.is_operand, hits.is_binary, hits.find_binary, hits.hit_binary, hits.handle_of,
                  hits.note_number, hits.fits, hits.find, hits.hit_apply, hits.operate, hits.through_door]  # fmt: skip
@@ -22,3 +25,28 @@ def test_an_operation_that_repeats_looks_up_no_name(function) -> None:  # type: 
     text = FunctionText(module, function).translate(expressions)
     assert ("api", "PyObject_GetAttr") not in module.objects, text
     assert function in OPTIMIZED
+
+
+@pytest.mark.parametrize("function", [hits.likeliest, hits.following, hits.is_binary, hits.fits])
+def test_what_lasts_is_not_counted(function) -> None:  # type: ignore[no-untyped-def]
+    """Trie nodes outlive the functions that look at them, and so do their ids, Note [Lasting references]."""
+    module = ModuleText(NATIVE)
+    text = FunctionText(module, function).translate(expressions)
+    counted = [line for line in text.splitlines() if "@incref" in line]
+    assert not counted, text
+
+
+@native
+def _takes_another(node: TrieNode, other: Any) -> Any:
+    """A local that must hold what lasts, and something else."""
+    ids: tuple = node.ids
+    ids = other
+    return ids
+
+
+NATIVE.remove(_takes_another)  # only this file translates it
+
+
+def test_a_local_that_owns_nothing_holds_nothing_else() -> None:
+    with pytest.raises(Unsupported, match="ids was assigned what outlives the function"):
+        FunctionText(ModuleText([_takes_another]), _takes_another).translate(expressions)
