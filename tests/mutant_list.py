@@ -492,5 +492,30 @@ _EAGER = _in(
      f"{_FUSED}::test_what_is_known_is_not_made_again"),
 )
 
+_NATIVE_TEXT, _ATTRIBUTES = "cpython/test_native_text.py", "compiled/test_native_attributes.py"
+_CPYTHON = _in(
+    "cpython",
+    ("expressions.py", "lasts = found.kind == \"args\" or (found.lasts and found.cls is tuple)", "lasts = True",
+     f"{_NATIVE_TEXT}::test_an_item_of_a_list_is_owned"),
+    ("translate.py", "if not (value.lasts or value.is_constant or is_lasting(cls or value.cls)):", "if False:",
+     f"{_NATIVE_TEXT}::test_a_local_that_owns_nothing_holds_nothing_else"),
+    ("calls.py", "if is_counted and found.lasts:", "if False:",
+     f"{_NATIVE_TEXT}::test_only_what_a_local_owns_is_counted"),
+    ("ints_text.py", "%moved = shl i64 %wide.high, 30", "%moved = shl i64 %wide.high, 32",
+     "cpython/test_native_ints.py::test_every_word_is_itself"),
+    ("thread_text.py", "%same = and i1 %same.local, %same.thread", "%same = and i1 %same.local, %same.local",
+     f"{_ATTRIBUTES}::test_a_step_follows_the_mode_of_its_own_thread"),
+    ("native.py", "%usual = and i1 %bare, %as.was", "%usual = and i1 %bare, %bare",
+     f"{_ATTRIBUTES}::test_a_class_that_somebody_changes_makes_what_it_then_should"),
+    ("getattr_text.py", "  br i1 %bare, label %bind, label %ask", "  br label %bind",
+     f"{_ATTRIBUTES}::test_attributes_of_an_object_come_before_methods"),
+)
+_OUTLIVED = [
+    Mutant("jitgrad/tracer/trie.py", "if calls & running]", "if False]",
+           "cpython/test_outlived_nodes.py::test_nodes_last_while_a_call_is_recorded_that_may_look_at_them"),
+    Mutant("jitgrad/tracer/trie.py", "            self.outlived.append((running, pruned))\n", "            pass\n",
+           "cpython/test_outlived_nodes.py::test_nodes_last_while_a_call_is_recorded_that_may_look_at_them"),
+]
+
 MUTANTS = [*_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED, *_TRACER, *_AUTOGRAD, *_RANDOM,
-           *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS]
+           *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON, *_OUTLIVED]

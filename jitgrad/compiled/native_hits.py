@@ -23,12 +23,23 @@ from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
-from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_slots
-from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
-from jitgrad.cpython.native import COMPARISONS, Front, Handles, NumberStub, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_getattr_slot, put_in_slots
+from jitgrad.cpython.layout import compare_slot, function_runner, getattr_slot, type_runner, type_version, why_unknown
+from jitgrad.cpython.native import (
+    COMPARISONS,
+    Front,
+    Handles,
+    NumberStub,
+    Stub,
+    TypeFront,
+    layout_key,
+    load_module,
+    make_module,
+)
 from jitgrad.cpython.primitives import NATIVE
 from jitgrad.door import door
 from jitgrad.events import log
+from jitgrad.grad_mode import no_grad
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
@@ -36,7 +47,7 @@ from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer import end_hits, hits, write_hits
 from jitgrad.tracer.front_hits import OPERATION_FRONTS
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.method_fronts import METHOD_FRONTS
+from jitgrad.tracer.method_fronts import METHOD_FRONTS, make_no_grad
 
 __all__ = ["KEPT_SLOTS", "NUMBERS", "install"]
 
@@ -77,12 +88,15 @@ def _install(driver_address: int) -> None:
     fronts = [Front(f, checked_front(f.__name__, found)) for f in looked_at]
     fronts += [Front(f) for f in (*OPERATION_FRONTS, *METHOD_FRONTS) if f not in looked_at]
     called = [f for f in NATIVE if f in looked_at or f not in (*OPERATION_FRONTS, *METHOD_FRONTS)]
-    module = make_module(NATIVE, called, stubs, _number_stubs(), _compare(), fronts, handles, hits.MISSED)
+    numbers, makers = _number_stubs(), [TypeFront(no_grad, make_no_grad)]
+    module = make_module(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
     kernel = compile_kernels([source])[0]
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
     outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
+    outside["tp_getattro"] = getattr_slot(tensor).value
+    outside |= {f"version_{maker.cls.__name__}": type_version(maker.cls) for maker in makers}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(kernel, module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
@@ -98,6 +112,10 @@ def _install(driver_address: int) -> None:
         methods["nb_negative"] = ("__neg__",)
         put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
         put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
+    if "slot_tp_getattro" in entries:
+        put_in_getattr_slot(tensor, entries["slot_tp_getattro"])
+    for maker in makers:
+        type_runner(maker.cls).value = entries[f"maker_{maker.cls.__name__}"]
     for name, rows in all_fronts():
         put_fronts(entries[f"front_{name}"], rows)
     native_cell.is_installed = True

@@ -42,9 +42,12 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.run_driver_released: ("run_driver_released", "int", ("int",)),
     primitives.same: ("same", "bool", ("obj", "obj")),
     primitives.take_last: ("take_last", "new", ("obj",)),
+    primitives.take_out: ("take_out", "none", ("obj", "obj")),
+    primitives.thread_dict: ("thread_dict", "lasting or an error", ("obj",)),
     primitives.within: ("within", "bool", ("int", "int", "int", "int", "int")),
 }
-"""Python function -> (symbol, kind of the result or ``"none"``, ``"new"`` or ``"lasting"``, kinds of the arguments)."""
+"""Python function -> (symbol, kind of the result, or ``"none"``, ``"new"``, ``"lasting"`` and the like, kinds of the
+arguments)."""
 
 _e: dict[str, Callable[..., Any]] = {}
 
@@ -84,6 +87,8 @@ def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
         return _isinstance(f, node)
     if target is set and not args:
         return f.own(f.api("PySet_New", "ptr", "ptr null"), set)
+    if target is next and len(args) == 1:  # of something that never ends
+        return f.own(f.api("PyIter_Next", "ptr", f"ptr {_e['obj'](f, args[0]).reg}"))
     if target is tuple:
         return f.own(f.api("PyList_AsTuple", "ptr", f"ptr {_e['obj'](f, args[0]).reg}"), tuple)
     if target is weakref.ref:
@@ -112,21 +117,22 @@ def _isinstance(f: FunctionText, node: ast.Call) -> NativeValue:
     return NativeValue("bool", is_sub)
 
 
-def _arguments(f: FunctionText, kinds: list[str], node: ast.Call) -> list[str]:
+def _arguments(f: FunctionText, kinds: list[str], node: ast.Call, is_counted: bool = False) -> list[str]:
     if len(kinds) != len(node.args):
         f.fail(node, "wrong number of arguments")
     texts = []
     for kind, arg in zip(kinds, node.args, strict=True):
         found = _e["value"](f, arg)
+        if is_counted and found.lasts:
+            f.fail(node, "a local that owns no reference, so its count would be one too small")
         if kind == "args":
             if found.kind != "args":
                 f.fail(node, "arguments are handed on as they came")
             texts += [f"ptr {found.reg}", f"i64 {found.reg}.n"]
         else:
             found = _e["as_kind"](f, found, kind, node)
-            is_place = isinstance(arg, ast.Attribute | ast.Subscript)
-            if kind == "obj" and is_place and not (found.temp or found.lasts or found.is_constant):
-                # the callee may overwrite the place that the argument was read from
+            is_held = found.temp or found.lasts or found.is_constant or isinstance(arg, ast.Name)
+            if kind == "obj" and not is_held:  # the callee may overwrite the place that the argument was read from
                 f.do(f"call void @incref(ptr {found.reg})")
                 found = f.own(found.reg, checked=False)
             texts.append(f"{LLVM[kind]} {found.reg}")
@@ -150,20 +156,26 @@ def _call_native(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
 
 def _call_primitive(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
     symbol, result, kinds = PRIMITIVES[target]
-    args = ", ".join(_arguments(f, list(kinds), node))
+    args = ", ".join(_arguments(f, list(kinds), node, target is primitives.refcount))
     if result == "none":
         f.do(f"call void @{symbol}({args})")
         return f.object(None)
     if result == "new":
         return f.own(f.op(f"call ptr @{symbol}({args})"))
-    if result == "lasting":
-        return NativeValue("obj", f.op(f"call ptr @{symbol}({args})"), lasts=True)
+    if result.startswith("lasting"):
+        reg = f.op(f"call ptr @{symbol}({args})")
+        if result != "lasting":
+            f.check(f.op(f"icmp eq ptr {reg}, null"))
+        return NativeValue("obj", reg, lasts=True)
     return NativeValue(result, f.op(f"call {LLVM[result]} @{symbol}({args})"))
 
 
 def _call_method(f: FunctionText, func: ast.Attribute, node: ast.Call) -> NativeValue:
     if isinstance(func.value, ast.Name) and func.value.id not in f.locals:
         owner = f.global_value(func.value.id, node)
+        known = _METHODS.get((type(owner), func.attr))
+        if known is not None:
+            return known(f, f.object(owner), *[_e["obj"](f, a) for a in node.args])
         return call_object(f, f.object(getattr(owner, func.attr)), [_e["obj"](f, a) for a in node.args])
     base = _e["obj"](f, func.value)
     args = [_e["obj"](f, a) for a in node.args]
@@ -209,6 +221,11 @@ def _discard(f: FunctionText, base: NativeValue, what: NativeValue) -> NativeVal
     return f.object(None)
 
 
+def _clear_set(f: FunctionText, base: NativeValue) -> NativeValue:
+    f.api("PySet_Clear", "i32", f"ptr {base.reg}")
+    return f.object(None)
+
+
 def _clear_list(f: FunctionText, base: NativeValue) -> NativeValue:
     """The list keeps its room: it will be as long at the next call."""
     f.do(f"call void @drain(ptr {base.reg})")
@@ -235,5 +252,6 @@ _METHODS: dict[tuple[Any, str], Callable[..., NativeValue]] = {
     (dict, "clear"): _clear_dict,
     (dict, "get"): _get,
     (set, "add"): _add,
+    (set, "clear"): _clear_set,
     (set, "discard"): _discard,
 }

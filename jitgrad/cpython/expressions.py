@@ -11,7 +11,17 @@ import inspect
 from typing import Any
 
 from jitgrad.cpython import calls
-from jitgrad.cpython.layout import DICT_USED, ITEMS, LIST_ITEMS, SIZE, TYPE, class_of_slot, is_slot, slot_offset
+from jitgrad.cpython.layout import (
+    DICT_USED,
+    ITEMS,
+    LIST_ITEMS,
+    SET_USED,
+    SIZE,
+    TYPE,
+    class_of_slot,
+    is_slot,
+    slot_offset,
+)
 from jitgrad.cpython.translate import FunctionText, NativeValue, is_lasting
 
 __all__ = ["as_kind", "integer", "item", "length", "store", "truth", "value"]
@@ -87,24 +97,23 @@ def obj(f: FunctionText, node: ast.expr) -> NativeValue:
 
 
 def _choice(f: FunctionText, node: ast.IfExp) -> NativeValue:
-    """``a if test else b``, of objects."""
-    place, done = "", f.label("chosen")
-    lasts = False
+    """``a if test else b``, of objects. It lasts if both do."""
+    done, labels = f.label("chosen"), (f.label("yes"), f.label("no"))
     test = f.condition(node.test)
-    labels = f.label("yes"), f.label("no")
     f.branch(test, *labels)
+    parts: list[tuple[int, NativeValue]] = []  # with the line behind each
     for label, part in zip(labels, (node.body, node.orelse), strict=True):
         f.start(label)
         keep = len(f.temps)
         found = obj(f, part)
-        if not place:
-            lasts = found.lasts
-            place = f.alloca("ptr") if lasts else f.owned_place()
-        elif lasts and not (found.lasts or found.is_constant):
-            f.fail(node, "one of both outlives the function, the other may not")
-        f.do(f"store ptr {found.reg if lasts else f.take(found)}, ptr {place}")
+        parts.append((len(f.lines), found))
         f.release_temps(keep)
         f.jump(done)
+    lasts = all(found.lasts or found.is_constant for _, found in parts)
+    place = f.alloca("ptr") if lasts else f.owned_place()
+    for line, found in reversed(parts):
+        owns = f"store ptr null, ptr {found.temp}" if found.temp else f"call void @incref(ptr {found.reg})"
+        f.lines[line:line] = [*([] if lasts else [f"  {owns}"]), f"  store ptr {found.reg}, ptr {place}"]
     f.start(done)
     if not lasts:
         f.temps.append(place)
@@ -136,7 +145,7 @@ def _truth_of(f: FunctionText, found: NativeValue, node: ast.AST) -> str:
         return f.op(f"icmp ne i64 {found.reg}.n, 0")
     if found.cls is bool:
         return f.op(f"icmp eq ptr {found.reg}, {f.object(True).reg}")
-    if found.cls in (list, tuple, dict):
+    if found.cls in (list, tuple, dict, set):
         return f.op(f"icmp ne i64 {length(f, found, node)}, 0")
     is_true = f.api("PyObject_IsTrue", "i32", f"ptr {found.reg}")
     f.check(f.op(f"icmp slt i32 {is_true}, 0"))
@@ -291,8 +300,9 @@ def length(f: FunctionText, found: NativeValue, node: ast.AST) -> str:
         return f"{found.reg}.n"
     if found.cls in (list, tuple):
         return f.op(f"load i64, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {SIZE}')}")
-    if found.cls is dict:
-        return f.op(f"load i64, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {DICT_USED}')}")
+    if found.cls in (dict, set):
+        used = DICT_USED if found.cls is dict else SET_USED
+        return f.op(f"load i64, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {used}')}")
     return f.api("PyObject_Size", "i64", f"ptr {found.reg}")
 
 
@@ -307,7 +317,8 @@ def item(f: FunctionText, found: NativeValue, index: str, node: ast.AST) -> Nati
         at = f.op(f"getelementptr ptr, ptr {f.op(f'getelementptr i8, ptr {found.reg}, i64 {ITEMS}')}, i64 {index}")
     else:
         f.fail(node, "items of something that is no list or tuple")
-    return NativeValue("obj", f.op(f"load ptr, ptr {at}"), lasts=found.lasts and found.cls is tuple)
+    lasts = found.kind == "args" or (found.lasts and found.cls is tuple)
+    return NativeValue("obj", f.op(f"load ptr, ptr {at}"), lasts=lasts)
 
 
 def _subscript(f: FunctionText, node: ast.Subscript) -> NativeValue:
@@ -319,6 +330,8 @@ def _subscript(f: FunctionText, node: ast.Subscript) -> NativeValue:
 
 
 def _tuple(f: FunctionText, node: ast.Tuple) -> NativeValue:
+    if not node.elts:
+        return f.object(())
     parts = [obj(f, part) for part in node.elts]
     made = f.own(f.api("PyTuple_New", "ptr", f"i64 {len(parts)}"), tuple)
     for nr, part in enumerate(parts):

@@ -30,7 +30,7 @@ from typing import Any
 from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.layout import TYPE, TYPE_FLAGS, function_runner, vectorcall_offset
 
-__all__ = ["FRONT_ROWS", "ROWS_ADDRESS", "put_fronts", "runs_as_python"]
+__all__ = ["FRONT_ROWS", "ROWS_ADDRESS", "front_class", "put_fronts", "runs_as_python"]
 
 FRONT_ROWS = 2048
 """How many rows the table has room for; a power of two, several times the number of fronts."""
@@ -60,8 +60,8 @@ def put_fronts(address: int, fronts: Iterable[tuple[Callable[..., Any], Any]]) -
             _set_vectorcall()(function, address)
         else:
             ctypes.c_size_t.from_address(id(function) + vectorcall_offset()).value = address
-            keep_for_ever(_front_class())  # an object holds its class
-            ctypes.c_size_t.from_address(id(function) + TYPE).value = id(_front_class())
+            keep_for_ever(front_class())  # an object holds its class
+            ctypes.c_size_t.from_address(id(function) + TYPE).value = id(front_class())
 
 
 def runs_as_python(function: Callable[..., Any]) -> bool:
@@ -87,7 +87,7 @@ def _set_vectorcall() -> Any:
 _classes: list[type] = []
 
 
-def _front_class() -> type:
+def front_class() -> type:
     """The subclass of ``function``, see Note [Native fronts]."""
     if not _classes:
         flags = ctypes.c_ulong.from_address(id(FunctionType) + TYPE_FLAGS)

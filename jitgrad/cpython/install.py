@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.cpython.kept import keep_for_ever
-from jitgrad.cpython.layout import NUMBER_SLOTS, compare_slot, number_slots
+from jitgrad.cpython.layout import NUMBER_SLOTS, compare_slot, getattr_slot, number_slots
 
-__all__ = ["callables", "fill_words", "native_slots", "put_in_compare_slot", "put_in_slots"]
+__all__ = ["callables", "fill_words", "native_slots", "put_in_compare_slot", "put_in_getattr_slot",
+           "put_in_slots"]  # fmt: skip
 
 _METH_FASTCALL, _METH_O = 0x0080, 0x0008
 
@@ -87,6 +88,18 @@ def put_in_slots(cls: type, functions: dict[str, int], methods: dict[str, tuple[
         for slot, address in functions.items():
             if all(getattr(heir, name) is wanted[name] for name in methods[slot]):
                 table[NUMBER_SLOTS[slot]] = address
+        pending += heir.__subclasses__()
+
+
+def put_in_getattr_slot(cls: type, address: int) -> None:
+    """Put a C function into ``tp_getattro`` of a class, and of those of its subclasses that find attributes alike."""
+    pending, before = [cls], getattr_slot(cls).value
+    methods = [getattr(cls, name) for name in ("__getattr__", "__getattribute__")]
+    while pending:
+        heir = pending.pop()
+        is_alike = [getattr(heir, name) for name in ("__getattr__", "__getattribute__")] == methods
+        if is_alike and getattr_slot(heir).value == before:
+            getattr_slot(heir).value = address
         pending += heir.__subclasses__()
 
 

@@ -17,21 +17,25 @@ from typing import Any
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["DICT_USED", "DIGITS", "INT_HEAD", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS", "SIZE", "TYPE",
-           "TYPE_FLAGS", "class_of_hint", "class_of_slot", "compare_slot", "function_runner", "int_layout", "is_slot",
-           "number_slots", "slot_offset", "small_int_size", "thread_is_own_address", "vectorcall_offset",
-           "why_unknown"]  # fmt: skip
+__all__ = ["DICT_USED", "DIGITS", "INT_HEAD", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS",
+           "SET_USED", "SIZE", "TYPE", "TYPE_FLAGS", "TYPE_VERSION", "class_of_hint", "class_of_slot",
+           "compare_slot", "finds_attributes", "function_runner", "getattr_slot", "int_layout", "is_slot",
+           "number_slots", "slot_offset", "small_int_size", "thread_is_own_address", "type_runner",
+           "type_version", "vectorcall_offset", "why_unknown"]  # fmt: skip
 
-TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED = 8, 16, 24, 24, 32, 16
+TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED, SET_USED = 8, 16, 24, 24, 32, 16, 24
 """Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
-many items that address has room for, how many keys a dictionary has."""
+many items that address has room for, how many keys a dictionary has, how many members a set has."""
+
+TYPE_VERSION = 384
+"""Offset in a type: of its version, 32 bits."""
 
 INT_HEAD, DIGITS = 16, 24
 """Offsets in an int: of the word with its sign and number of digits, of its first digit."""
 
-_VECTORCALL, _AS_NUMBER, TYPE_FLAGS, _RICHCOMPARE = 56, 96, 168, 200
+_VECTORCALL, _AS_NUMBER, _GETATTRO, TYPE_FLAGS, _RICHCOMPARE = 56, 96, 144, 168, 200
 """Offsets in a type: of where its objects keep the address of what calls them, of the address of its number slots, of
-its flags, of its slot for comparisons."""
+its slot for attributes, of its flags, of its slot for comparisons."""
 
 NUMBER_SLOTS = {
     "nb_add": 0, "nb_subtract": 1, "nb_multiply": 2, "nb_power": 5, "nb_negative": 6, "nb_true_divide": 30,
@@ -51,6 +55,26 @@ def compare_slot(cls: type) -> Any:
     return ctypes.c_size_t.from_address(id(cls) + _RICHCOMPARE)
 
 
+def getattr_slot(cls: type) -> Any:
+    """The word of a class's ``tp_getattro``, which can be written."""
+    return ctypes.c_size_t.from_address(id(cls) + _GETATTRO)
+
+
+def finds_attributes() -> bool:
+    """Whether native code is to find attributes of tensors, see Note [Attributes of tensors].
+
+    Asked: the version, and each offset that this needs.
+    """
+    if sys.version_info >= (3, 12) or not dict_offsets(_Open):
+        return False
+    member = _word(id(_Probe.__dict__["second"]) + 5 * 8)
+    getter = _word(id(_Asked.__dict__["asked"]) + 16)
+    is_object = ctypes.c_int32.from_address(member + 8).value == 16
+    asks, usual = getattr_slot(_Asked).value, getattr_slot(_Probe).value
+    is_slot = asks != usual == getattr_slot(object).value and asks == getattr_slot(_AskedToo).value
+    return is_object and is_slot and getter == id(_Asked.__dict__["asked"].fget)
+
+
 def number_slots(cls: type) -> Any:
     """The words of a class's number slots, which can be written."""
     return (ctypes.c_size_t * _NUMBER_WORDS).from_address(_word(id(cls) + _AS_NUMBER))
@@ -59,6 +83,26 @@ def number_slots(cls: type) -> Any:
 def vectorcall_offset() -> int:
     """Where a Python function keeps the address of the C function that runs it."""
     return _word(id(FunctionType) + _VECTORCALL)
+
+
+def type_version(cls: type) -> int:
+    """A number that is another one, or 0, once a class or one of its bases was changed; 0: it cannot be known."""
+    changed = type("Changed", (_Probe,), {"__slots__": ()})
+    versions = [_version(changed)]
+    changed.added = None  # type: ignore[attr-defined]
+    versions.append(ctypes.c_uint32.from_address(id(changed) + TYPE_VERSION).value)
+    return _version(cls) if versions[0] != 0 and versions[1] == 0 and _version(changed) != versions[0] else 0
+
+
+def _version(cls: type) -> int:
+    """A look at an attribute gives a class its number."""
+    getattr(cls, "__hash__")  # noqa: B009
+    return ctypes.c_uint32.from_address(id(cls) + TYPE_VERSION).value
+
+
+def type_runner(cls: type) -> Any:
+    """The word of a class with the address of the C function that calls it, which can be written; usually 0."""
+    return ctypes.c_size_t.from_address(id(cls) + _word(id(type) + _VECTORCALL))
 
 
 def function_runner() -> int:
@@ -192,6 +236,25 @@ class _Open:
     __slots__ = ("__dict__", "__weakref__")
 
 
+class _Asked:
+    """A class whose objects are asked for what they have not."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    @property
+    def asked(self) -> None:
+        """There for its getter."""
+
+
+class _AskedToo(_Asked):
+    """Another one."""
+
+    __slots__ = ()
+
+
 class _Compared:
     """A class with a comparison of its own."""
 
@@ -222,6 +285,8 @@ def _word(address: int) -> int:
 def _misplaced() -> str:
     items = (object(), object(), object())
     listed = [*items, object()]
+    members = {1, 2, 3, 4}
+    members.discard(1)  # its place is still taken
     five, table = [None] * 5, {"a": 1, "b": 2, "c": 3}  # held: what dies at once may not be there when it is read
     probe = _Probe(items[0], items[1])
     expected = {
@@ -232,12 +297,14 @@ def _misplaced() -> str:
         "a list's item": (_word(_word(id(listed) + LIST_ITEMS) + 16), id(items[2])),
         "a list's room": (_word(id(five) + LIST_ALLOCATED), 5),
         "how many keys": (_word(id(table) + DICT_USED), 3),
+        "how many members": (_word(id(members) + SET_USED), 3),
         "a slot": (_word(id(probe) + slot_offset(_Probe, "second")), id(items[1])),
         "a float's value": (_word(id(1.0) + 16), 0x3FF0000000000000),
         "a comparison": (compare_slot(_Compared).value != compare_slot(object).value, True),
         "an inherited comparison": (compare_slot(_Probe).value, compare_slot(object).value),
         "attributes": (len(dict_offsets(_Open)) > 0, True),
         "a type's flags": (_word(id(_Probe) + TYPE_FLAGS), _Probe.__flags__),
+        "what runs a class": (type_runner(list).value != 0 and type_runner(_Probe).value == 0, True),
         "what runs a function": (_word(id(_word) + vectorcall_offset()), function_runner()),
         "a reference count": (ctypes.c_uint32.from_address(id(probe)).value, 1),
     }

@@ -13,16 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.cpython import expressions
-from jitgrad.cpython.fronts import FRONT_ROWS
+from jitgrad.cpython.fronts import FRONT_ROWS, front_class
+from jitgrad.cpython.getattr_text import getattr_text
 from jitgrad.cpython.install import fill_words
 from jitgrad.cpython.kept import keep_for_ever
-from jitgrad.cpython.layout import ITEMS, SIZE, dict_offsets, slot_offset
+from jitgrad.cpython.layout import ITEMS, SIZE, TYPE_VERSION, dict_offsets, finds_attributes, slot_offset
 from jitgrad.cpython.module_text import ModuleText, Unsupported
+from jitgrad.cpython.primitives import make_as_usual
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, attributes, is_lasting, signature_of
 
-__all__ = ["COMPARISONS", "Front", "Handles", "NativeModule", "NumberStub", "Stub", "layout_key", "load_module",
-           "make_module"]  # fmt: skip
+__all__ = ["COMPARISONS", "Front", "Handles", "NativeModule", "NumberStub", "Stub", "TypeFront", "layout_key",
+           "load_module", "make_module"]  # fmt: skip
 
 
 class Stub(NamedTuple):
@@ -77,6 +79,18 @@ class Front(NamedTuple):
     instead: Callable[..., Any] | None = None
 
 
+class TypeFront(NamedTuple):
+    """Native code that makes the objects of a class, where it is called without arguments.
+
+    Attributes:
+        cls: the class. Once somebody changes it, its objects are made as usual.
+        function: the native function, of the class.
+    """
+
+    cls: type
+    function: Callable[..., Any]
+
+
 class NativeModule(NamedTuple):
     """Text, what its words are, the symbols of its entries."""
 
@@ -125,6 +139,7 @@ def make_module(
     fronts: Sequence[Front],
     handles: Handles,
     missed: Any,
+    makers: Sequence[TypeFront] = (),
 ) -> NativeModule:
     """The module of some native functions.
 
@@ -133,9 +148,10 @@ def make_module(
         entries: those that Python calls.
         stubs, numbers: entries of other forms.
         compare: the function of comparisons, and its operation for each of ``COMPARISONS``; None: there is none.
-        fronts: see Note [Native fronts].
+        fronts: see Note [Native fronts]; the module that has some finds attributes, Note [Attributes of tensors].
         handles: the class of ``new_handle``.
         missed: what a function of a stub or a front returns where it does nothing.
+        makers: fronts of classes.
     """
     module = ModuleText(list(functions), {base: handles.cls for base in handles.cls.__mro__[1:-1]})
     module.parts = [FunctionText(module, f).translate(expressions) for f in functions]
@@ -146,13 +162,18 @@ def make_module(
         module.parts.append(_compare_stub(module, *compare, missed))
     module.parts.append(_row_of(module))
     module.parts += [_front(module, front, missed) for front in fronts]
+    module.parts += [_type_front(module, maker) for maker in makers]
     stamp: dict[str, Any] = {"cls": module.object_word(handles.cls), "owned": handles.owned}
     module.parts.append(runtime_text(module, module.api_word("driver"), handles.wiped, stamp))
     symbols = [f"entry_{f.__name__}" for f in entries] + [f"stub_{stub.name}" for stub in stubs]
     symbols += [f"slot_{stub.slot}" for stub in numbers] + ["activate"]
     if compare is not None:
         symbols.append("slot_tp_richcompare")
+    if fronts and finds_attributes():
+        module.parts.append(getattr_text(module, dict_offsets(handles.cls), (front_class(),)))
+        symbols.append("slot_tp_getattro")
     symbols += [f"front_{front.function.__name__}" for front in fronts]
+    symbols += [f"maker_{maker.cls.__name__}" for maker in makers]
     return NativeModule(module.text(symbols), module.objects, symbols)
 
 
@@ -380,6 +401,62 @@ def _front(module: ModuleText, front: Front, missed: Any) -> str:
             "}",
         ]
     )  # fmt: skip
+
+
+def _type_front(module: ModuleText, maker: TypeFront) -> str:
+    """What runs the class; the word ``version_`` with its name has the version that is known."""
+    name = maker.cls.__name__
+    return "\n".join(
+        [
+            f"define internal ptr @maker_{name}(ptr %cls, ptr %given, i64 %flagged, ptr %names) nounwind {{",
+            "  %pass = alloca [3 x ptr]",
+            "  %count = and i64 %flagged, 9223372036854775807",
+            "  %has.none = icmp eq i64 %count, 0",
+            "  %no.names = icmp eq ptr %names, null",
+            f"  %at.version = getelementptr i8, ptr %cls, i64 {TYPE_VERSION}",
+            "  %version = load i32, ptr %at.version",
+            "  %wide = zext i32 %version to i64",
+            f"  %known = {module.api_word(f'version_{name}')}",
+            "  %known.version = ptrtoint ptr %known to i64",
+            "  %same = icmp eq i64 %wide, %known.version",
+            "  %is.known = icmp ne i64 %wide, 0",
+            "  %as.was = and i1 %same, %is.known",
+            "  %bare = and i1 %has.none, %no.names",
+            "  %usual = and i1 %bare, %as.was",
+            "  br i1 %usual, label %make, label %ask",
+            "make:",
+            f"  %made = call ptr @{module.functions[maker.function]}(ptr %cls)",
+            "  ret ptr %made",
+            "ask:",
+            "  br i1 %no.names, label %pack, label %add",
+            "add:",
+            f"  %at.more = getelementptr i8, ptr %names, i64 {SIZE}",
+            "  %more = load i64, ptr %at.more",
+            "  %with.names = add i64 %count, %more",
+            "  br label %pack",
+            "pack:",
+            "  %all = phi i64 [ %count, %ask ], [ %with.names, %add ]",
+            f"  %none = {module.object_word(None)}",
+            "  %named = select i1 %no.names, ptr %none, ptr %names",
+            "  %args = call ptr @pack(ptr %given, i64 %all)",
+            "  %failed = icmp eq ptr %args, null",
+            "  br i1 %failed, label %error, label %slow",
+            "error:",
+            "  ret ptr null",
+            "slow:",
+            "  %at.args = getelementptr ptr, ptr %pass, i64 1",
+            "  %at.names = getelementptr ptr, ptr %pass, i64 2",
+            "  store ptr %cls, ptr %pass",
+            "  store ptr %args, ptr %at.args",
+            "  store ptr %named, ptr %at.names",
+            f"  %as.usual = {module.object_word(make_as_usual)}",
+            f"  %call = {module.api_word('PyObject_Vectorcall')}",
+            "  %out = call ptr %call(ptr %as.usual, ptr %pass, i64 3, ptr null)",
+            "  call void @decref(ptr %args)",
+            "  ret ptr %out",
+            "}",
+        ]
+    )
 
 
 def _try_python(module: ModuleText, function: Callable[..., Any], count: int, missed: Any) -> list[str]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -62,6 +63,7 @@ __all__ = [
     "is_hashable",
     "is_word",
     "joined",
+    "make_as_usual",
     "native",
     "new_handle",
     "number_at",
@@ -77,6 +79,8 @@ __all__ = [
     "run_driver_released",
     "same",
     "take_last",
+    "take_out",
+    "thread_dict",
     "within",
 ]
 
@@ -182,6 +186,16 @@ def take_last(items: list[Any]) -> Any:
         return items.pop()
     except IndexError:
         return None
+
+
+def take_out(table: dict[Any, Any], key: Any) -> None:
+    """Remove a key from a dictionary, if it is there."""
+    table.pop(key, None)
+
+
+def thread_dict(local: threading.local) -> dict[str, Any]:
+    """The dictionary that an object of ``threading.local`` has on this thread; it is never another one."""
+    return local.__dict__
 
 
 _ROWS = (tuple, Size)
@@ -323,6 +337,12 @@ def call_rest(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | Non
     """What ``function`` returns of all but the first of ``args``, the last ones given by name."""
     given = dict(zip(names or (), args[len(args) - len(names or ()) :], strict=True))
     return function(*args[1 : len(args) - len(given)], **given)
+
+
+def make_as_usual(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """An object of a class whose calls have a front, where that makes none."""
+    given = dict(zip(names or (), args[len(args) - len(names or ()) :], strict=True))
+    return type.__call__(cls, *args[: len(args) - len(given)], **given)
 
 
 def attempt(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:

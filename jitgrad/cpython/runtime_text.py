@@ -6,19 +6,21 @@ Must not know: the functions that use it.
 # Note [Immortal objects]
 # ~~~~~~~~~~~~~~~~~~~~~~~
 # Since CPython 3.12 an object whose 32-bit reference count is negative is immortal: nobody counts it. In 3.11 nothing
-# is, and no count gets so large. So one rule serves all versions: look at the low 32 bits and leave negative counts.
+# is, and a count is one instruction.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython.attempt_text import attempt_text
 from jitgrad.cpython.inside_text import inside_text
 from jitgrad.cpython.ints_text import ints_text
-from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE, thread_is_own_address
+from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
 from jitgrad.cpython.module_text import ModuleText
+from jitgrad.cpython.thread_text import thread_text
 from jitgrad.layouts import Size
 
 __all__ = ["POOL", "runtime_text"]
@@ -26,7 +28,28 @@ __all__ = ["POOL", "runtime_text"]
 POOL = 1024
 """How many blank handles are kept."""
 
-_REFERENCES = """
+_COUNTS_ALL = """
+define internal void @incref(ptr %o) alwaysinline nounwind {
+  %n = load i64, ptr %o
+  %m = add i64 %n, 1
+  store i64 %m, ptr %o
+  ret void
+}
+define internal void @decref(ptr %o) alwaysinline nounwind {
+  %n = load i64, ptr %o
+  %m = sub i64 %n, 1
+  store i64 %m, ptr %o
+  %last = icmp eq i64 %m, 0
+  br i1 %last, label %free, label %done
+free:
+  call void @dealloc(ptr %o)
+  br label %done
+done:
+  ret void
+}
+"""
+
+_COUNTS_MORTALS = """
 define internal void @incref(ptr %o) alwaysinline nounwind {
   %n = load i32, ptr %o
   %mortal = icmp sge i32 %n, 0
@@ -53,6 +76,9 @@ free:
 done:
   ret void
 }
+"""
+
+_REFERENCES = """
 define internal void @xdecref(ptr %o) alwaysinline nounwind {
   %none = icmp eq ptr %o, null
   br i1 %none, label %done, label %some
@@ -183,12 +209,12 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         stamp: ``cls`` is the load of the handles' class, ``owned`` where their weak references and attributes are.
     """
     load = module.api_word
-    parts = [_REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _is_row(module)]
+    counts = _COUNTS_ALL if sys.version_info < (3, 12) else _COUNTS_MORTALS
+    parts = [counts, _REFERENCES, _LISTS, _dealloc(load("_Py_Dealloc")), _is_row(module)]
     parts += [_equal(module), _same(module), _pack(load("PyTuple_New"))]
     parts += [_new_handle(stamp["cls"], load("PyType_GenericAlloc")), _is_idle(stamp, wiped), _retire_all(module)]
-    parts.append(_active(module))
     parts.append(_number_at(load))
-    parts.append(_take_last(module.object_word(None)))
+    parts += [_take_last(module.object_word(None)), _take_out(load), thread_text(module)]
     parts.append(
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
@@ -271,6 +297,23 @@ empty:
   %none = {none}
   call void @incref(ptr %none)
   ret ptr %none
+}}"""
+
+
+def _take_out(load: Callable[[str], str]) -> str:
+    """Usually the key is there: one look-up."""
+    return f"""
+define internal void @take_out(ptr %table, ptr %key) nounwind {{
+  %remove = {load("PyDict_DelItem")}
+  %failed = call i32 %remove(ptr %table, ptr %key)
+  %missing = icmp ne i32 %failed, 0
+  br i1 %missing, label %forget, label %done
+forget:
+  %clear = {load("PyErr_Clear")}
+  call void %clear()
+  br label %done
+done:
+  ret void
 }}"""
 
 
@@ -381,56 +424,6 @@ yes:
   ret i1 true
 no:
   ret i1 false
-}}"""
-
-
-def _active(module: ModuleText) -> str:
-    """``active()``: the recorder that was activated on this thread, or None; ``activate(recorder)``."""
-    none, here = module.object_word(None), "%here = load i64, ptr addrspace(257) null"
-    if not thread_is_own_address():
-        here = f"%ident = {module.api_word('PyThread_get_thread_ident')}\n  %here = call i64 %ident()"
-    return f"""
-@active.recorder = internal global ptr null
-@active.thread = internal global i64 0
-define internal ptr @active() alwaysinline nounwind {{
-  %recorder = load ptr, ptr @active.recorder
-  %nobody = icmp eq ptr %recorder, null
-  br i1 %nobody, label %no, label %thread
-thread:
-  {here}
-  %owner = load i64, ptr @active.thread
-  %mine = icmp eq i64 %here, %owner
-  br i1 %mine, label %yes, label %no
-yes:
-  ret ptr %recorder
-no:
-  %none = {none}
-  ret ptr %none
-}}
-define internal ptr @activate(ptr %self, ptr %recorder) nounwind {{
-  call void @activate_now(ptr %recorder)
-  %none = {none}
-  call void @incref(ptr %none)
-  ret ptr %none
-}}
-define internal void @activate_now(ptr %recorder) nounwind {{
-  %none = {none}
-  {here}
-  %nobody = icmp eq ptr %recorder, %none
-  br i1 %nobody, label %stop, label %begin
-begin:
-  store i64 %here, ptr @active.thread
-  store ptr %recorder, ptr @active.recorder
-  br label %done
-stop:
-  %owner = load i64, ptr @active.thread
-  %mine = icmp eq i64 %here, %owner
-  br i1 %mine, label %forget, label %done
-forget:
-  store ptr null, ptr @active.recorder
-  br label %done
-done:
-  ret void
 }}"""
 
 

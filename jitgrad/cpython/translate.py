@@ -17,8 +17,8 @@ Must not know: expressions (``expressions.py``), what a function is for.
 #
 # Trie nodes last because their trie keeps them, and what leaves the trie while calls are recorded is kept until these
 # are over (``Trie.outlived``); events and plans of ends last because their nodes do; the recorder that ``active``
-# finds, because its call has not ended. A local that was first assigned what lasts cannot be assigned anything else:
-# the translator says so.
+# finds, because its call has not ended. Arguments last, too: the caller holds them. A local that one statement assigns
+# owns nothing if that lasts; one that several do owns what it has, unless its class lasts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ import builtins
 import functools
 import inspect
 import linecache
+import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -162,6 +164,7 @@ class FunctionText:
         tree = ast.parse(textwrap.dedent(_source_of(function))).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
+        self.assigned = Counter(_assigned(tree.body))
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.cleanup: list[str] = []
@@ -259,7 +262,7 @@ class FunctionText:
         local = self.locals.get(name)
         if local is None:
             kind = value.kind
-            lasts = kind == "obj" and (value.lasts or is_lasting(cls))
+            lasts = kind == "obj" and (is_lasting(cls) or (value.lasts and self.assigned[name] == 1))
             place = self.owned_place() if kind == "obj" and not lasts else self.alloca(LLVM[kind])
             local = self.locals[name] = Local(kind, place, cls or value.cls, lasts=lasts)
         elif local.kind != value.kind:
@@ -268,7 +271,7 @@ class FunctionText:
             local.cls = cls or value.cls
         if local.lasts:
             if not (value.lasts or value.is_constant or is_lasting(cls or value.cls)):
-                self.fail(node or self.tree, f"{name} was assigned what outlives the function, and this may not")
+                self.fail(node or self.tree, f"{name} holds what outlives the function, and this may not")
             self.do(f"store ptr {value.reg}, ptr {local.place}")
         elif local.kind == "obj":
             new = self.take(value)
@@ -283,8 +286,8 @@ class FunctionText:
         if local is None:
             return self.constant(name, node)
         lasts = local.lasts or is_lasting(local.cls)
-        if local.is_register:
-            return NativeValue(local.kind, local.place, local.cls, lasts=lasts)
+        if local.is_register:  # an argument: its caller holds it
+            return NativeValue(local.kind, local.place, local.cls, lasts=True)
         reg = self.op(f"load {LLVM[local.kind]}, ptr {local.place}")
         return NativeValue(local.kind, reg, local.cls, lasts=lasts)
 
@@ -301,6 +304,8 @@ class FunctionText:
 
     def object(self, value: Any) -> NativeValue:
         """A Python object that is there for good, as a borrowed reference."""
+        if type(value) is str:  # names in dictionaries are interned: then the same object is found without a comparison
+            value = sys.intern(value)
         return NativeValue("obj", self.op(self.module.object_word(value)), type(value), is_constant=True)
 
     # --- the function ---
@@ -316,9 +321,8 @@ class FunctionText:
         return self._assemble()
 
     def _params(self) -> None:
-        assigned = set(_assigned(self.tree.body))
         for name, kind, cls in self.signature.params:
-            if name not in assigned:
+            if name not in self.assigned:
                 self.locals[name] = Local(kind, f"%p.{name}", cls, is_register=True)
                 continue
             place = self.owned_place() if kind == "obj" else self.alloca(LLVM[kind])

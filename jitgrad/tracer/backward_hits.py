@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import is_atomic, once_per_call
+from jitgrad.cpython.primitives import inlined, is_atomic, once_per_call
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, write_checks
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.history import BackwardEvent
@@ -65,7 +65,7 @@ def hit_backward(recorder: RecorderState, root: TensorBase, retain_graph: Any, c
     return True
 
 
-@once_per_call
+@inlined
 def find_grads(reach: TrieNode) -> TrieNode | None:
     """Second half of a backward that was met after its first, or None; leaves' gradients may be entered between."""
     node: TrieNode = reach.last

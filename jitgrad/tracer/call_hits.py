@@ -16,11 +16,13 @@ from jitgrad.cpython.primitives import (
     activate,
     attempt,
     attempt_pair,
+    inlined,
     native,
     once_per_call,
     refcount,
     same,
     take_last,
+    thread_dict,
 )
 from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALL_LIMIT, CALLS
@@ -31,7 +33,7 @@ from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
 from jitgrad.tracer.hits import MISSED, Args, began, ended
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.recorder_state import RecorderState, new_tid
+from jitgrad.tracer.recorder_state import TIDS, RecorderState
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.tracer.view_hits import all_living
 
@@ -81,10 +83,10 @@ class CallSite:
 @native
 def runs_now(site: CallSite) -> bool:
     """Whether a call is not recorded: it is a part of another one that is, or recording is off."""
-    return runs_now_on(site, state.__dict__)
+    return runs_now_on(site, thread_dict(state))
 
 
-@once_per_call
+@inlined
 def runs_now_on(site: CallSite, thread: dict) -> bool:
     """``runs_now`` on the thread whose state this is."""
     if thread.get("handler") is not None or config.eager is True or anomaly.enabled is True:
@@ -107,7 +109,7 @@ def begins_inside(args: tuple) -> bool:
     return False
 
 
-@once_per_call
+@inlined
 def switch(thread: dict, recorder: Any) -> None:
     """``switch_handler`` as a hit: what stood in the slot is known."""
     thread["handler"] = recorder
@@ -117,7 +119,7 @@ def switch(thread: dict, recorder: Any) -> None:
 @native
 def begin_call(recorder: RecorderState, tid: Any) -> bool:
     """Let a recorder that rests record a call on this thread; False if the call does not begin as its last one did."""
-    return begin_call_on(recorder, tid, state.__dict__)
+    return begin_call_on(recorder, tid, thread_dict(state))
 
 
 @once_per_call
@@ -147,7 +149,7 @@ def end_call(site: CallSite, recorder: RecorderState) -> bool:
     return True
 
 
-@native
+@inlined
 def may_move(site: CallSite, args: Args) -> bool:
     """Whether ``batches`` must look at the arguments of a call, of which ``site`` is the first one."""
     if len(args) == 1:
@@ -173,13 +175,13 @@ def call_compiled(row: Any, args: Args, names: Any) -> Any:
     Where the call raises, or does not end as usual, ``CompiledFunction.settle`` does what is left to do.
     """
     site: CallSite = args[0]
-    thread: dict = state.__dict__
+    thread: dict = thread_dict(state)
     if runs_now_on(site, thread) or may_move(site, args):
         return MISSED
     recorder: RecorderState = take_last(site.idle)
     if recorder is None:
         return MISSED
-    tid = new_tid()
+    tid = next(TIDS)
     if not begin_call_on(recorder, tid, thread):
         site.idle.append(recorder)
         return MISSED
@@ -205,7 +207,7 @@ def settle_call(site: CallSite, recorder: RecorderState, tid: Any, result: Any, 
     return settled
 
 
-@once_per_call
+@inlined
 def put_away(site: CallSite, recorder: RecorderState) -> None:
     """A call is over in which nothing was new. Another one may use the recorder from here on."""
     site.last = recorder.node
@@ -218,7 +220,7 @@ def put_away(site: CallSite, recorder: RecorderState) -> None:
     site.idle.append(recorder)
 
 
-@once_per_call
+@inlined
 def hit_begin(recorder: RecorderState, tid: Any, grad_enabled: Any, dtype: Any) -> bool:
     """Start another call with a recorder that rests; False if it starts in another state than its last one."""
     start: tuple = recorder.start
@@ -362,7 +364,7 @@ def unsettle(graph: CallGraph) -> None:
     graph.nbytes = 0
 
 
-@once_per_call
+@inlined
 def empty(table: dict) -> None:
     """Clear a dictionary that is usually empty already."""
     if len(table) != 0:

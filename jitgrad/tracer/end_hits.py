@@ -47,7 +47,7 @@ from jitgrad.tracer.hits import MISSED, Args, is_operand, is_ours
 from jitgrad.tracer.keys import END, UPDATE
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.view_hits import catch_up, living, sharing
+from jitgrad.tracer.view_hits import catch_up, find_living, sharing
 from jitgrad.tracer.write_hits import is_unwatched, move_one
 
 __all__ = ["EndPlan", "hit_end", "may_let_go", "settle", "update_through_door"]
@@ -130,7 +130,7 @@ class EndPlan:
 # --- optimizers ---
 
 
-@native
+@optimized
 def hit_update(
     recorder: RecorderState, op: Any, rows: list, writes: tuple, numbers: tuple, params: tuple
 ) -> bool:
@@ -179,7 +179,7 @@ def hit_update(
     return True
 
 
-@native
+@optimized
 def update_through_door(op: Any, rows: Any, writes: tuple, numbers: tuple, params: tuple, rest: Args) -> Any:
     """``door.apply_update``."""
     if type(rows) is not list or len(rest) != 0:
@@ -215,7 +215,7 @@ def row_length(rows: list) -> int:
 # --- the end of a segment ---
 
 
-@optimized
+@inlined
 def is_end(child: TrieNode, alive: list) -> bool:
     """Whether a trie node ends a segment with these survivors."""
     if child.op is not END:
@@ -230,7 +230,7 @@ def is_end(child: TrieNode, alive: list) -> bool:
     return True
 
 
-@optimized
+@inlined
 def find_end(recorder: RecorderState, alive: list) -> TrieNode | None:
     """The child that is this end, or None; it also matters which survivors share a storage."""
     node: TrieNode = recorder.node.last
@@ -241,7 +241,7 @@ def find_end(recorder: RecorderState, alive: list) -> TrieNode | None:
     return node
 
 
-@once_per_call
+@inlined
 def output_storage(plan: EndPlan, i: int) -> Any:
     """A storage for an output: one that served before and that nobody holds any more, or a new one.
 
@@ -263,7 +263,7 @@ def output_storage(plan: EndPlan, i: int) -> Any:
     return second
 
 
-@once_per_call
+@inlined
 def is_known(recorder: RecorderState, plan: EndPlan) -> bool:
     """Whether all inputs of the program are where the plan looks for them, and its numbers are floats."""
     entered: list = recorder.entered
@@ -304,9 +304,23 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_sta
     idle: list = records_for(plan, is_timed)
     if idle is None:
         return False
-    made: list = []
+    made: list = recorder.made
     for i in range(len(plan.outs)):
         made.append(output_storage(plan, i))
+    is_done = run_into(recorder, plan, made, idle, is_stamped)
+    if is_done:
+        hand_out(recorder, plan, alive, made, keeps)
+        launches: int = recorder.launches
+        recorder.launches = launches + int(plan.launches)
+        segments: int = recorder.segments
+        recorder.segments = segments + 1
+    made.clear()
+    return is_done
+
+
+@once_per_call
+def run_into(recorder: RecorderState, plan: EndPlan, made: list, idle: list, is_stamped: bool) -> bool:
+    """Run a program whose outputs get these storages."""
     arena: StorageBase = None
     if int(plan.arena_nbytes) != 0:
         arena = StorageBase.kind(plan.arena_nbytes)
@@ -326,14 +340,7 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_sta
     if is_stamped:
         recorder.program_ended = perf_counter_ns()
     idle.append(record)
-    if status != 0:
-        return False
-    hand_out(recorder, plan, alive, made, keeps)
-    launches: int = recorder.launches
-    recorder.launches = launches + int(plan.launches)
-    segments: int = recorder.segments
-    recorder.segments = segments + 1
-    return True
+    return status == 0
 
 
 @once_per_call
@@ -389,6 +396,11 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
 @once_per_call
 def hit_end(recorder: RecorderState, is_last: bool) -> bool:
     """End the segment: run it, give every handle that somebody still holds its storage."""
+    alive: list = recorder.alive
+    made: list = recorder.made
+    if len(alive) + len(made) != 0:  # an error has ended a hit before this
+        alive.clear()
+        made.clear()
     stamps: list = probe.stamps
     if probe.session is not None and stamps is None:  # Note [Profiling points]
         return False
@@ -397,7 +409,15 @@ def hit_end(recorder: RecorderState, is_last: bool) -> bool:
         began = perf_counter_ns()
     if not counts_references or recorder.picks or recorder.stubs.views or modes_in_use:
         return False
-    alive: list = living(recorder)
+    find_living(recorder, alive)
+    is_hit = end_segment(recorder, alive, stamps, began, is_last)
+    alive.clear()
+    return is_hit
+
+
+@once_per_call
+def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, is_last: bool) -> bool:
+    """``hit_end`` of a segment with these survivors."""
     node: TrieNode = find_end(recorder, alive)
     if node is None:
         return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, is_atomic, native, optimized, same
+from jitgrad.cpython.primitives import active, inlined, is_atomic, native, optimized, same
 from jitgrad.dtypes import float32, float64
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS, Op
@@ -61,6 +61,9 @@ class CallForm:
         is_first: of several results, the function returns the first one.
     """
 
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(("extras", "op", "order"))
+
     __slots__ = ("casts", "count", "extras", "is_first", "matrices", "op", "order", "packs", "tensors")
 
     casts: bool
@@ -106,6 +109,9 @@ class FrontRow:
         function: the function itself, if calls that are no single operation are to be remembered; else None.
     """
 
+    NATIVE_LASTS = True
+    NATIVE_FIXED = frozenset(("forms", "function", "named", "names"))
+
     __slots__ = ("differentiates", "forms", "function", "named", "names")
 
     differentiates: bool
@@ -125,8 +131,8 @@ class FrontRow:
 # --- operations ---
 
 
-@optimized
-def form_of(row: FrontRow, args: Args, names: Any) -> Any:
+@inlined
+def form_of(row: FrontRow, args: Args, names: Any) -> CallForm | None:
     """What a function does with these arguments; None: nothing that a front knows.
 
     Names must be those of the parameters that follow the positional ones, in their order, as most calls have them. They
@@ -161,7 +167,7 @@ def takes_packed(sizes: tuple, args: Args, first: int) -> bool:
     return True
 
 
-@optimized
+@inlined
 def takes_params(params: tuple, form: CallForm, args: Args, count: int) -> bool:
     """Whether an event's params are those of a call."""
     if form.packs:
@@ -179,7 +185,7 @@ def takes_params(params: tuple, form: CallForm, args: Args, count: int) -> bool:
     return True
 
 
-@optimized
+@inlined
 def place_of(form: CallForm, i: int) -> int:
     """Which argument an operand is."""
     order: tuple = form.order
@@ -188,7 +194,7 @@ def place_of(form: CallForm, i: int) -> int:
     return int(order[i])
 
 
-@optimized
+@inlined
 def is_call(child: TrieNode, form: CallForm, args: Args, count: int) -> bool:
     """Whether a trie node is what a call does."""
     if child.op is not form.op:
@@ -200,7 +206,7 @@ def is_call(child: TrieNode, form: CallForm, args: Args, count: int) -> bool:
     return takes_params(child.params, form, args, count)
 
 
-@optimized
+@inlined
 def find_call(node: TrieNode, form: CallForm, args: Args, count: int) -> TrieNode | None:
     """The child that is what a call does, or None."""
     child: TrieNode = likeliest(node)
@@ -293,7 +299,7 @@ def write(row: FrontRow, args: Args, names: Any) -> Any:
     recorder: RecorderState = active()
     if recorder is None or recorder.busy:
         return MISSED
-    op = form_of(row, args, names)
+    op: Any = form_of(row, args, names)
     if op is None:
         return MISSED
     for i in range(len(args)):
@@ -336,7 +342,7 @@ def find_item(node: TrieNode, vid: Any, dim: int, item: Any) -> TrieNode | None:
     return None
 
 
-@optimized
+@inlined
 def is_basic(item: Any) -> bool:
     """Whether an index is an int or a slice without a step."""
     return type(item) is int or (type(item) is slice and item.step is None)

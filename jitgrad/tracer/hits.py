@@ -30,6 +30,7 @@ from jitgrad.cpython.primitives import (
     once_per_call,
     optimized,
     same,
+    take_out,
     within,
 )
 from jitgrad.ops.aval import Aval
@@ -114,17 +115,17 @@ def taken(node: TrieNode, child: TrieNode, tries: int) -> TrieNode | None:
 @inlined
 def takes(want: Any, x: Any) -> bool:
     """Whether an operand is what ``TrieNode.ids`` says at its place."""
-    if isinstance(x, TensorBase):
-        return x._vid is want
     if type(want) is tuple:
         constant: tuple = want
         return same(x, constant[0])
+    if isinstance(x, TensorBase):
+        return x._vid is want
     if want is int:
         return type(x) is int and is_word(x)
     return type(x) is want
 
 
-@once_per_call
+@inlined
 def is_fresh_leaf(x: TensorBase) -> bool:
     """Whether a tensor that requires grad is a leaf in which Python has no part."""
     if x._graph is not None or x._grad_fn is not None:
@@ -134,14 +135,14 @@ def is_fresh_leaf(x: TensorBase) -> bool:
     return x._hooks is None and x._post_accumulate_hooks is None
 
 
-@once_per_call
+@inlined
 def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
     """Whether a trie node enters an input of this layout and kind."""
     ids: tuple = child.ids
     return child.op is IN and ids[0] is aval and ids[1] is kind
 
 
-@once_per_call
+@inlined
 def find_input(node: TrieNode, aval: Any, kind: Any) -> TrieNode | None:
     """The child that enters such an input, or None."""
     child: TrieNode = likeliest(node)
@@ -154,7 +155,7 @@ def find_input(node: TrieNode, aval: Any, kind: Any) -> TrieNode | None:
     return None
 
 
-@once_per_call
+@inlined
 def began(recorder: RecorderState) -> None:
     """A call is recorded from now on."""
     LATEST[0] = recorder.tid
@@ -163,13 +164,13 @@ def began(recorder: RecorderState) -> None:
         LATEST[0] = 0
 
 
-@once_per_call
+@inlined
 def ended(tid: Any) -> None:
     """The call is over, or never began."""
-    RUNNING.pop(tid, None)
+    take_out(RUNNING, tid)
 
 
-@once_per_call
+@inlined
 def is_marked(x: TensorBase) -> bool:
     """Whether a tensor is an inference tensor, see ``InferenceVersion``: those are entered, and written, with care."""
     return len(inference_tensors) != 0 and type(x._vc) is not list
@@ -191,13 +192,13 @@ def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
     return not x._requires_grad or is_fresh_leaf(x)
 
 
-@once_per_call
+@inlined
 def kind_of_input(x: TensorBase) -> Any:
     """Of a tensor that may be entered."""
     return LEAF if x._requires_grad else PLAIN
 
 
-@once_per_call
+@inlined
 def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
     """Enter a tensor where a trie node does so."""
     storage: StorageBase = x._storage
@@ -246,11 +247,11 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
 @inlined
 def is_operand(recorder: RecorderState, x: Any) -> bool:
     """Whether an operand is a value of the call, after entering it if it is new, or a plain number."""
-    if isinstance(x, TensorBase):
-        if x._tid is recorder.tid:
-            return True
-        return hit_enter(recorder, x)
-    return type(x) is float or type(x) is int
+    if type(x) is float or type(x) is int:
+        return True
+    if not isinstance(x, TensorBase):
+        return False
+    return x._tid is recorder.tid or hit_enter(recorder, x)
 
 
 # --- operations ---
@@ -272,7 +273,7 @@ def handle_of(recorder: RecorderState, node: TrieNode) -> Any:
     return out
 
 
-@once_per_call
+@inlined
 def new_result_handle(recorder: RecorderState, vid: Any, aval: Any, requires_grad: Any) -> Any:
     """A pending handle on a value that is no node's only result."""
     out: TensorBase = new_handle()
@@ -437,7 +438,7 @@ def follow(recorder: RecorderState, node: TrieNode | None, args: Args, count: in
     return several_handles(recorder, node, args[0])
 
 
-@optimized
+@inlined
 def step_to(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
     """Go on to a trie node that makes one result, a view of ``source`` if it is one."""
     recorder.node = node
@@ -447,7 +448,7 @@ def step_to(recorder: RecorderState, node: TrieNode, source: Any) -> Any:
     return out
 
 
-@once_per_call
+@inlined
 def hit_mark(recorder: RecorderState, key: Any) -> bool:
     """An event without operands or results, such as a change of the grad mode."""
     child: TrieNode = recorder.node.last
@@ -460,7 +461,7 @@ def hit_mark(recorder: RecorderState, key: Any) -> bool:
 # --- where native code is called ---
 
 
-@once_per_call
+@inlined
 def overrides(x: Any) -> bool:
     """Whether an argument may be of a class that overrides functions."""
     return len(override_classes) != 0 and isinstance(x, TensorBase) and type(x) not in plain_tensors
@@ -469,7 +470,7 @@ def overrides(x: Any) -> bool:
 @inlined
 def may_be_operand(x: Any) -> bool:
     """Whether an operator may take it: nothing is entered for ``x == None``."""
-    return isinstance(x, TensorBase) or type(x) is float or type(x) is int
+    return type(x) is float or type(x) is int or isinstance(x, TensorBase)
 
 
 @optimized

@@ -23,7 +23,7 @@ from jitgrad.tracer.end_hits import hit_end, may_let_go
 from jitgrad.tracer.hits import MISSED, Args, hit_mark
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 
-__all__ = ["METHOD_FRONTS"]
+__all__ = ["METHOD_FRONTS", "make_no_grad"]
 
 
 # --- modules and optimizers ---
@@ -127,7 +127,7 @@ def has_memory(x: TensorBase) -> bool:
 # --- gradients, storages, modes ---
 
 
-@native
+@once_per_call
 def call_backward(row: Any, args: Args) -> Any:
     """``loss.backward()``."""
     recorder: RecorderState = active()
@@ -185,6 +185,10 @@ def drop_storage(row: FreeLists, args: Args) -> Any:
     return None
 
 
+_OUTERMOST = (True, None)
+"""What a block that is not inside another one goes back to."""
+
+
 @native
 def new_no_grad(row: Any, args: Args) -> Any:
     """``no_grad()``, also outside a step."""
@@ -195,7 +199,15 @@ def new_no_grad(row: Any, args: Args) -> Any:
     return made
 
 
-@native
+@once_per_call
+def make_no_grad(cls: Any) -> Any:
+    """``no_grad()`` where nobody has changed the class."""
+    made: GradMode = blank(cls)
+    made._outer = None
+    return made
+
+
+@once_per_call
 def enter_no_grad(row: Any, args: Args) -> Any:
     """The beginning of a ``no_grad`` block."""
     recorder: RecorderState = active()
@@ -206,12 +218,15 @@ def enter_no_grad(row: Any, args: Args) -> Any:
     if enabled is None or (enabled is True and not hit_mark(recorder, False)):
         return MISSED
     mode: GradMode = args[0]
-    mode._outer = (enabled, mode._outer)
+    if enabled is True and mode._outer is None:
+        mode._outer = _OUTERMOST
+    else:
+        mode._outer = (enabled, mode._outer)
     thread["grad_enabled"] = False
     return None
 
 
-@native
+@once_per_call
 def exit_no_grad(row: Any, args: Args) -> Any:
     """Its end."""
     recorder: RecorderState = active()

@@ -49,14 +49,17 @@ from jitgrad.tracer.version_counters import VersionCounters
 if TYPE_CHECKING:
     from jitgrad.tracer.backend import Backend
 
-__all__ = ["LATEST", "RUNNING", "RecorderState", "looks_at", "new_tid", "sets_grad", "wait_for_memory"]
+__all__ = ["LATEST", "RUNNING", "TIDS", "RecorderState", "looks_at", "new_tid", "sets_grad", "wait_for_memory"]
 
 _PATIENCE_S = 5.0
 """So long eager code waits for the segment of another thread's call to end: its kernels run, or are being compiled."""
 
 _PAUSE_S = 0.0002
 
-new_tid = itertools.count(1).__next__
+TIDS = itertools.count(1)
+"""The stamps of calls."""
+
+new_tid = TIDS.__next__
 """The stamp of another call."""
 
 
@@ -107,10 +110,12 @@ class RecorderState(Handler):
         dirty: of ``Writes``: ids of the storages that the segment's end writes.
         counted_twice: of ``VersionCounters``: id -> storage, of those with several counters.
         picks: of ``Picks``: the parts that are followed.
+        alive, made: lists that a hit of a segment's end fills and empties: handles that get storages, and these.
         path, entry, counters, stubs: parts that hits look at when a segment or a call ends.
     """
 
     __slots__ = (
+        "alive",
         "backend",
         "buffer_table",
         "busy",
@@ -133,6 +138,7 @@ class RecorderState(Handler):
         "learns",
         "linked",
         "links",
+        "made",
         "met",
         "must_record",
         "node",
@@ -152,6 +158,7 @@ class RecorderState(Handler):
         "viewed",
     )
 
+    alive: list[Any]
     buffer_table: dict[int, Any]
     busy: bool
     caught: int
@@ -173,6 +180,7 @@ class RecorderState(Handler):
     learns: bool
     linked: int
     links: bool
+    made: list[Any]
     met: dict[int, Any]
     must_record: bool
     node: TrieNode
@@ -199,6 +207,7 @@ class RecorderState(Handler):
         self.tid = new_tid()
         self.thread = state.__dict__
         self.handles = []
+        self.alive, self.made = [], []
         self.entered = []
         self.caught = self.linked = 0
         self.input_table = {}

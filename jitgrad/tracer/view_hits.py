@@ -20,7 +20,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.cpython.liveness import held_elsewhere
-from jitgrad.cpython.primitives import blank, native, optimized, refcount
+from jitgrad.cpython.primitives import blank, inlined, native, optimized, refcount
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, install_link
@@ -29,7 +29,8 @@ from jitgrad.tracer.recorder_state import RUNNING, RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import DETACHED, SEVERAL, TrieNode
 
-__all__ = ["all_living", "assignments", "catch_up", "link_views", "living", "note_source", "sharing"]  # fmt: skip
+__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "note_source",
+           "sharing"]  # fmt: skip
 
 
 @native
@@ -116,7 +117,7 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
     others.append(ref(out))
 
 
-@optimized
+@inlined
 def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source: TensorBase) -> None:
     """A view is to be linked when that matters. Its source has a storage at once: others compare storages."""
     if source._source is None and source._storage is None:
@@ -179,7 +180,7 @@ def link_on_demand(view: Any) -> None:
     link(RUNNING[view._tid], view)
 
 
-@optimized
+@inlined
 def link_survivor(recorder: RecorderState, handle: TensorBase) -> None:
     """Link a view that is held: what it was made of may be held by it alone."""
     if handle._source is not None:
@@ -202,7 +203,7 @@ def drop_lonely_storage(recorder: RecorderState, handle: TensorBase) -> None:
             handle._storage = None
 
 
-@optimized
+@inlined
 def forget_source(handle: TensorBase) -> None:
     """A view that nobody holds holds nothing itself."""
     if handle._source is not None:
@@ -215,11 +216,18 @@ def forget_source(handle: TensorBase) -> None:
         handle._storage = None
 
 
-@optimized
+@native
 def living(recorder: RecorderState) -> Any:
     """The handles of the segment that somebody besides the recorder holds; in order. See Note [Links of views]."""
-    handles: list = recorder.handles
     alive: list = []
+    find_living(recorder, alive)
+    return alive
+
+
+@optimized
+def find_living(recorder: RecorderState, alive: list) -> None:
+    """Add them to an empty list."""
+    handles: list = recorder.handles
     i = len(handles) - 1
     while i >= 0:
         handle = handles[i]
@@ -231,9 +239,9 @@ def living(recorder: RecorderState) -> Any:
         i -= 1
     for item in alive:  # now that nothing that is gone has a storage any more
         drop_lonely_storage(recorder, item)
-    alive.reverse()
+    if len(alive) > 1:
+        alive.reverse()
     recorder.links = False
-    return alive
 
 
 def all_living(recorder: RecorderState) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from jitgrad.cpython.primitives import active, is_atomic, native, refcount
+from jitgrad.cpython.primitives import active, inlined, is_atomic, native, optimized, refcount
 from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
@@ -37,7 +37,7 @@ from jitgrad.tracer.window_hits import hit_window_write
 __all__ = ["all_unwatched", "hit_inplace", "hit_write", "is_unwatched", "move", "move_one", "write_through_door"]
 
 
-@native
+@optimized
 def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
     """Whether nobody else can be looking at what a write to a tensor changes. False: it has to be asked in detail."""
     if LATEST[0] is not recorder.tid:
@@ -55,11 +55,13 @@ def is_unwatched(recorder: RecorderState, target: TensorBase) -> bool:
     if len(counted) != 0 and id(storage) in counted:
         return False
     slots: dict = recorder.slot_table
+    if len(slots) == 0:
+        return True
     slot: Slot = slots.get(id(storage))
     return slot is None or (slot.others is None and slot.older is None)
 
 
-@native
+@inlined
 def move_one(recorder: RecorderState, target: TensorBase, vid: Any) -> None:
     """A tensor goes on to a new value; its storage is to be written."""
     target._vid = vid
@@ -87,7 +89,7 @@ def all_unwatched(recorder: RecorderState, targets: list) -> bool:
     return True
 
 
-@native
+@inlined
 def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> bool:
     """Whether a trie node is ``op(*args)`` written into a tensor."""
     if child.op is not WRITE:
@@ -96,7 +98,7 @@ def fits_write(child: TrieNode, op: Any, target: TensorBase, args: Args, count: 
     return ids[0] is op and ids[1] is target._vid and takes_all(child, 2, args, count)
 
 
-@native
+@inlined
 def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: int) -> TrieNode | None:
     """The child that is such a write, or None."""
     child: TrieNode = likeliest(node)
@@ -109,13 +111,13 @@ def find_write(node: TrieNode, op: Any, target: TensorBase, args: Args, count: i
     return None
 
 
-@native
+@optimized
 def hit_inplace(recorder: RecorderState, op: Op, targets: tuple, args: Args) -> bool:
     """``op(*args)`` written into one target that nobody else looks at."""
     return len(targets) == 1 and isinstance(targets[0], TensorBase) and hit_write(recorder, op, targets[0], args)
 
 
-@native
+@optimized
 def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -> bool:
     """``hit_inplace`` of its only target."""
     count: int = op.num_inputs
@@ -135,7 +137,7 @@ def hit_write(recorder: RecorderState, op: Op, target: TensorBase, args: Args) -
     return follow_write(recorder, find_write(recorder.node, op, target, args, count), target, args, count)
 
 
-@native
+@optimized
 def follow_write(
     recorder: RecorderState, node: TrieNode | None, target: TensorBase, args: Args, count: int
 ) -> bool:
@@ -263,7 +265,7 @@ def leave_alone(slot: Slot, target: TensorBase) -> None:
     slot.others = kept
 
 
-@native
+@optimized
 def write_through_door(op: Op, targets: tuple, args: Args) -> Any:
     """``door.apply_inplace``."""
     recorder: RecorderState = active()

@@ -10,7 +10,7 @@ import pytest
 
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.compiled.native_hits import KEPT_SLOTS
-from jitgrad.cpython import ints_text, layout, runtime_text
+from jitgrad.cpython import ints_text, layout, thread_text
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.install import callables
 from jitgrad.cpython.native import Handles, layout_key, load_module, make_module
@@ -56,7 +56,7 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     if request.param != "inline":
         monkeypatch.setattr(ints_text, "int_layout", lambda: "")
         monkeypatch.setattr(ints_text, "small_int_size", lambda: 0)
-        monkeypatch.setattr(runtime_text, "thread_is_own_address", lambda: False)
+        monkeypatch.setattr(thread_text, "thread_is_own_address", lambda: False)
     return _compiled()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from jitgrad.cpython import expressions
 from jitgrad.cpython.module_text import ModuleText, Unsupported
-from jitgrad.cpython.primitives import NATIVE, OPTIMIZED, native
+from jitgrad.cpython.primitives import NATIVE, OPTIMIZED, native, refcount
 from jitgrad.cpython.translate import FunctionText
 from jitgrad.tracer import hits
 from jitgrad.tracer.hits import Args  # noqa: F401  (the functions' annotations)
@@ -37,16 +37,48 @@ def test_what_lasts_is_not_counted(function) -> None:  # type: ignore[no-untyped
 
 
 @native
-def _takes_another(node: TrieNode, other: Any) -> Any:
+def _takes_another(node: TrieNode, others: list) -> Any:  # type: ignore[type-arg]
     """A local that must hold what lasts, and something else."""
-    ids: tuple = node.ids
-    ids = other
-    return ids
+    child: TrieNode = node.last
+    child = others[0]
+    return child
 
 
 NATIVE.remove(_takes_another)  # only this file translates it
 
 
 def test_a_local_that_owns_nothing_holds_nothing_else() -> None:
-    with pytest.raises(Unsupported, match="ids was assigned what outlives the function"):
+    with pytest.raises(Unsupported, match="child holds what outlives the function"):
         FunctionText(ModuleText([_takes_another]), _takes_another).translate(expressions)
+
+
+@native
+def _counts(x: Any) -> int:
+    """An argument has no reference of this function's own."""
+    return refcount(x)
+
+
+NATIVE.remove(_counts)
+
+
+def test_only_what_a_local_owns_is_counted() -> None:
+    with pytest.raises(Unsupported, match="a local that owns no reference"):
+        FunctionText(ModuleText([_counts]), _counts).translate(expressions)
+
+
+@native
+def _first_of(items: list) -> Any:  # type: ignore[type-arg]
+    """The list may let go of its item while a local holds it."""
+    found = items[0]
+    items.clear()
+    return found
+
+
+NATIVE.remove(_first_of)
+
+
+def test_an_item_of_a_list_is_owned() -> None:
+    text = FunctionText(ModuleText([_first_of]), _first_of).translate(expressions)
+    lines = text.splitlines()
+    owned = next(nr for nr, line in enumerate(lines) if "@incref" in line)
+    assert owned < next(nr for nr, line in enumerate(lines) if "@drain" in line)

@@ -33,6 +33,9 @@ def test_nodes_last_while_a_call_is_recorded_that_may_look_at_them() -> None:
     trie.end_of_call(trie.root(None), [8])
     assert [event() is None for event in first[:2]] == [True, True], "call 7 is over"
     assert all(event() is not None for event in (*first[2:], *second))
+    _grown(trie, 2)
+    trie.end_of_call(trie.root(None), [8, 9])
+    assert all(event() is not None for event in (*first[2:], *second)), "call 8 is not over"
 
 
 def test_nodes_go_at_once_where_no_call_is_recorded() -> None:
