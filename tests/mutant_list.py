@@ -484,6 +484,8 @@ _EAGER = _in(
     # rules as native steps
     ("rule_programs.py", "if len(programs) >= _MAX_PROGRAMS and not self.fuses:", "if len(programs) >= _MAX_PROGRAMS:",
      f"{_FUSED}::test_the_order_in_which_layouts_of_gradients_come_changes_no_bit"),
+    ("rule_programs.py", "asked if node.hooks is None else (\"hooked\", asked)", "asked",
+     "runtime/test_rule_programs.py::test_hooks_of_a_node_see_what_its_rule_returns"),
     ("kernel.py", "    return least >= 0 and any(", "    return least < 0 and any(",
      f"{_FUSED}::test_the_first_backward_is_a_step_already"),
     ("fused_rules.py", "if make is None or saves_numbers or not outputs:", "if make is None or not outputs:",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.config import EAGER_KERNELS, config
 from jitgrad.events import count
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
 from tests.modes import Mode
 
 F = jg.nn.functional
+
+@pytest.fixture
+def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As without ``JITGRAD_EAGER``: few elements, so lists of calls."""
+    plans.clear()
+    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
+    yield
+    plans.clear()
+
 
 RULES: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda x, y: x * y,
@@ -99,6 +110,7 @@ def _calls(function: Callable[[], Any], name: str = "") -> int:
 
 
 @pytest.mark.parametrize(("f", "limit"), [(jg.sigmoid, 9), (jg.tanh, 8), (lambda x: x * 1.5, 5), (lambda x: x + 1, 4)])
+@pytest.mark.usefixtures("usual_bounds")
 def test_a_node_costs_few_python_functions(f: Callable[[Any], Any], limit: int) -> None:
     def backward(length: int) -> Callable[[], Any]:
         y = jg.ones(4, requires_grad=True)
@@ -113,6 +125,7 @@ def test_a_node_costs_few_python_functions(f: Callable[[Any], Any], limit: int) 
     assert _calls(long) - _calls(short) <= 50 * limit
 
 
+@pytest.mark.usefixtures("usual_bounds")
 def test_new_layouts_of_gradients_get_programs_of_their_own_and_then_none() -> None:
     x = jg.randn(4, 4).requires_grad_()
     y = jg.exp(x * 1.0)
@@ -170,6 +183,26 @@ def test_second_derivatives_hooks_and_saved_tensor_hooks_see_tensors() -> None:
         z.sum().backward()
         np.testing.assert_allclose(x.grad.numpy(), np.exp(0.25), rtol=1e-6)
     assert len(seen) == 10 and all(isinstance(g, jg.Tensor) for g in seen)
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_hooks_of_a_node_see_what_its_rule_returns(rows: int) -> None:
+    """The bias's gradient is a matrix until the engine sums it, as in PyTorch: also once the rules are a program."""
+    x, weight, bias = jg.ones(rows, 4), jg.ones(5, 4, requires_grad=True), jg.ones(5, requires_grad=True)
+    seen: list[Any] = []
+
+    def look(grad_inputs: Any, grad_outputs: Any) -> None:
+        seen.extend(g.shape for g in grad_inputs if g is not None)
+
+    for has_hook in (False, True, True, False, True, True, True, True):
+        seen.clear()
+        out = F.linear(x, weight, bias)
+        if has_hook:
+            out.grad_fn.register_hook(look)
+        bias.grad = None
+        out.sum().backward()
+        assert seen == ([(rows, 5), (5, 4)] if has_hook else [])
+        assert bias.grad.tolist() == [rows] * 5
 
 
 def test_gradients_keep_their_memory_to_themselves() -> None:

@@ -176,7 +176,7 @@ def _record(node: OpNode, grads: list[Any]) -> tuple[_RuleRecorder, list[Any], l
         found = list(run_rules(node.op, node.plan, node.context, given, saved, node.asked_edges()))
         for index, (target, input_nr) in enumerate(node.next_edges):
             grad = found[index]
-            if target is not None and grad is not None:
+            if target is not None and grad is not None and node.hooks is None:
                 # not the edge's: what was written through a view has its base's edge, see ``CopySlices``
                 operand = node.context.avals[index]
                 shape = target.input_metadata[input_nr].shape if operand is None else operand.shape
@@ -415,7 +415,8 @@ class RulePrograms:
 
     Attributes:
         by_asked: for what ``edges_asked`` returns (None: all edges), the programs, for different layouts of
-            gradients.
+            gradients. Those of a Node with hooks stand under another key: hooks see what the rules return, before
+            it is un-broadcast.
         is_open: more may be made.
         fuses: one of them is a native step: all others will be, so that equal Nodes have equal bits, Note [Fused
             rules].
@@ -424,7 +425,7 @@ class RulePrograms:
     __slots__ = ("by_asked", "fuses", "is_open")
 
     def __init__(self) -> None:
-        self.by_asked: dict[tuple[bool, ...] | None, list[Any]] = {}
+        self.by_asked: dict[Any, list[Any]] = {}
         self.is_open = True
         self.fuses = False
 
@@ -433,9 +434,10 @@ class RulePrograms:
         if probe.session is not None:
             return None
         asked = edges_asked(node, wanted_nodes())
-        programs = self.by_asked.get(asked)
+        key = asked if node.hooks is None else ("hooked", asked)
+        programs = self.by_asked.get(key)
         if programs is None:
-            programs = self.by_asked[asked] = []
+            programs = self.by_asked[key] = []
             node.context.programs_by_asked = self.by_asked
         for program in programs:
             found = _run(program, node, grads)
