@@ -24,7 +24,14 @@ from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
 from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_getattr_slot, put_in_slots
-from jitgrad.cpython.layout import compare_slot, function_runner, getattr_slot, type_runner, type_version, why_unknown
+from jitgrad.cpython.layout import (
+    compare_slot,
+    followed_version,
+    function_runner,
+    getattr_slot,
+    type_runner,
+    why_unknown,
+)
 from jitgrad.cpython.native import (
     COMPARISONS,
     Front,
@@ -36,7 +43,7 @@ from jitgrad.cpython.native import (
     load_module,
     make_module,
 )
-from jitgrad.cpython.primitives import NATIVE
+from jitgrad.cpython.primitives import NATIVE, renew_versions
 from jitgrad.door import door
 from jitgrad.events import log
 from jitgrad.grad_mode import no_grad
@@ -96,7 +103,8 @@ def _install(driver_address: int) -> None:
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
     outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
     outside["tp_getattro"] = getattr_slot(tensor).value
-    outside |= {f"version_{maker.cls.__name__}": type_version(maker.cls) for maker in makers}
+    for maker in makers:
+        outside[f"version_{maker.cls.__name__}"], renew_versions[maker.cls] = followed_version(maker.cls)
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(kernel, module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)

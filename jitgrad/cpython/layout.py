@@ -11,17 +11,45 @@ import inspect
 import os
 import sys
 import threading
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from jitgrad.cpython.build import is_known_interpreter
+from jitgrad.cpython.kept import keep_for_ever
 from jitgrad.cpython.liveness import counts_references
 
-__all__ = ["DICT_USED", "DIGITS", "INT_HEAD", "ITEMS", "LIST_ALLOCATED", "LIST_ITEMS", "NUMBER_SLOTS",
-           "SET_USED", "SIZE", "TYPE", "TYPE_FLAGS", "TYPE_VERSION", "class_of_hint", "class_of_slot",
-           "compare_slot", "finds_attributes", "function_runner", "getattr_slot", "int_layout", "is_slot",
-           "number_slots", "slot_offset", "small_int_size", "thread_is_own_address", "type_runner",
-           "type_version", "vectorcall_offset", "why_unknown"]  # fmt: skip
+__all__ = [
+    "DICT_USED",
+    "DIGITS",
+    "INT_HEAD",
+    "ITEMS",
+    "LIST_ALLOCATED",
+    "LIST_ITEMS",
+    "NUMBER_SLOTS",
+    "SET_USED",
+    "SIZE",
+    "TYPE",
+    "TYPE_FLAGS",
+    "TYPE_VERSION",
+    "class_of_hint",
+    "class_of_slot",
+    "compare_slot",
+    "finds_attributes",
+    "followed_version",
+    "function_runner",
+    "getattr_slot",
+    "int_layout",
+    "is_slot",
+    "number_slots",
+    "slot_offset",
+    "small_int_size",
+    "thread_is_own_address",
+    "type_runner",
+    "type_version",
+    "vectorcall_offset",
+    "why_unknown",
+]  # fmt: skip
 
 TYPE, SIZE, ITEMS, LIST_ITEMS, LIST_ALLOCATED, DICT_USED, SET_USED = 8, 16, 24, 24, 32, 16, 24
 """Offsets: of an object's type, a list's or tuple's length, a tuple's first item, the address of a list's items, how
@@ -92,6 +120,21 @@ def type_version(cls: type) -> int:
     changed.added = None  # type: ignore[attr-defined]
     versions.append(ctypes.c_uint32.from_address(id(changed) + TYPE_VERSION).value)
     return _version(cls) if versions[0] != 0 and versions[1] == 0 and _version(changed) != versions[0] else 0
+
+
+def followed_version(cls: type) -> tuple[int, Callable[[], None]]:
+    """(address of a word with a class's ``type_version``, what looks whether objects are made as now and renews it).
+
+    The version changes with any attribute, and where the interpreter clears its caches.
+    """
+    word, usual = ctypes.c_uint64(type_version(cls)), (cls.__new__, cls.__init__)  # type: ignore[misc]
+    keep_for_ever(word)
+
+    def renew() -> None:
+        if (cls.__new__, cls.__init__) == usual and word.value != _version(cls):  # type: ignore[misc]
+            word.value = type_version(cls)
+
+    return ctypes.addressof(word), renew
 
 
 def _version(cls: type) -> int:

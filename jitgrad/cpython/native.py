@@ -404,7 +404,7 @@ def _front(module: ModuleText, front: Front, missed: Any) -> str:
 
 
 def _type_front(module: ModuleText, maker: TypeFront) -> str:
-    """What runs the class; the word ``version_`` with its name has the version that is known."""
+    """What runs the class; the word ``version_`` with its name is the address of the version that is known."""
     name = maker.cls.__name__
     return "\n".join(
         [
@@ -417,7 +417,7 @@ def _type_front(module: ModuleText, maker: TypeFront) -> str:
             "  %version = load i32, ptr %at.version",
             "  %wide = zext i32 %version to i64",
             f"  %known = {module.api_word(f'version_{name}')}",
-            "  %known.version = ptrtoint ptr %known to i64",
+            "  %known.version = load i64, ptr %known",
             "  %same = icmp eq i64 %wide, %known.version",
             "  %is.known = icmp ne i64 %wide, 0",
             "  %as.was = and i1 %same, %is.known",

@@ -74,6 +74,7 @@ __all__ = [
     "poke",
     "poke_float",
     "refcount",
+    "renew_versions",
     "retire_all",
     "run_driver",
     "run_driver_released",
@@ -339,8 +340,15 @@ def call_rest(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | Non
     return function(*args[1 : len(args) - len(given)], **given)
 
 
+renew_versions: dict[type, Callable[[], None]] = {}
+"""For each class whose calls have a front: what looks again whether the front may make its objects."""
+
+
 def make_as_usual(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
     """An object of a class whose calls have a front, where that makes none."""
+    renew = renew_versions.get(cls)
+    if renew is not None:
+        renew()
     given = dict(zip(names or (), args[len(args) - len(names or ()) :], strict=True))
     return type.__call__(cls, *args[: len(args) - len(given)], **given)
 

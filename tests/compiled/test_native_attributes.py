@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -141,6 +141,26 @@ def test_blocks_are_made_as_ever() -> None:
 def test_a_class_that_somebody_changes_makes_what_it_then_should(changed: list[Any]) -> None:
     assert type(no_grad()) is no_grad
     assert changed == [()]
+
+
+def _python_frames(function: Callable[[], Any]) -> list[str]:
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@needs_native
+def test_a_class_that_was_changed_back_is_made_natively_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(no_grad, "__init__", lambda self: None)
+        assert "make_as_usual" in _python_frames(no_grad)
+    monkeypatch.setattr(no_grad, "__doc__", "another attribute changes the version, too")
+    no_grad()
+    assert _python_frames(no_grad) == []
 
 
 def test_nested_blocks_in_a_step_go_back_one_by_one() -> None:
