@@ -27,6 +27,7 @@ class Handler:
         tid: tensors whose ``_tid`` it is are values of this handler; its negative: views that must be looked at afresh.
         is_hot: native hits may answer in its place, Note [Native hits].
         stays_on_thread: the engine runs all nodes of a backward on this thread, also those of devices.
+        below: of a level, what applies the operations that it makes; None: they run now.
     """
 
     __slots__ = ()
@@ -34,6 +35,7 @@ class Handler:
     tid: int
     is_hot: ClassVar[bool] = False
     stays_on_thread: ClassVar[bool] = False
+    below: Any = None
 
     def refuse(self, what: str) -> NoReturn:
         """Raise: the handler cannot do this."""

@@ -145,3 +145,33 @@ def test_transforms_differentiate_in_inference_mode(way: str, mode: Mode) -> Non
 
     want = {"hessian": [6.0, 12.0], "jvp": 15.0}.get(way, [3.0, 12.0])
     assert mode.run(step, lambda: (jitgrad.tensor([1.0, 2.0]),)) == ([want, want], True, False)
+
+
+MAPS: dict[str, Callable[[Any], Any]] = {
+    "vmap": lambda view: vmap(lambda x: x.sin() * 2)(view),
+    "vmap of vmap": lambda view: vmap(vmap(lambda x: x.sin()))(view.reshape(1, 3)),
+    "jvp": lambda view: jvp(lambda x: x.sin(), (view,), (view * 3,))[1],
+    "grad": lambda view: grad(lambda x: (x.sin() * x).sum())(view),
+    "jacfwd": lambda view: jacfwd(lambda x: (x.sin() * x).sum())(view),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_view_that_a_write_has_brought_into_the_graph_can_be_mapped_over(name: str, mode: Mode) -> None:
+    """The level asks first whether the view requires grad: the trace below it must answer (seed 45003183)."""
+
+    def step(p: Any) -> Any:
+        view = jitgrad.ones(3, 4)[:, 0]
+        view[0] = p[0] * 2
+        out = MAPS[name](view)
+        assert out.requires_grad and out.grad_fn is not None
+        out.sum().backward()
+        return out.detach(), p.grad
+
+    def make() -> tuple[Any]:
+        return (jitgrad.tensor([0.3, 0.5], requires_grad=True),)
+
+    expected = step(*make())
+    assert expected[1][0].item() != 0.0 and expected[1][1].item() == 0.0
+    for found, right in zip(mode.run(step, make), expected, strict=True):
+        np.testing.assert_allclose(found.numpy(), right.numpy(), rtol=1e-6)
