@@ -320,6 +320,9 @@ def test_a_dropped_stream_ends_its_work_and_its_thread(monkeypatch: pytest.Monke
 def test_python_does_not_run_away_from_a_stream() -> None:
     x = jitgrad.ones(10, device="vcpu:0")
     stream = vcpu.current_stream(0)
+    gate = threading.Event()
+    stream.launch(lambda: gate.wait(10) and None)  # until then nothing is finished
+    threading.Timer(0.3, gate.set).start()
     most = 0
     for _ in range(3 * device_queue._MAX_PENDING):
         x = x * 1.0
