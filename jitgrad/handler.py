@@ -27,7 +27,6 @@ class Handler:
         tid: tensors whose ``_tid`` it is are values of this handler; its negative: views that must be looked at afresh.
         is_hot: native hits may answer in its place, Note [Native hits].
         stays_on_thread: the engine runs all nodes of a backward on this thread, also those of devices.
-        below: of a level, what applies the operations that it makes; None: they run now.
     """
 
     __slots__ = ()
@@ -35,7 +34,6 @@ class Handler:
     tid: int
     is_hot: ClassVar[bool] = False
     stays_on_thread: ClassVar[bool] = False
-    below: Any = None
 
     def refuse(self, what: str) -> NoReturn:
         """Raise: the handler cannot do this."""
@@ -116,6 +114,11 @@ class Handler:
     def twin(self, tensor: Any) -> Any:
         """A handle on the tensor's value and Node that keeps nothing else alive, for a Node to save."""
         self.refuse("a custom Function")
+
+    def look_afresh(self, view: Any) -> None:
+        """``refresh``, if it is for this handler; a level hands the question on to the trace that it maps over."""
+        if view._tid == -self.tid:
+            self.refresh(view)
 
     def refresh(self, view: Any) -> None:
         """The graph of a view is looked at, and its base was written since (``view._tid == -tid``)."""

@@ -382,11 +382,8 @@ class Tensor(TensorBase):
 
     def _look_afresh(self) -> None:
         """The running trace has written this view's base, and has not used the view since."""
-        handler = state.handler
-        while handler is not None and self._tid != -handler.tid:
-            handler = handler.below  # a level that maps over the view looks at it, too
-        if handler is not None:
-            handler.refresh(self)
+        if state.handler is not None:
+            state.handler.look_afresh(self)
 
     @property
     def output_nr(self) -> int:

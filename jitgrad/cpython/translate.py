@@ -7,7 +7,7 @@ Must not know: expressions (``expressions.py``), what a function is for.
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # A local variable owns a reference: what it was read from may be overwritten, or Python may run and let go of it. Of
 # most that a hit looks at, neither can happen, and counting up and down was a quarter of its time. So a class may say
-# ``NATIVE_LASTS``: whoever can see one of its objects in native code knows that the object outlives the function. Then
+# ``NATIVE_LASTS``: each of its objects that native code can reach is held by something that outlives the function. Then
 # locals, parameters and results that are annotated with the class own nothing. ``NATIVE_FIXED`` names slots of it that
 # are never assigned again; what was read from such a slot, and the items of such a tuple, last as well. Example:
 #

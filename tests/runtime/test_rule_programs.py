@@ -20,6 +20,7 @@ from tests.modes import Mode
 
 F = jg.nn.functional
 
+
 @pytest.fixture
 def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As without ``JITGRAD_EAGER``: few elements, so lists of calls."""

@@ -74,7 +74,7 @@ def fuse(values: Sequence[Any], leaving: set[int], saves_numbers: bool) -> Fused
     if make is None or saves_numbers or not outputs:
         return None
     steps = _needed(values, outputs)
-    if not _is_worth_it(steps, values):
+    if not _is_worth_it(steps):
         return None
     numbers: list[int | float] = []
     segment = _segment(steps, values, outputs, numbers)
@@ -98,7 +98,7 @@ def _needed(values: Sequence[Any], outputs: tuple[int, ...]) -> list[RuleStep]:
     return [found[first] for first in sorted(found)]
 
 
-def _is_worth_it(steps: list[RuleStep], values: Sequence[Any]) -> bool:
+def _is_worth_it(steps: list[RuleStep]) -> bool:
     """Whether one step costs less than the calls, Note [Eager kernels]."""
     plans = [step.plan for step in steps if not step.plan.op.is_view]
     if len(plans) >= 2 and any([plan.has_kernel for plan in plans]):
