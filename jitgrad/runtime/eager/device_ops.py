@@ -145,7 +145,8 @@ def step_on(
         def work() -> None:
             arrays = [storage.memory(aval) for storage, aval in places]
             if run([id(array) for array in arrays], (), numbers):
-                raise RuntimeError("a derivative rule found an index out of range, which its forward did not have")
+                shapes = [list(a.shape) for a in avals]
+                raise RuntimeError(f"a derivative rule, gradients {shapes}: an index is out of range since its forward")
 
         current_stream(device).launch(work, storages)
         return tuple([new_tensor(a, s) for a, s in zip(avals, storages, strict=True)])
