@@ -91,6 +91,27 @@ def needs_and_plan(instr: Instr) -> tuple[tuple[bool, ...], BackwardPlan]:
     return found
 
 
+_CONTEXTS: dict[tuple[Any, ...], RuleContext] = {}
+_MAX_CONTEXTS = 4096
+
+
+def _context(
+    op: Op, avals: tuple[Aval | None, ...], out_avals: tuple[Aval, ...], params: tuple[Any, ...], needs: tuple[bool, ...]
+) -> RuleContext:
+    """The context of Nodes that are alike: they share their rule programs, as eager Nodes do (Note [Rule programs]).
+
+    Example: a call leaves its recording after 60 turns of a loop. Its Nodes run as eager ones do, and 60 equal products
+    need one program.
+    """
+    key = (op, avals, out_avals, params, needs)
+    context = _CONTEXTS.get(key)
+    if context is None:
+        if len(_CONTEXTS) >= _MAX_CONTEXTS:
+            _CONTEXTS.clear()
+        context = _CONTEXTS[key] = RuleContext(*key[1:])
+    return context
+
+
 def saved_vids(history: History, roots: list[int]) -> set[int]:
     """The values that a later backward from the roots will read."""
     saved: set[int] = set()
@@ -227,7 +248,7 @@ def _make_step(history: History, instr: Instr) -> _Step:
     return _Step(
         instr.op,
         plan,
-        RuleContext(tuple(avals), instr.avals, instr.params, needs),
+        _context(instr.op, tuple(avals), instr.avals, instr.params, needs),
         tuple(edges),
         tuple(saved_inputs),
         tuple(saved_outputs),
@@ -247,7 +268,7 @@ def _saved_input(history: History, instr: Instr, i: int, aval: Aval | None, targ
 
 def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
     base, written = instr.inputs
-    context = RuleContext((history.aval_of(base), None), instr.avals, instr.params, instr.needs)
+    context = _context(instr.op, (history.aval_of(base), None), instr.avals, instr.params, instr.needs)
     return _Step(
         instr.op,
         backward_plan(instr.op, (False, False)),
