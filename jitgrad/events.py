@@ -42,6 +42,7 @@ COUNTERS: dict[str, str] = {
     "segments": "programs run",
     "plans": "segments planned (simplified, fused, lowered)",
     "known_plans": "segments that took the plan of an equal one of the same function",
+    "equal_turns": "parts of a long loop that took the plan of an equal part, Note [Equal turns]",
     "compiles": "kernels compiled by LLVM",
     "launches": "kernel launches",
     "implicit_products": "products compiled whose operands are windows of an image, never in memory as matrices",

@@ -29,7 +29,7 @@ from jitgrad.config import config
 from jitgrad.events import bump, log
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
-__all__ = ["has_work", "link"]
+__all__ = ["Linker", "ScalarSlot", "Slot", "has_work", "link", "lazy_text"]
 
 _TASK_NS = 6000.0  # a task is at least this long: long against taking it from the pool
 _MAX_TASKS = 256
@@ -42,8 +42,8 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
         for vid, aval in zip(instr.outputs, instr.avals, strict=True):
             sizes[vid] = aval.numel * aval.dtype.itemsize
     sizes.update((vid, aval.nbytes) for vid, aval in segment.inputs.items())
-    linked = [part if isinstance(part, EagerStep) else _Linker(part) for part in parts]
-    linkers = [x for x in linked if isinstance(x, _Linker)]
+    linked = [part if isinstance(part, EagerStep) else Linker(part) for part in parts]
+    linkers = [x for x in linked if isinstance(x, Linker)]
     codes = compile_kernels([source for linker in linkers for source in linker.sources.values()])
     by_name = {code.name: code for code in codes}
     steps: list[NativeStep | EagerStep] = []
@@ -57,8 +57,25 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
         tuple((vid, sizes[vid]) for vid in segment.outputs),
         tuple(name for linker in linkers for name in linker.names),
         tuple(note for linker in linkers for note in linker.piece.notes),
-        _LazyText({name: s.text for linker in linkers for name, s in linker.sources.items()}),
+        lazy_text(linkers),
     )
+
+
+class Slot(int):
+    """An argument word that numbers a slot of memory; the next word is an offset in bytes."""
+
+    __slots__ = ()
+
+
+class ScalarSlot(int):
+    """An argument word that numbers a slot with a number."""
+
+    __slots__ = ()
+
+
+def lazy_text(linkers: list[Linker]) -> dict[str, str]:
+    """Kernel name -> IR, of what some pieces launch."""
+    return _LazyText({name: s.text for linker in linkers for name, s in linker.sources.items()})
 
 
 class _LazyText(dict[str, str]):
@@ -85,11 +102,20 @@ class _LazyText(dict[str, str]):
         return [self[name] for name in self]
 
 
-class _Linker:
-    """One piece's kernels and slots."""
+class Linker:
+    """One piece's kernels and slots.
 
-    def __init__(self, piece: Piece) -> None:
+    Attributes:
+        sources: name -> what is compiled.
+        names: of the kernels, in the order of the launches.
+        stages: the jobs that are launched.
+    """
+
+    def __init__(self, piece: Piece, marks: bool = False) -> None:
+        """``marks``: argument words that number slots are ``Slot`` and ``ScalarSlot``."""
         assert piece.plan is not None
+        self._slot: Callable[[int], int] = Slot if marks else int
+        self._scalar_slot: Callable[[int], int] = ScalarSlot if marks else int
         self.piece = piece
         self.plan = piece.plan
         self.stages = [[j for j in stage if has_work(j)] for stage in piece.plan.stages]
@@ -128,8 +154,8 @@ class _Linker:
     def _place(self, place: BufferArg) -> tuple[int, int]:
         buffer: Buffer = place.buffer
         if buffer.kind == "arena":
-            return self.arena_slot, buffer.offset + place.offset
-        return self.slots[buffer.kind, buffer.vid], place.offset
+            return self._slot(self.arena_slot), buffer.offset + place.offset
+        return self._slot(self.slots[buffer.kind, buffer.vid]), place.offset
 
     def _filled(self, words: list[Any]) -> tuple[int, ...]:
         out: list[int] = []
@@ -137,7 +163,7 @@ class _Linker:
             if type(word) is BufferArg:
                 out += self._place(word)
             else:
-                out.append(self.scalar_slots[word] if type(word) is RuntimeScalar else word)
+                out.append(self._scalar_slot(self.scalar_slots[word]) if type(word) is RuntimeScalar else word)
         return tuple(out)
 
     def step(self, codes: Mapping[str, CompiledKernel]) -> NativeStep | None:

@@ -34,6 +34,8 @@ from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
 from jitgrad.codegen.routines.routine_kernel import operand_places
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
+from jitgrad.codegen.turns.link_turns import link_turns
+from jitgrad.codegen.turns.split import split
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -83,13 +85,20 @@ def compile_segment(segment: Segment) -> Program:
 
 
 def _planned_and_linked(segment: Segment) -> Program:
-    with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
-        parts = plan_segment(segment)
+    turns = split(segment)
+    if turns is not None and (program := link_turns(segment, turns, _planned)) is not None:
+        return program
+    parts = _planned(segment)
     program = link(segment, parts)
     for part in parts:
         if isinstance(part, Piece):
             part.untie()
     return program
+
+
+def _planned(segment: Segment) -> list[Piece | EagerStep]:
+    with np.errstate(all="ignore"):  # constants overflow in silence, as the values that they stand for do
+        return plan_segment(segment)
 
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
