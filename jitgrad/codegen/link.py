@@ -24,12 +24,13 @@ from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
+from jitgrad.codegen.turns.merge import ScalarWord, SlotWord
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
 from jitgrad.events import bump, log
 from jitgrad.tracer.graph import RuntimeScalar, Segment
 
-__all__ = ["Linker", "ScalarSlot", "Slot", "has_work", "link", "lazy_text"]
+__all__ = ["Linker", "has_work", "lazy_text", "link"]
 
 _TASK_NS = 6000.0  # a task is at least this long: long against taking it from the pool
 _MAX_TASKS = 256
@@ -59,18 +60,6 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
         tuple(note for linker in linkers for note in linker.piece.notes),
         lazy_text(linkers),
     )
-
-
-class Slot(int):
-    """An argument word that numbers a slot of memory; the next word is an offset in bytes."""
-
-    __slots__ = ()
-
-
-class ScalarSlot(int):
-    """An argument word that numbers a slot with a number."""
-
-    __slots__ = ()
 
 
 def lazy_text(linkers: list[Linker]) -> dict[str, str]:
@@ -112,10 +101,10 @@ class Linker:
     """
 
     def __init__(self, piece: Piece, marks: bool = False) -> None:
-        """``marks``: argument words that number slots are ``Slot`` and ``ScalarSlot``."""
+        """``marks``: argument words that number slots are ``SlotWord`` and ``ScalarWord``, for ``merge``."""
         assert piece.plan is not None
-        self._slot: Callable[[int], int] = Slot if marks else int
-        self._scalar_slot: Callable[[int], int] = ScalarSlot if marks else int
+        self._slot: Callable[[int], int] = SlotWord if marks else int
+        self._scalar_slot: Callable[[int], int] = ScalarWord if marks else int
         self.piece = piece
         self.plan = piece.plan
         self.stages = [[j for j in stage if has_work(j)] for stage in piece.plan.stages]

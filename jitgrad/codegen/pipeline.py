@@ -15,6 +15,7 @@ import numpy as np
 
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
+from jitgrad.codegen.equal_turns import link_turns, plan_turns
 from jitgrad.codegen.fusion.domain import Refuse
 from jitgrad.codegen.fusion.fuse import NeedsBuffers, fuse
 from jitgrad.codegen.fusion.roots import Destination, make_roots
@@ -34,8 +35,6 @@ from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
 from jitgrad.codegen.routines.routine_kernel import operand_places
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
-from jitgrad.codegen.turns.link_turns import link_turns
-from jitgrad.codegen.turns.split import split
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -45,7 +44,7 @@ from jitgrad.ops.aval import contiguous_strides
 from jitgrad.tracer.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 
-__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_segment"]
+__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_parts", "plan_segment"]
 
 _MAX_COPIES = 64
 _MAX_NOTES = 200
@@ -85,15 +84,25 @@ def compile_segment(segment: Segment) -> Program:
 
 
 def _planned_and_linked(segment: Segment) -> Program:
-    turns = split(segment)
-    if turns is not None and (program := link_turns(segment, turns, _planned)) is not None:
-        return program
-    parts = _planned(segment)
-    program = link(segment, parts)
-    for part in parts:
-        if isinstance(part, Piece):
-            part.untie()
+    turns = plan_turns(segment, _planned)
+    if turns is not None:
+        program = link_turns(segment, turns)
+        pieces = [*turns.pieces.values()]
+    else:
+        parts = _planned(segment)
+        program = link(segment, parts)
+        pieces = [part for part in parts if isinstance(part, Piece)]
+    for piece in pieces:
+        piece.untie()
     return program
+
+
+def plan_parts(segment: Segment) -> list[tuple[Segment, Piece]]:
+    """What ``compile_segment`` links: each piece, with the segment or the turn of it whose operations it holds."""
+    turns = plan_turns(segment, _planned)
+    if turns is not None:
+        return turns.parts()
+    return [(segment, part) for part in _planned(segment) if isinstance(part, Piece)]
 
 
 def _planned(segment: Segment) -> list[Piece | EagerStep]:

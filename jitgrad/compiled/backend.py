@@ -39,12 +39,14 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr, Segment
 
 if TYPE_CHECKING:
-    from jitgrad.compiled.known_plans import KnownPlan, Renumbered
+    from jitgrad.compiled.known_plans import KnownPlan
+    from jitgrad.tracer.renumbered import Renumbered
 
 __all__ = ["backend"]
 
 _files: Any = LazyModule("jitgrad.checking.failure_file")
-_equal: Any = LazyModule("jitgrad.compiled.known_plans")  # the first plan brings it
+_known_plans: Any = LazyModule("jitgrad.compiled.known_plans")  # the first plan brings it
+_renumbered: Any = LazyModule("jitgrad.tracer.renumbered")
 
 Plans: TypeAlias = "MutableMapping[Any, KnownPlan]"
 """Of one function: key -> plan, see Note [Known plans]."""
@@ -72,7 +74,7 @@ class _Backend:
 
     def compile_end(self, segment: Segment, plans: Plans) -> LoadedProgram:
         """Plan and compile a segment, unless its plan is among the known ``plans``."""
-        numbered = _equal.Renumbered(segment)
+        numbered = _renumbered.Renumbered(segment)
         loaded = _known(numbered, plans)
         if loaded is not None:
             return loaded
@@ -90,7 +92,7 @@ class _Backend:
             program = codegen.compile_segment(numbered.segment)
         except CompileError as error:
             return LoadedProgram(_without_kernels(numbered.segment, error), numbered.segment)
-        plan = plans[numbered.key] = _equal.KnownPlan(program, numbered)
+        plan = plans[numbered.key] = _known_plans.KnownPlan(program, numbered)
         return LoadedProgram(program, numbered.segment, plan)
 
     @staticmethod
@@ -106,7 +108,7 @@ class _Backend:
     @staticmethod
     def defer_end(segment: Segment, plans: Plans) -> LoadedProgram:
         """A stand-in that runs the segment operation by operation, unless its plan is among the known ``plans``."""
-        loaded = _known(_equal.Renumbered(segment), plans) if plans else None
+        loaded = _known(_renumbered.Renumbered(segment), plans) if plans else None
         if loaded is not None:
             return loaded
         stand_in = _interpreted(segment, "not compiled yet: every recent graph was new")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +25,13 @@ from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.gemm.matmul_kernel import MatmulKernel
 from jitgrad.codegen.link import has_work
 from jitgrad.codegen.piece import Piece
-from jitgrad.codegen.pipeline import plan_segment
+from jitgrad.codegen.pipeline import plan_parts
 from jitgrad.codegen.plan import Job
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.dtypes import float32, uint8
-from jitgrad.ops.aval import last_position, make_aval
+from jitgrad.ops.aval import Aval, last_position, make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
@@ -96,26 +97,24 @@ def kernel_labels(segment: Segment, program: Program) -> list[str]:
     """What each kernel does, in order: ``matmul 32x64x10: linear gelu``; nothing is run."""
     if program.interpreted:
         return []
-    pieces = [part for part in plan_segment(segment) if isinstance(part, Piece)]
-    jobs = [(piece, job) for piece in pieces for stage in jobs_of(piece) for job in stage]
-    return [f"{_form(job)}: {' '.join(job_words(piece, segment, job))}" for piece, job in jobs]
+    jobs = [(part, piece, job) for part, piece in plan_parts(segment) for stage in jobs_of(piece) for job in stage]
+    return [f"{_form(job)}: {' '.join(job_words(piece, part, job))}" for part, piece, job in jobs]
 
 
 def kernel_costs(segment: Segment, program: Program) -> list[KernelCost]:
     """Every kernel of a segment's program, in order; empty where it runs without kernels."""
     if program.interpreted:
         return []
-    pieces = [part for part in plan_segment(segment) if isinstance(part, Piece)]
-    jobs = [jobs_of(piece) for piece in pieces]
+    parts = plan_parts(segment)
+    avals = {vid: aval for _, piece in parts for vid, aval in piece.inputs.items()} | segment.inputs
     steps = [step for step in program.steps if not isinstance(step, EagerStep)]
+    times = [seconds for step in steps for seconds in _measured(avals, step)]
+    stages = [stage for step in steps for stage in step.stages]
+    jobs = [(part, piece, stage) for part, piece in parts for stage in jobs_of(piece)]
     found: list[KernelCost] = []
-    stage = 0
-    for (piece, stages), step in zip([(p, j) for p, j in zip(pieces, jobs, strict=True) if j], steps, strict=False):
-        times = _measured(piece, step)
-        for own, launches in zip(stages, step.stages, strict=True):
-            for job, launch in zip(own, launches, strict=True):
-                found.append(_cost(piece, segment, job, launch, stage, times.pop(0)))
-            stage += 1
+    for nr, ((part, piece, own), launches) in enumerate(zip(jobs, stages, strict=True)):
+        for job, launch in zip(own, launches, strict=True):
+            found.append(_cost(piece, part, job, launch, nr, times[len(found)]))
     return found
 
 
@@ -258,9 +257,9 @@ def _named(segment: Segment, value: Value) -> str:
     return f"{value.op} ({instr.op.name} at {_line(instr)})"
 
 
-def _measured(piece: Piece, step: NativeStep) -> list[float]:
-    """Seconds of each launch alone, the fastest of some runs."""
-    reach = [(last_position(piece.inputs[vid]) + 1) * piece.inputs[vid].dtype.itemsize for vid in step.inputs]
+def _measured(avals: Mapping[int, Aval], step: NativeStep) -> list[float]:
+    """Seconds of each launch alone, the fastest of some runs. ``avals``: value id -> aval, of the step's inputs."""
+    reach = [(last_position(avals[vid]) + 1) * avals[vid].dtype.itemsize for vid in step.inputs]
     sizes = [*reach, *(nbytes for _, nbytes in step.outputs), step.arena_nbytes]
     storages = [_zeros(max(1, nbytes)) for nbytes in sizes]
     addresses = [s.addr for s in storages[: len(step.inputs) + len(step.outputs)]]

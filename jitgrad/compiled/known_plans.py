@@ -29,8 +29,6 @@ In: a segment, and the program of an equal one. Out: its own program.
 
 from __future__ import annotations
 
-from typing import Any
-
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.structs import replaced
 from jitgrad.tracer.renumbered import Renumbered

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jitgrad.abi import EagerStep, Program
+from jitgrad.abi import Program
 from jitgrad.codegen.piece import Piece
-from jitgrad.codegen.pipeline import plan_segment
+from jitgrad.codegen.pipeline import plan_parts
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.compiled.kernel_costs import job_line, job_words, jobs_of
 from jitgrad.tracer.graph import Segment
@@ -58,9 +58,9 @@ def stages_of(segment: Segment, program: Program) -> list[Stage]:
     if program.interpreted:
         return []
     found: list[Stage] = []
-    for piece in plan_segment(segment):
-        if not isinstance(piece, EagerStep) and piece.plan is not None:
-            found += _of_piece(piece, segment)
+    for part, piece in plan_parts(segment):
+        if piece.plan is not None:
+            found += _of_piece(piece, part)
     return found
 
 

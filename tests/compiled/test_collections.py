@@ -14,10 +14,11 @@ from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.primitives.builder import Value
-from jitgrad.compiled import known_plans, run
+from jitgrad.compiled import run
 from jitgrad.compiled.backward import backward
 from jitgrad.config import config
 from jitgrad.garbage import without_collections
+from jitgrad.tracer import renumbered
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def test_no_cycles_are_collected_while_a_long_step_is_recorded_run_and_planned(m
     seen: dict[str, set[bool]] = {}
     watch(monkeypatch, backward, "_nodes", seen)
     watch(monkeypatch, run._one_by_one, "run_without_kernels", seen)
-    watch(monkeypatch, known_plans, "Renumbered", seen)
+    watch(monkeypatch, renumbered, "Renumbered", seen)
     watch(monkeypatch, pipeline, "link", seen)
     w = jg.ones(3, requires_grad=True)
 

@@ -1,6 +1,6 @@
 """Where the turns of a loop begin, in a list of instructions that a loop in Python has left.
 
-Owns: ``Loop``, ``find_loops``.
+Owns: ``TurnLoop``, ``find_loops``.
 Must not know: what is done with the turns.
 In: one number per instruction, equal for like ones. Out: positions.
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Loop", "find_loops"]
+__all__ = ["TurnLoop", "find_loops"]
 
 _GRAM = 8  # instructions that must be alike for two places to be taken for the same place of two turns
 _CANDIDATES = 16
@@ -22,7 +22,7 @@ _LOOPS = 8
 _TURNS = 4  # a loop has at least so many
 
 
-class Loop(NamedTuple):
+class TurnLoop(NamedTuple):
     """Instructions ``start`` to ``stop``, which repeat after ``period`` of them."""
 
     start: int
@@ -30,7 +30,7 @@ class Loop(NamedTuple):
     period: int
 
 
-def find_loops(kinds: np.ndarray) -> list[Loop]:
+def find_loops(kinds: np.ndarray) -> list[TurnLoop]:
     """Loops that do not overlap, in order.
 
     Args:
@@ -38,9 +38,9 @@ def find_loops(kinds: np.ndarray) -> list[Loop]:
     """
     free = np.ones(len(kinds), bool)
     periods = _candidates(kinds)
-    found: list[Loop] = []
+    found: list[TurnLoop] = []
     while len(found) < _LOOPS:
-        best: list[Loop] = []
+        best: list[TurnLoop] = []
         covered = 0
         for period in periods:
             loops = _loops_of(kinds, free, period)
@@ -70,9 +70,9 @@ def _candidates(kinds: np.ndarray) -> list[int]:
     return sorted(int(x) for x in distances[most] if x <= len(kinds) // _TURNS)
 
 
-def _loops_of(kinds: np.ndarray, free: np.ndarray, period: int) -> list[Loop]:
+def _loops_of(kinds: np.ndarray, free: np.ndarray, period: int) -> list[TurnLoop]:
     """The stretches of free instructions that repeat after ``period``."""
     repeats = (kinds[period:] == kinds[:-period]) & free[period:] & free[:-period]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], repeats, [False]))))
-    loops = [Loop(int(a), int(b) + period, period) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    loops = [TurnLoop(int(a), int(b) + period, period) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     return [x for x in loops if x.stop - x.start >= _TURNS * period]

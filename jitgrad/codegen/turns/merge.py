@@ -7,11 +7,9 @@ In: turns, each with the step of one that is equal to it. Out: a ``NativeStep``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from jitgrad.abi import Launch, NativeStep
-from jitgrad.codegen.link import ScalarSlot, Slot
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.turns.split import Turn
 from jitgrad.config import config
@@ -19,7 +17,19 @@ from jitgrad.errors import CompileError
 from jitgrad.tracer.graph import Segment
 from jitgrad.tracer.renumbered import Renumbered
 
-__all__ = ["Planned", "merge"]
+__all__ = ["Planned", "ScalarWord", "SlotWord", "merge"]
+
+
+class SlotWord(int):
+    """An argument word that numbers a slot of memory; the next word is an offset in bytes."""
+
+    __slots__ = ()
+
+
+class ScalarWord(int):
+    """An argument word that numbers a slot with a number."""
+
+    __slots__ = ()
 
 
 class Planned(NamedTuple):
@@ -38,7 +48,7 @@ class Planned(NamedTuple):
     step: NativeStep | None
 
 
-class _Place(NamedTuple):
+class _Spot(NamedTuple):
     """Where a value is: slot, and bytes from its beginning."""
 
     slot: int
@@ -51,6 +61,16 @@ def merge(segment: Segment, turns: list[Planned]) -> NativeStep:
 
 
 class _Merger:
+    """The whole in the making.
+
+    Attributes:
+        ids: of each turn: value id in the equal turn that was planned -> its own.
+        scalars: (run-time scalar slot, is_float).
+        inputs, outputs: of the step; outputs with their bytes.
+        read, made: value id -> where it is: inputs; outputs and what crosses.
+        scratch: of each turn, where its own memory begins in the arena.
+    """
+
     def __init__(self, segment: Segment, turns: list[Planned]) -> None:
         self.segment, self.turns = segment, turns
         self.ids = [dict(zip(t.known.ids, t.numbered.ids, strict=True)) for t in turns]
@@ -59,38 +79,31 @@ class _Merger:
         self.inputs = self._inputs()
         self.arena_slot = 1 + len(self.inputs) + len(self.outputs)
         self.scratch: list[int] = []
-        self.places: dict[int, _Place] = {vid: _Place(nr, 0) for nr, vid in enumerate((*self.inputs, *self.outputs), 1)}
+        self.read = {vid: _Spot(nr, 0) for nr, vid in enumerate(self.inputs, 1)}
+        self.made = {vid: _Spot(nr, 0) for nr, vid in enumerate(self.outputs, 1 + len(self.inputs))}
         self.arena_nbytes = self._place_arena()
 
     def step(self) -> NativeStep:
-        first = self.arena_slot + 1
-        scalar_slots = {slot: first + nr for nr, (slot, _) in enumerate(self.scalars)}
-        words: dict[int, list[list[list[tuple[int, bool]]]]] = {}
+        """The step of the whole."""
+        marked: dict[int, list[list[_Marked]]] = {}
         stages: list[tuple[Launch, ...]] = []
         keep_alive: dict[int, object] = {}
-        for nr, planned in enumerate(self.turns):
-            step = planned.step
-            if step is None:
-                continue
-            keep_alive[id(step)] = step.keep_alive
-            marked = words.get(id(step))
-            if marked is None:
-                marked = words[id(step)] = [[_marked(x.args) for x in stage] for stage in step.stages]
-            slots = self._slots(nr, step, scalar_slots)
-            stages += [
-                tuple([_moved(x, where, slots) for x, where in zip(stage, places, strict=True)])
-                for stage, places in zip(step.stages, marked, strict=True)
-            ]
+        for nr, step in self._each_step():
+            if id(step) not in marked:
+                marked[id(step)] = [[_marked(launch.args) for launch in stage] for stage in step.stages]
+                keep_alive[id(step)] = step.keep_alive
+            slots = self._slots(nr, step)
+            for stage, words in zip(step.stages, marked[id(step)], strict=True):
+                stages.append(tuple([_moved(x, places, slots) for x, places in zip(stage, words, strict=True)]))
+        outputs = tuple(self.outputs.items())
         return NativeStep(
-            self.inputs, self.outputs_with_sizes(), self.arena_nbytes, self.scalars, tuple(stages), [*keep_alive.values()]
+            self.inputs, outputs, self.arena_nbytes, self.scalars, tuple(stages), [*keep_alive.values()]
         )
-
-    def outputs_with_sizes(self) -> tuple[tuple[int, int], ...]:
-        return tuple(self.outputs.items())
 
     # --- slots ---
 
-    def _each_step(self) -> Iterable[tuple[int, NativeStep]]:
+    def _each_step(self) -> list[tuple[int, NativeStep]]:
+        """The turns that launch something, by number."""
         return [(nr, planned.step) for nr, planned in enumerate(self.turns) if planned.step is not None]
 
     def _scalars(self) -> tuple[tuple[int, bool], ...]:
@@ -113,7 +126,7 @@ class _Merger:
         return found
 
     def _inputs(self) -> tuple[int, ...]:
-        """What the launches touch of the segment's inputs. An input that is handed out as it is, is an output, too."""
+        """What the launches touch of the segment's inputs. Of one that is handed out, a copy is made: it is both."""
         found: dict[int, None] = {}
         for nr, step in self._each_step():
             roots = [self._root(nr, vid)[0] for vid in step.inputs]
@@ -138,46 +151,41 @@ class _Merger:
                 root = self._root(nr, known_vid)[0]
                 if root in crossing:
                     crossing[root].last = nr
-            for known_vid, nbytes in step.outputs:
-                vid = self.ids[nr][known_vid]
-                if vid not in self.outputs:
-                    crossing[vid] = Lifetime(nbytes, nr, nr)
+            made = [(self.ids[nr][known_vid], nbytes) for known_vid, nbytes in step.outputs]
+            crossing.update((vid, Lifetime(nbytes, nr, nr)) for vid, nbytes in made if vid not in self.outputs)
         size = plan_arena([*crossing.values(), *own])
-        self.places.update((vid, _Place(self.arena_slot, x.offset)) for vid, x in crossing.items())
+        self.made.update((vid, _Spot(self.arena_slot, x.offset)) for vid, x in crossing.items())
         self.scratch = [x.offset for x in own]
         if config.verify:
             _verify_apart([*crossing.values(), *own], size)
         return size
 
-    def _slots(self, nr: int, step: NativeStep, scalar_slots: dict[int, int]) -> list[_Place]:
+    def _slots(self, nr: int, step: NativeStep) -> list[_Spot]:
         """What each slot of a turn's step is in the whole."""
-        found = [_Place(0, 0)]
+        found = [_Spot(0, 0)]
         for known_vid in step.inputs:
             root, start = self._root(nr, known_vid)
-            slot, offset = self._place_of(root)
-            found.append(_Place(slot, offset + start))
-        found += [self._place_of(self.ids[nr][vid], is_made=True) for vid, _ in step.outputs]
-        found.append(_Place(self.arena_slot, self.scratch[nr]))
+            place = self.read.get(root) or self.made.get(root)
+            if place is None:
+                raise CompileError(f"planning failed: a turn reads %{root}, which no turn makes")
+            found.append(_Spot(place.slot, place.offset + start))
+        found += [self.made[self.ids[nr][vid]] for vid, _ in step.outputs]
+        found.append(_Spot(self.arena_slot, self.scratch[nr]))
         slot_of = self._slot_of(nr)
-        found += [_Place(scalar_slots[slot_of[slot]], 0) for slot, _ in step.scalars]
+        first = self.arena_slot + 1
+        found += [_Spot(first + self.scalars.index((slot_of[slot], is_float)), 0) for slot, is_float in step.scalars]
         return found
 
-    def _place_of(self, vid: int, is_made: bool = False) -> _Place:
-        """Of an input that is handed out as it is, there are two: what is read, and what is made."""
-        if not is_made and vid in self.segment.inputs:
-            return _Place(1 + self.inputs.index(vid), 0)
-        place = self.places.get(vid)
-        if place is None:
-            raise CompileError(f"planning failed: a turn reads %{vid}, which no turn makes")
-        return place
+
+_Marked = list[tuple[int, bool]]
+"""The argument words of a launch that number slots: (position, whether an offset follows)."""
 
 
-def _marked(args: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """The argument words that number slots: (position, whether an offset follows)."""
-    return [(at, type(word) is Slot) for at, word in enumerate(args) if type(word) in (Slot, ScalarSlot)]
+def _marked(args: tuple[int, ...]) -> _Marked:
+    return [(at, type(word) is SlotWord) for at, word in enumerate(args) if type(word) in (SlotWord, ScalarWord)]
 
 
-def _moved(launch: Launch, marked: list[tuple[int, bool]], slots: list[_Place]) -> Launch:
+def _moved(launch: Launch, marked: _Marked, slots: list[_Spot]) -> Launch:
     args = [*launch.args]
     for at, has_offset in marked:
         slot, offset = slots[args[at]]

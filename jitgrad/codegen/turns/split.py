@@ -17,28 +17,31 @@ In: a segment. Out: turns, in order; None if there is no loop in it.
 # at another place.
 #   Example: ``for t in range(512): h = cell(x[t], h)`` and its backward become 2 x 32 parts of 16 turns. Seven are
 # planned: those at the ends, where a gradient is new or the first state is zeros, and one of each kind between.
-#   A loop that writes into one tensor, turn by turn, is not split: each turn's value of the whole tensor would cross
-# (Note [Updates]). Nor is a segment whose parts turn out to be no equals.
+#   A loop that writes into one large tensor, turn by turn, is not split: each part's value of the whole tensor would
+# cross (Note [Updates]). Nor is a segment whose parts turn out to be no equals.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from jitgrad.codegen.turns.find import Loop, find_loops
+from jitgrad.codegen.turns.find import TurnLoop, find_loops
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
 from jitgrad.tracer.graph import Instr, Segment
 
 __all__ = ["LONG", "PART", "Turn", "split"]
 
-LONG = 4_000
+LONG = 2_000
 """Segments of so many instructions are split."""
 PART = 256
 """A part has about so many."""
-_WRITES_PARTS = frozenset({"strided_scatter", "slice_scatter", "select_scatter", "diagonal_scatter", "strided_window"})
+_LARGE = 32 << 10
+"""Bytes of a tensor that a loop writes parts of, from which copying it counts."""
+_WRITES = frozenset({"copy_slices", "index_add", "index_copy", "index_fill", "masked_scatter", "put", "scatter_reduce"})
 
 
 class Turn(NamedTuple):
@@ -57,14 +60,15 @@ def split(segment: Segment) -> list[Turn] | None:
     """The segment in parts, or None if it is short or no loop is found in it."""
     if len(segment.instrs) < LONG:
         return None
-    if any([instr.op.name in _WRITES_PARTS for instr in segment.instrs]):
-        return None
     loops = find_loops(_kinds(segment.instrs))
     if not loops:
         return None
     splitter = _Splitter(segment)
     bounds = [0, *splitter.cuts(loops), len(segment.instrs)]
-    return [splitter.turn(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    if any([splitter.copies_much(start, stop) for start, stop in pairwise(bounds)]):
+        return None
+    turns = [splitter.turn(start, stop) for start, stop in pairwise(bounds)]
+    return [turn for turn in turns if turn.segment.instrs or turn.segment.outputs or turn.segment.writes]
 
 
 def _kinds(instrs: list[Instr]) -> np.ndarray:
@@ -74,6 +78,11 @@ def _kinds(instrs: list[Instr]) -> np.ndarray:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
+def _writes_a_part(name: str) -> bool:
+    """Whether an operation copies its first operand but for a part."""
+    return name in _WRITES or name.startswith("index_put") or name == "scatter" or name.endswith("_scatter")
+
+
 class _Splitter:
     """What is known of a segment's values.
 
@@ -81,6 +90,7 @@ class _Splitter:
         avals: value id -> aval, of all.
         born: value id -> the instruction that makes it; of inputs -1.
         roots: value id of a view -> what it is a view of; of others there is no entry.
+        layouts: value id of a view -> how it lies in the memory of its root.
         died: value id, but no view's -> the last instruction that reads it, also through a view.
         handed_out: what the segment hands out.
         kept: what it hands out or writes.
@@ -93,6 +103,7 @@ class _Splitter:
         self.avals: dict[int, Aval] = dict(segment.inputs)
         self.born: dict[int, int] = dict.fromkeys(segment.inputs, -1)
         self.roots: dict[int, int] = {}
+        self.layouts: dict[int, Aval] = {}
         self.died: dict[int, int] = {}
         for nr, instr in enumerate(segment.instrs):
             for vid, aval in zip(instr.outputs, instr.avals, strict=True):
@@ -106,21 +117,26 @@ class _Splitter:
             self.died[self.roots.get(vid, vid)] = len(segment.instrs)
 
     def _note_views(self, instr: Instr) -> None:
+        """Lay the views out in the memory of what they are views of, as it is stored; a trace may say otherwise."""
         source = instr.inputs[0]
-        root = self.roots.get(source, source)
-        if self._lies_as_recorded(root) and all([a.dtype is self.avals[root].dtype for a in instr.avals]):
-            self.roots.update(dict.fromkeys(instr.outputs, root))
+        layout = self.layouts.get(source) or self.stored(source)
+        try:
+            found = instr.op.aval(layout, *instr.params)
+        except (RuntimeError, IndexError, ValueError):  # no view of what is stored in another order than was recorded
+            return
+        views = found if isinstance(found, tuple) else (found,)
+        if all([view.dtype is layout.dtype for view in views]):
+            self.layouts.update(zip(instr.outputs, views, strict=True))
+            self.roots.update(dict.fromkeys(instr.outputs, self.roots.get(source, source)))
 
-    def _lies_as_recorded(self, vid: int) -> bool:
-        """Whether a value that crosses lies in memory as the layouts of its views say."""
-        if vid in self.segment.inputs:
-            return True
+    def stored(self, vid: int) -> Aval:
+        """How a value that is no view lies in memory."""
         aval = self.avals[vid]
-        return aval.is_contiguous and not aval.offset and vid not in self.segment.layouts
+        return aval if vid in self.segment.inputs else self.segment.stored_aval(vid, aval)
 
     # --- where to cut ---
 
-    def cuts(self, loops: list[Loop]) -> list[int]:
+    def cuts(self, loops: list[TurnLoop]) -> list[int]:
         """Where parts begin, but for the first."""
         alive = self._alive_nbytes()
         found: list[int] = []
@@ -150,6 +166,14 @@ class _Splitter:
         for nr in range(start, stop):
             part.add(self.segment.instrs[nr])
         return part.turn(start, stop)
+
+    def copies_much(self, start: int, stop: int) -> bool:
+        """Whether a large tensor of which a part is written is read after the instructions from start to stop."""
+        for instr in self.segment.instrs[start:stop]:
+            is_large = instr.avals[0].nbytes > _LARGE
+            if is_large and _writes_a_part(instr.op.name) and self.crosses(instr.outputs[0], stop):
+                return True
+        return False
 
     def crosses(self, vid: int, stop: int) -> bool:
         """Whether something reads a value after a part that ends at ``stop``."""
@@ -193,13 +217,11 @@ class _Part:
         values = self.values
         root = values.roots.get(vid)
         if root is None:
-            aval = values.avals[vid]
-            is_made = vid not in values.segment.inputs
-            self.inputs[vid] = values.segment.stored_aval(vid, aval) if is_made else aval
+            self.inputs[vid] = values.stored(vid)
         elif root in self.written:  # it is read before it is written: the planner must know whose memory it is
             self._add_view(values.segment.instrs[values.born[vid]])
         else:
-            aval = values.avals[vid]
+            aval = values.layouts[vid]
             self.inputs[vid] = make_aval(aval.shape, aval.dtype, aval.stride)
             self.places[vid] = (root, aval.offset * aval.dtype.itemsize)
 
@@ -235,7 +257,7 @@ class _Part:
         return vid in values.handed_out or (vid not in values.roots and values.crosses(vid, stop))
 
 
-def _least_place(alive: np.ndarray, loop: Loop) -> int:
+def _least_place(alive: np.ndarray, loop: TurnLoop) -> int:
     """Where in its period a loop is best cut: where the least crosses, but for what adds up from turn to turn."""
     period = loop.period
     middle = loop.start + (loop.stop - loop.start) // period // 2 * period

@@ -95,15 +95,13 @@ _CONTEXTS: dict[tuple[Any, ...], RuleContext] = {}
 _MAX_CONTEXTS = 4096
 
 
-def _context(
-    op: Op, avals: tuple[Aval | None, ...], out_avals: tuple[Aval, ...], params: tuple[Any, ...], needs: tuple[bool, ...]
-) -> RuleContext:
+def _context(instr: Instr, avals: tuple[Aval | None, ...], needs: tuple[bool, ...]) -> RuleContext:
     """The context of Nodes that are alike: they share their rule programs, as eager Nodes do (Note [Rule programs]).
 
     Example: a call leaves its recording after 60 turns of a loop. Its Nodes run as eager ones do, and 60 equal products
     need one program.
     """
-    key = (op, avals, out_avals, params, needs)
+    key = (instr.op, avals, instr.avals, instr.params, needs)
     context = _CONTEXTS.get(key)
     if context is None:
         if len(_CONTEXTS) >= _MAX_CONTEXTS:
@@ -248,7 +246,7 @@ def _make_step(history: History, instr: Instr) -> _Step:
     return _Step(
         instr.op,
         plan,
-        _context(instr.op, tuple(avals), instr.avals, instr.params, needs),
+        _context(instr, tuple(avals), needs),
         tuple(edges),
         tuple(saved_inputs),
         tuple(saved_outputs),
@@ -268,7 +266,7 @@ def _saved_input(history: History, instr: Instr, i: int, aval: Aval | None, targ
 
 def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
     base, written = instr.inputs
-    context = _context(instr.op, (history.aval_of(base), None), instr.avals, instr.params, instr.needs)
+    context = _context(instr, (history.aval_of(base), None), instr.needs)
     return _Step(
         instr.op,
         backward_plan(instr.op, (False, False)),
