@@ -86,14 +86,15 @@ def pendulum(state: Any, length: Any) -> Any:
     return y.detach()
 
 
-def updates(x: Any, w: Any, momentum: Any) -> Any:
-    """Written memory is read in every turn, also through views, and written at the end."""
+def updates(x: Any, w: Any, momentum: Any, decay: Any) -> Any:
+    """Written memory is read in every turn, also through views, and written at the end, what only halves at once."""
     h = x
     for _ in range(TURNS):
-        h = jg.tanh(h @ w[:, :WIDTH]) + momentum[0] * h
+        h = jg.tanh(h @ w[:, :WIDTH]) + momentum[0] * h * decay[1]
         h = h - momentum[1:3].sum(0) * 0.1
     h.sum().backward()
     with jg.no_grad():
+        decay.mul_(0.5)
         momentum.mul_(0.5).add_(w.grad[:, :WIDTH])
         w.sub_(0.1 * w.grad)
         w.grad = None
@@ -153,7 +154,7 @@ STEPS: dict[str, tuple[Callable[..., Any], Arguments]] = {
     "lstm": (lstm, lambda: (*inputs(SEQUENCE, grad=False)(), *inputs(GATES, GATES, (4 * WIDTH,))())),
     "states": (states, inputs(SEQUENCE, MATRIX)),
     "pendulum": (pendulum, inputs((2, 4), (4,), dtype=jg.float64)),
-    "updates": (updates, lambda: (*inputs((BATCH, WIDTH), (WIDTH, WIDTH + 2))(), jg.ones(WIDTH, WIDTH) * 0.1)),
+    "updates": (updates, lambda: (*inputs((BATCH, WIDTH), (WIDTH, 7))(), jg.full(MATRIX, 0.1), jg.ones(MATRIX))),
     "rows": (summed_by_rows, lambda: (*inputs((BATCH, WIDTH), (WIDTH,))(), jg.arange(72).view(TURNS, BATCH) % 7)),
     "two loops": (two_loops, inputs((BATCH, WIDTH), (WIDTH,))),
     "second gradients": (second_gradients, inputs((BATCH, WIDTH), MATRIX)),
