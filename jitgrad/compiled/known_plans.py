@@ -24,7 +24,7 @@ In: a segment, and the program of an equal one. Out: its own program.
 # there is next to nothing to fuse across it. From ``writes.TURN_OPS`` operations on, a segment therefore ends at an
 # optimizer's step whose tensors it has updated before: the segments that follow hold as many turns each, are equal up
 # to their ids, and get the first one's plan. The one or two that differ come first, where gradients or moments are new.
-# Example: 100 turns of 30 operations are 12 segments of nine turns; two or three are planned, not 3,000 operations.
+# Example: 100 turns of 30 operations are 34 segments of three turns; two or three are planned, not 3,000 operations.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from jitgrad.tracer.trie import TrieNode
 
 __all__ = ["TURN_OPS", "Writes", "as_targets", "joins_graph", "keep_target"]
 
-TURN_OPS = 512
+TURN_OPS = 64
 """From so many operations on a segment ends where an optimizer's step comes round again, see Note [Turns]."""
 
 
