@@ -269,3 +269,24 @@ def test_a_compiled_function_called_after_the_stop_runs_eagerly(limit: int) -> N
     result, counts = counted(lambda: step(data(jg, False)))
     assert counts["traces"] == 1
     np.testing.assert_array_equal(result.numpy(), [61, 58, 64])
+
+
+def test_nodes_of_a_call_that_left_share_their_rule_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many turns of a loop it has recorded: equal Nodes have one program, as eager ones do."""
+    monkeypatch.setattr(config, "max_new_values", 150)
+
+    def programs(turns: int) -> int:
+        w = jg.linspace(0.1, 0.7, 21 + turns, requires_grad=True)
+
+        @jg.compile
+        def step(x: Any) -> Any:
+            for _ in range(turns):
+                x = (x * w).sin() + w
+            x.sum().backward()
+            return x.detach()
+
+        _, counts = counted(lambda: step(jg.ones(21 + turns)))
+        assert counts["long_calls"] == 1
+        return counts["rule_programs"]
+
+    assert 0 < programs(90) == programs(60) < 12
