@@ -522,7 +522,7 @@ _OUTLIVED = [
 _HANDLER = [Mutant("jitgrad/handler.py", '_name != "refuse":', '_name not in ("refuse", "look_afresh"):',
                    "transforms/test_inplace_writes.py::test_a_view_that_a_write_has_brought_into_the_graph_can_be_mapped_over")]
 
-_CONTEXTS = [Mutant("jitgrad/compiled/nodes/graph_nodes.py", "    context = _CONTEXTS.get(key)\n", "    context = None\n",
+_CONTEXTS = [Mutant("jitgrad/compiled/nodes/graph_nodes.py", "    context = _CONTEXTS.get(key)", "    context = None",
                     "compiled/test_long_calls.py::test_nodes_of_a_call_that_left_share_their_rule_programs")]
 _TURNS = _in(
     "codegen/turns",
@@ -533,6 +533,6 @@ _TURNS = _in(
     ("merge.py", "        if has_offset:\n", "        if False:\n", "compiled/test_equal_turns.py"),
 )  # fmt: skip
 
-MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED, *_TRACER,
-           *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
+MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
+           *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
            *_OUTLIVED]

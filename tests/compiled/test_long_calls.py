@@ -276,7 +276,7 @@ def test_nodes_of_a_call_that_left_share_their_rule_programs(monkeypatch: pytest
     monkeypatch.setattr(config, "max_new_values", 150)
 
     def programs(turns: int) -> int:
-        w = jg.linspace(0.1, 0.7, 21 + turns, requires_grad=True)
+        w = jg.full((16, 40 + turns), 0.3, requires_grad=True)
 
         @jg.compile
         def step(x: Any) -> Any:
@@ -285,7 +285,7 @@ def test_nodes_of_a_call_that_left_share_their_rule_programs(monkeypatch: pytest
             x.sum().backward()
             return x.detach()
 
-        _, counts = counted(lambda: step(jg.ones(21 + turns)))
+        _, counts = counted(lambda: step(jg.ones(16, 40 + turns)))
         assert counts["long_calls"] == 1
         return counts["rule_programs"]
 
