@@ -62,6 +62,7 @@ __all__ = [
 
 _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
+_VIEW, _UNSAFE_VIEW = OPS["view"], OPS["unsafe_view"]
 _EXPAND, _UNSQUEEZE = OPS["expand"], OPS["unsqueeze"]
 
 mv = binary("mv", "A matrix times a vector.")
@@ -160,9 +161,19 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return matmul(input, weight)
     if len(shape) == 2:
         return door.apply(_LINEAR_NOBIAS, input, weight) if bias is None else door.apply(_LINEAR, bias, input, weight)
+    if len(shape) == 1 and weight.ndim == 2:
+        return _linear_of_vector(input, weight, bias)
     rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
     whole = (*shape[:-1], weight._aval.shape[0])
     return reshape_result(rows, whole) if bias is None else reshape(rows, whole)
+
+
+def _linear_of_vector(vector: Any, weight: Any, bias: Any) -> Any:
+    """As a product of one row, in a straight line: recursive networks and policies call it at each of their steps."""
+    row = door.apply(_VIEW, vector, (1, vector._aval.numel))
+    if bias is None:
+        return door.apply(_UNSAFE_VIEW, door.apply(_LINEAR_NOBIAS, row, weight), weight._aval.shape[:1])
+    return door.apply(_VIEW, door.apply(_LINEAR, bias, row, weight), weight._aval.shape[:1])
 
 
 def trace(input: Any) -> Any:

@@ -112,6 +112,35 @@ def summed_by_rows(x: Any, w: Any, rows: Any) -> Any:
     return y.detach()
 
 
+def rows_of_a_leaf(x: Any, w: Any) -> Any:
+    """The gradient of ``x[t]`` is another in each turn."""
+    h = jg.zeros(BATCH, WIDTH)
+    for t in range(TURNS):
+        h = jg.tanh(x[t] @ w + h) * x[t] + h.sin()
+    h.square().sum().backward()
+    return h.detach()
+
+
+def written_rows(x: Any, w: Any) -> Any:
+    """The states are put into one tensor, which no turn reads."""
+    h = jg.zeros(BATCH, WIDTH)
+    out = jg.zeros(TURNS, BATCH, WIDTH)
+    for t in range(TURNS):
+        h = jg.tanh(x[t] @ w + h.sin() * 0.5)
+        out[t] = h.detach()
+    return [h.detach(), out]
+
+
+def embedded(table: Any, w: Any, words: Any) -> Any:
+    """A layer in front of the loop, batch first."""
+    x = F.embedding(words, table)
+    h = jg.zeros(BATCH, WIDTH)
+    for t in range(TURNS):
+        h = jg.tanh(x[:, t] @ w + h) - h.cos()
+    h.square().sum().backward()
+    return h.detach()
+
+
 def counted_turns(x: Any, w: Any) -> Any:
     """Turns with a number of their own are no equals."""
     h = x
@@ -156,6 +185,9 @@ STEPS: dict[str, tuple[Callable[..., Any], Arguments]] = {
     "pendulum": (pendulum, inputs((2, 4), (4,), dtype=jg.float64)),
     "updates": (updates, lambda: (*inputs((BATCH, WIDTH), (WIDTH, 7))(), jg.full(MATRIX, 0.1), jg.ones(MATRIX))),
     "rows": (summed_by_rows, lambda: (*inputs((BATCH, WIDTH), (WIDTH,))(), jg.arange(72).view(TURNS, BATCH) % 7)),
+    "rows of a leaf": (rows_of_a_leaf, inputs(SEQUENCE, MATRIX)),
+    "written rows": (written_rows, inputs(SEQUENCE, MATRIX, grad=False)),
+    "embedded": (embedded, lambda: (*inputs((9, WIDTH), MATRIX)(), jg.arange(BATCH * TURNS).view(BATCH, TURNS) % 9)),
     "two loops": (two_loops, inputs((BATCH, WIDTH), (WIDTH,))),
     "second gradients": (second_gradients, inputs((BATCH, WIDTH), MATRIX)),
     "gathered": (gathered, lambda: (*inputs((7, WIDTH))(), jg.arange(TURNS) * 5 % 7)),

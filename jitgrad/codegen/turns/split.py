@@ -17,6 +17,7 @@ In: a segment. Out: turns, in order; None if there is no loop in it.
 # at another place.
 #   Example: ``for t in range(512): h = cell(x[t], h)`` and its backward become 2 x 32 parts of 16 turns. Seven are
 # planned: those at the ends, where a gradient is new or the first state is zeros, and one of each kind between.
+#   What has other params in each turn, as the gradient of ``x[t]``, is put off until the loop ends (``postpone.py``).
 #   A loop that writes into one large tensor, turn by turn, is not split: each part's value of the whole tensor would
 # cross (Note [Updates]). Nor is a segment whose parts turn out to be no equals.
 """
@@ -29,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jitgrad.codegen.turns.find import TurnLoop, find_loops
+from jitgrad.codegen.turns.postpone import postpone
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
 from jitgrad.tracer.graph import Instr, Segment
@@ -61,6 +63,10 @@ def split(segment: Segment) -> list[Turn] | None:
     if len(segment.instrs) < LONG:
         return None
     loops = find_loops(_kinds(segment.instrs))
+    instrs, late = postpone(segment.instrs, loops)
+    if late:
+        segment = replaced(segment, instrs=instrs)
+        loops = [x for x in find_loops(_kinds(instrs)) if not any([a < x.stop and x.start < b for a, b in late])]
     if not loops:
         return None
     splitter = _Splitter(segment)
