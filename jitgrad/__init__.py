@@ -68,7 +68,7 @@ from jitgrad.layouts import (
     sparse_coo,
     strided,
 )
-from jitgrad.lazy import late_names
+from jitgrad.lazy import LazyModule, late_names
 from jitgrad.legacy import (
     BFloat16Tensor,
     BoolTensor,
@@ -377,7 +377,8 @@ _LATE = {
     "vmap": "jitgrad.func",
     "why_none": "jitgrad.autograd.why_none",
 }
-_find_late = late_names(globals(), _LATE)
+_checking = LazyModule("jitgrad.functions.checked")
+_find_late = late_names(globals(), _LATE, lambda function: _checking.checked(function))
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 from jitgrad.locks import process_lock
@@ -38,10 +39,10 @@ class LazyModule:
 
 
 def late_module(
-    namespace: dict[str, Any], places: Mapping[str, str]
+    namespace: dict[str, Any], places: Mapping[str, str], wrap: Callable[[Any], Any] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__getattr__`` and ``__dir__``; arguments as ``late_names``."""
-    find = late_names(namespace, places)
+    find = late_names(namespace, places, wrap)
 
     def get(name: str) -> Any:
         """Names that are imported at their first use, Note [Lazy modules]."""
@@ -52,12 +53,15 @@ def late_module(
     return get, lambda: sorted({*namespace, *places})
 
 
-def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:
+def late_names(
+    namespace: dict[str, Any], places: Mapping[str, str], wrap: Callable[[Any], Any] | None = None
+) -> Callable[[str], Any]:
     """A lookup for a package's ``__getattr__``.
 
     Args:
         namespace: the package's ``globals()``; names that were found are kept there.
         places: name -> the module it is (a name of one part after the package's own), or is found in.
+        wrap: what becomes of a function that is found.
 
     Returns:
         A function of a name that raises KeyError for names not in ``places``.
@@ -68,6 +72,8 @@ def late_names(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable
         with importing:
             module = importlib.import_module(place)
         found = module if place == f"{namespace['__name__']}.{name}" else getattr(module, name)
+        if wrap is not None and type(found) is FunctionType:
+            found = wrap(found)
         namespace[name] = found
         return found
 

@@ -26,7 +26,6 @@ class Mutant(NamedTuple):
 def _in(folder: str, *rows: tuple[str, str, str, str]) -> list[Mutant]:
     return [Mutant(f"jitgrad/{folder}/{file}", old, new, tests) for file, old, new, tests in rows]
 
-
 _TASKS = "rows/test_engine_tasks.py"
 _CALLS = "rows/test_backward_calls.py"
 _GRAPH = "rows/test_engine_graph.py"
@@ -535,6 +534,20 @@ _TURNS = _in(
     ("merge.py", "        if has_offset:\n", "        if False:\n", "compiled/test_equal_turns.py"),
 )  # fmt: skip
 
+_ARGUMENTS = _in(
+    "functions",
+    ("checked.py", "        if key not in known and not (", "        if False and not (",
+     "attack/test_attack.py::test_what_was_found_is_refused_in_words"),
+    ("checked.py", "return kind if -(1 << 63) <= x < 1 << 63 else x", "return kind",
+     "attack/test_attack.py::test_a_known_call_tells_nothing_of_large_numbers"),
+    ("checked.py", "return kind, *map(_kind, x)", "return kind",
+     "attack/test_attack.py::test_a_known_call_tells_nothing_of_other_elements"),
+    ("checked.py", "if is_same and not options and", "if",
+     "attack/test_attack.py::test_a_call_that_is_converted_is_converted_each_time"),
+    ("_parse.py", "        if not -(1 << 63) <= x < 1 << 63:", "        if False:",
+     "attack/test_attack.py::test_what_was_found_is_refused_in_words"),
+)  # fmt: skip
+
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED]
+           *_OUTLIVED, *_ARGUMENTS]

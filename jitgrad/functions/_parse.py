@@ -12,7 +12,8 @@ Must not know: which functions there are (``signatures``), what they do.
 # that calls ``door.apply``. What no branch takes goes to ``slow``: another overload's kinds, NumPy's integers, lists, a
 # tensor without dimensions for a number, NumPy's names ``axis`` and ``keepdims``, classes that override functions (Note
 # [Overrides]), and everything that is wrong. ``slow`` matches the call against the signatures one after the other,
-# which converts arguments or raises the TypeError.
+# which converts arguments or raises the TypeError. Functions that are imported at their first use have no generated
+# code: ``checked`` stands before the public ones and matches calls whose kinds it has not met.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = [
     "SignatureParameter",
     "adopt",
     "given",
+    "match_call",
     "read_signatures",
     "slow",
 ]
@@ -92,7 +94,7 @@ class Signature:
     __slots__ = ("num_positional", "parameters", "varargs")
 
     def __init__(self, text: str) -> None:
-        parts = re.split(r",\s*", text.strip())
+        parts = re.split(r",\s*(?![^(]*\))", text.strip())
         star = parts.index("*") if "*" in parts else len(parts)
         self.parameters = tuple(SignatureParameter(part, at > star) for at, part in enumerate(parts) if at != star)
         self.num_positional = star
@@ -117,6 +119,8 @@ def _is_scalar_tensor(x: Any) -> bool:
 
 def _as_int(x: Any) -> Any:
     if type(x) is int:
+        if not -(1 << 63) <= x < 1 << 63:
+            raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {x}")
         return x
     if isinstance(x, bool | np.bool_):
         return _MISMATCH
@@ -364,6 +368,30 @@ def _with_out(function: Any, row: str, args: tuple[Any, ...], kwargs: dict[str, 
 def _options_of(row: str) -> frozenset[str]:
     names = (p.name for signature in read_signatures(SIGNATURES[row]) for p in signature.parameters)
     return options_of(row, names)
+
+
+def match_call(function: Any, name: str, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a bare function as it takes it.
+
+    Args:
+        function, name: the bare function, and what users call it.
+        text: its signatures.
+
+    Returns:
+        (args, kwargs, whether nothing was converted).
+
+    Raises:
+        TypeError: the call fits none of the signatures.
+    """
+    signatures = read_signatures(text)
+    for signature in signatures:
+        found = _match(signature, args, kwargs)
+        if found is not None:
+            is_same = all(a is b for a, b in zip(found[0], args, strict=True)) and all(
+                found[1].get(word) is x for word, x in kwargs.items()
+            )
+            return (*_by_position(signature, found, _own_names(function)), is_same)
+    raise _error(name, signatures, args, kwargs)
 
 
 def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: set[Any] | None = None) -> Any:

@@ -19,6 +19,7 @@ from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import read_windows, table_of
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "adaptive_avg_pool",
@@ -47,7 +48,7 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The new extents; None keeps one."""
     given = tuple(output_size) if isinstance(output_size, list | tuple) else (output_size,) * dims
     for one in given:
-        if isinstance(one, float | complex):
+        if one is not None and not isinstance(one, int | np.integer | TensorBase):
             raise TypeError(f"{name}(): argument 'output_size' must be tuple of ints, not {type(one).__name__}")
     if len(given) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims} numbers, but got {list(given)}")

@@ -78,7 +78,8 @@ def conv1d(
     if isinstance(padding, str):
         input, padding = _named_padding(input, weight, padding, stride, dilation, 1), 0
     (around,) = per_dimension("padding", padding, 1)
-    out = conv2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, (1, step), (0, around), (1, spread), groups)
+    image, kernel = input.unsqueeze(-2), weight.unsqueeze(2)
+    out = conv2d(image, kernel, bias, (1, step), (0, around), (1, spread), groups)
     return own_result(out.squeeze(-2)) if input.ndim == 3 else out.squeeze(-2)
 
 
@@ -91,8 +92,6 @@ def conv3d(
     _check_rank("conv3d", input, 3)
     if input.ndim == 4:
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    if weight.ndim != 5:
-        raise RuntimeError(f"expected 5-dimensional weight for 5-dimensional input, but got {list(weight.shape)}")
     step, spread = per_dimension("stride", stride, 3), per_dimension("dilation", dilation, 3)
     check_convolution(input, weight, bias, step, padding, spread, groups)
     if isinstance(padding, str):
@@ -211,6 +210,8 @@ def conv_transpose1d(
             (1, "dilation", dilation),
         )
     )  # fmt: skip
+    if weight.ndim != 3:
+        raise RuntimeError(f"conv_transpose1d: expected a 3-dimensional weight, but got {list(weight.shape)}")
     out = conv_transpose2d(input.unsqueeze(-2), weight.unsqueeze(2), bias, step, around, after, groups, spread)
     return own_result(out.squeeze(-2)) if input.ndim == 3 else out.squeeze(-2)
 

@@ -497,6 +497,8 @@ def arange(
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
     if start is None or end is None:
         start, end = 0, start if end is None else end
+    if any(isinstance(v, complex) for v in (start, end, step)):
+        raise RuntimeError("arange: value cannot be converted to type double without overflow: it is complex")
     if not all(math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is None:

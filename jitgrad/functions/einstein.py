@@ -13,6 +13,7 @@ from jitgrad.functions.views import expand, permute, reshape, unsqueeze
 from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["einsum"]
 
@@ -59,6 +60,9 @@ def _parse(equation: str, tensors: list[Any]) -> tuple[list[str], str]:
             f"einsum(): the number of operands ({len(tensors)}) does not match the subscripts ({len(terms)}): "
             f"{equation}"
         )
+    for i, x in enumerate(tensors):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(x).__name__}")
     widest = 0
     for i, (term, x) in enumerate(zip(terms, tensors, strict=True)):
         named = term.replace("...", "")

@@ -60,6 +60,8 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
         raise RuntimeError(f"{name}: Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
     extents = tuple(input.shape[-dims:])
     kernel = each("kernel_size", kernel_size, dims)
+    if size is None and not all(map(math.isfinite, each_number("output_ratio", ratio, dims))):
+        raise RuntimeError(f"{name}: output_ratio must be finite, but is {ratio}")
     if size is None:
         counts = tuple(int(n * r) for n, r in zip(extents, each_number("output_ratio", ratio, dims), strict=True))
     else:
@@ -67,7 +69,14 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
     batch, channels = (1 if input.ndim == dims + 1 else input.shape[0]), input.shape[-dims - 1]
     if samples is None:
         samples = rand(batch, channels, dims, dtype=input.dtype, device=input.device)
+    if tuple(samples.shape) != (batch, channels, dims) or samples.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}: expected _random_samples of size {[batch, channels, dims]} and the input's dtype, but got "
+            f"{list(samples.shape)} and {samples.dtype}"
+        )
     for extent, count, width in zip(extents, counts, kernel, strict=True):
+        if width <= 0 or count < 0:
+            raise RuntimeError(f"{name}: kernel size {width} and output size {count} must be positive")
         if count + width - 1 > extent:
             raise RuntimeError(f"{name}: pool size {width} too large relative to input extent {extent}")
     drawn = cpu(samples.detach())

@@ -394,7 +394,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     if not input.ndim:
         return door.apply(_GATHER, input, indices, 0)
     one = [tuple(1 if k == d else n for k, n in enumerate(x.shape)) for x in (input, indices)]
-    common = np.broadcast_shapes(*one)
+    common = broadcast("take_along_dim", *one)
     x = expand(input, (*common[:d], input.shape[d], *common[d + 1 :]))
     return door.apply(_GATHER, x, expand(indices, (*common[:d], indices.shape[d], *common[d + 1 :])), d)
 

@@ -367,10 +367,17 @@ def _window(name: str, what: str, value: Any) -> tuple[int, int]:
     return _pair(value)
 
 
+def is_unset(stride: Any) -> bool:
+    """Whether a pool's stride is that of its kernel: left out, or an empty list."""
+    return stride is None or (isinstance(stride, tuple | list) and not stride)
+
+
 def _windows(name: str, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, int], ...]:
     kernel = _window(name, "kernel_size", kernel_size)
-    step = kernel if stride is None or stride == () else _window(name, "stride", stride)
+    step = kernel if is_unset(stride) else _window(name, "stride", stride)
     around = _window(name, "padding", padding)
+    if min(kernel) <= 0:
+        raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {list(kernel)}")
     if 0 in step:
         raise RuntimeError("stride should not be zero")
     if min(around) < 0:
@@ -453,9 +460,14 @@ def check_convolution(
         raise RuntimeError("non-positive stride is not supported")
     if min(dilation) <= 0:
         raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
-    if not isinstance(padding, str) and min((padding,) if isinstance(padding, int) else padding) < 0:
+    if not isinstance(padding, str) and min(per_dimension("padding", padding, len(stride))) < 0:
         raise RuntimeError("negative padding is not supported")
     shape = weight.shape
+    if len(shape) != len(stride) + 2:
+        raise RuntimeError(
+            f"Expected a {len(stride) + 2}-dimensional weight for a convolution of {len(stride)} dimensions, but got "
+            f"weight of size {list(shape)} and input of size {list(input.shape)}"
+        )
     if 0 in shape[2:]:
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(shape[2:])}")
     if bias is None:
@@ -490,7 +502,7 @@ def max_pool2d(
         ceil_mode: windows that begin inside count, though they end outside.
         return_indices: return positions in H * W too.
     """
-    if ceil_mode or not (dilation == 1 or _pair(dilation) == (1, 1)):
+    if ceil_mode or not (dilation == 1 or _window("max_pool2d", "dilation", dilation) == (1, 1)):
         found = _pools.max_pool_over("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
         return found if return_indices else found[0]
     if input.ndim == 3:

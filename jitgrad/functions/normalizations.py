@@ -101,6 +101,8 @@ def instance_norm(
     check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
     shape = tuple(input.shape)
     count = numel(shape[2:])
+    if len(shape) < 2:
+        raise ValueError(f"instance_norm: Expected more than 1 spatial element when training, got input {list(shape)}")
     if count == 1 and len(shape) > 2:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
     dims = tuple(range(2, len(shape)))

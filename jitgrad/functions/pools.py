@@ -16,13 +16,13 @@ import numpy as np
 from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE, int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import max_pool2d
+from jitgrad.functions.layers import is_unset, max_pool2d
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import reshape_result
 from jitgrad.functions.windows import each, read_windows, table_of, window_positions
-from jitgrad.ops.shapes import refuse
+from jitgrad.ops.shapes import refuse, torch_dtype_name
 
 __all__ = [
     "avg_pool1d",
@@ -52,9 +52,11 @@ class _Windows:
         if x.ndim not in (dims + 1, dims + 2):
             raise RuntimeError(f"{name}() Expected {dims + 1}D or {dims + 2}D input tensor, but got {list(x.shape)}")
         self.kernel = each(f"{name}: kernel_size", kernel, dims)
-        self.stride = self.kernel if stride is None or stride == () else each(f"{name}: stride", stride, dims)
+        self.stride = self.kernel if is_unset(stride) else each(f"{name}: stride", stride, dims)
         self.padding, self.dilation = each(f"{name}: padding", padding, dims), each(f"{name}: dilation", dilation, dims)
         self.extents = tuple(x.shape[-dims:])
+        if min(self.kernel) <= 0:
+            raise RuntimeError(f"{name}() kernel size must be greater than zero, but got {list(self.kernel)}")
         if min(self.dilation) <= 0:
             raise RuntimeError(f"{name}() dilation must be greater than zero, but got {list(self.dilation)}")
         if 0 in self.stride:
@@ -283,6 +285,8 @@ def avg_pool3d(
 
 
 def _lp_pool(name: str, x: Any, dims: int, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+    if not norm_type:
+        raise ZeroDivisionError(f"{name}: norm_type must not be 0")
     if math.isinf(norm_type):
         sign = 1 if norm_type > 0 else -1
         found = max_pool_over(name, x.abs() * sign, dims, kernel_size, stride, 0, 1, ceil_mode)[0]
@@ -311,9 +315,18 @@ def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None
 
 
 def _unpool(x: Any, indices: Any, dims: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Any:
+    name = f"max_unpool{dims}d"
     refuse(f"max_unpool{max(dims, 2)}d", x, (*WHOLE, *COMPLEX_DTYPES))
-    kernel, around = each("kernel_size", kernel_size, dims), each("padding", padding, dims)
-    step = kernel if stride is None or stride == () else each("stride", stride, dims)
+    if x.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}: expected input of {dims + 1} or {dims + 2} dimensions, but got {list(x.shape)}")
+    if indices.dtype is not int64:
+        raise RuntimeError(f"{name}: indices should be of type int64, but are {torch_dtype_name(indices.dtype)}")
+    if 0 in x.shape[-dims - 1 :]:
+        raise RuntimeError(
+            f"{name}: Expected input to have non-zero size for non-batch dimensions, but got {list(x.shape)}"
+        )
+    kernel, around = each(f"{name}: kernel_size", kernel_size, dims), each(f"{name}: padding", padding, dims)
+    step = kernel if stride is None else each(f"{name}: stride", stride, dims)
     if x.shape != indices.shape:
         raise RuntimeError(
             f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}), but got indices "
@@ -321,7 +334,11 @@ def _unpool(x: Any, indices: Any, dims: int, kernel_size: Any, stride: Any, padd
         )
     sizes = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(x.shape[-dims:], step, kernel, around, strict=True))
     if output_size is not None:
+        if not isinstance(output_size, tuple | list):
+            raise TypeError(f"{name}: output_size must be a list of ints, not {type(output_size).__name__}")
         sizes = _asked_sizes(sizes, step, tuple(output_size), dims)
+    if min(sizes) < 0:
+        raise ValueError(f"{name}: output_size must not be negative, but is {list(sizes)}")
     lead = tuple(x.shape[:-dims])
     flat = x.new_zeros((*lead, math.prod(sizes)))
     found = flat.scatter(-1, indices.reshape(*lead, -1), x.reshape(*lead, -1))

@@ -48,6 +48,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     Raises:
         RuntimeError: dimensions that do not fit, or both operands without such.
     """
+    for name, x in (("input", a), ("other", b)):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"tensordot(): argument '{name}' must be Tensor, not {type(x).__name__}")
     left, right = _contracted(a, dims)
     if len(left) != len(right):
         raise RuntimeError(f"both dimension lists should have same length, got {len(left)} and {len(right)}")
@@ -158,6 +161,8 @@ def frobenius_norm(input: Any, dim: Any, keepdim: bool = False) -> Any:
 @takes_out
 def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The sum of the singular values of the matrices in two dimensions."""
+    if isinstance(dim, bool):  # the form without dimensions
+        dim, keepdim = None, dim
     return norm(input, "nuc", dim, keepdim)
 
 

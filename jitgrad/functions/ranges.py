@@ -95,8 +95,10 @@ def range(
     )
     if end is None:
         start, end = 0, start
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
+    if step == 0 or step != step:
+        raise RuntimeError(f"step must be nonzero, but is {step}")
+    if not math.isfinite((end - start) / step):
+        raise RuntimeError(f"range: unsupported range: {start} -> {end} by {step}")
     count = math.floor((end - start) / step) + 1
     if count < 0 or (end - start) / step < 0:
         raise RuntimeError("upper bound and larger bound inconsistent with step sign")

@@ -281,11 +281,15 @@ def _nuclear(input: Any, dim: Any, keepdim: bool) -> Any:
 def _order(p: Any) -> float:
     if isinstance(p, str):
         raise RuntimeError(f"only valid string values are 'nuc' and 'fro', found {p}")
+    if not isinstance(p, int | float | TensorBase) and not hasattr(p, "__float__"):
+        raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
     return float(p)
 
 
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The ``ord``-norm of the elements, as ``torch.linalg.vector_norm``."""
+    if type(keepdim) is not bool:
+        raise TypeError(f"linalg_vector_norm(): argument 'keepdim' must be bool, not {type(keepdim).__name__}")
     x = x if dtype is None else x.to(dtype)
     return door.apply(_NORM, x, float(ord), _dims(dim), keepdim)
 
@@ -295,7 +299,7 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
-    return bool(door.apply(OPS["isclose"], input, other, rtol, atol, equal_nan).all())
+    return bool(door.apply(OPS["isclose"], input, other, float(rtol), float(atol), equal_nan).all())
 
 
 def equal(input: Any, other: Any) -> bool:

@@ -22,6 +22,7 @@ from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import outside_autocast
 from jitgrad.functions.windows import kept, read, table_of
 from jitgrad.ops.shapes import refuse, torch_dtype_name
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["cubic_weights", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -159,9 +160,12 @@ def _extents(
         values = (given,) * dims
     if size is not None:
         for n in values:
-            if isinstance(n, float):
+            if not isinstance(n, int | np.integer | TensorBase):
                 raise TypeError(f"interpolate(): expected size to be int or a tuple of ints, but got {size}")
         return tuple(int(n) for n in values), None
+    for f in values:
+        if not isinstance(f, int | float | np.generic | TensorBase):
+            raise TypeError(f"interpolate(): scale_factor must be of floats, but got {type(f).__name__}")
     factors = tuple(float(f) for f in values)
     if not all(math.isfinite(f) and f * n < 1 << 63 for n, f in zip(x.shape[2:], factors, strict=False)):
         raise RuntimeError("value cannot be converted to type int64_t without overflow")

@@ -37,7 +37,7 @@ from jitgrad.functions.views import expand
 from jitgrad.generator import Generator, default_generator
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.shapes import broadcast
+from jitgrad.ops.shapes import broadcast, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
@@ -188,8 +188,8 @@ def randperm(
 ) -> Any:
     """A random permutation of 0 .. n-1; int64 unless said."""
     dtype = dtype or int64
-    if dtype.category is BOOLEAN:
-        raise NotImplementedError("\"randperm\" not implemented for 'Bool'")
+    if dtype.category is BOOLEAN or dtype.is_complex:
+        raise NotImplementedError(f"\"randperm\" not implemented for '{torch_dtype_name(dtype)}'")
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     _check_count(n, dtype)

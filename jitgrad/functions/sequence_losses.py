@@ -28,6 +28,8 @@ def _lengths(given: Any, like: Any) -> Any:
     if isinstance(given, TensorBase):
         found: Any = given.clone()
     else:
+        if not isinstance(given, tuple | list) or not all(isinstance(n, int) for n in given):
+            raise TypeError(f"ctc_loss(): lengths must be Tensor or tuple of ints, not {type(given).__name__}")
         found = from_array_copy(np.asarray(given, np.int64))
     return moved(found.reshape(-1), like.device)
 

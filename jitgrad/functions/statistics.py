@@ -6,6 +6,7 @@ Must not know: how the operations they are made of are computed. Imported late.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from jitgrad.functions.reduction import mean, std, var
 from jitgrad.functions.views import conjugated
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import refuse, wrap_dim
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["corrcoef", "cov", "gradient", "histogramdd", "std_mean", "var_mean"]
@@ -252,9 +254,17 @@ def histogramdd(input: Any, bins: Any, range: Any = None, weight: Any = None, de
     if input.ndim < 2:
         raise RuntimeError("histogramdd(): expected an input tensor with at least two dimensions")
     refuse("histogramdd", input, (*WHOLE, *HALVES, *COMPLEX_DTYPES))
-    points = input._ndarray().reshape(-1, input.shape[-1])
+    if weight is not None and (weight.shape != input.shape[:-1] or weight.dtype is not input.dtype):
+        raise RuntimeError(
+            f"torch.histogramdd: weight should have the shape {list(input.shape[:-1])} and the dtype of the input, but "
+            f"is of size {list(weight.shape)} and {weight.dtype}"
+        )
+    points = run_quietly(input._ndarray().reshape, math.prod(input.shape[:-1]), input.shape[-1])
     edges = _edges(input, points, bins, range)
+    _check_boxes(edges)
     weights = None if weight is None else weight._ndarray().reshape(-1)
+    if not edges:  # no dimensions: one box, in which nothing is found
+        return Histogram(tensor(points.dtype.type(0), device=input.device), ())
     if all((np.diff(e) >= 0).all() for e in edges):
         counts, _ = np.histogramdd(points, edges, weights=weights, density=density)
     else:  # PyTorch finds no point between edges that fall
@@ -267,17 +277,47 @@ def _edges(input: Any, points: Any, bins: Any, limits: Any) -> Sequence[Any]:
     k = points.shape[1]
     if isinstance(bins, int):
         bins = [bins] * k
-    if isinstance(bins[0], TensorBase):
-        return [b._ndarray() for b in bins]
     if len(bins) != k:
         raise RuntimeError(
             f"histogramdd(): expected {k} sequences of bin edges for a {k}-dimensional histogram but got {len(bins)}"
+        )
+    if bins and isinstance(bins[0], TensorBase):
+        return [_checked_edges(input, b, at) for at, b in enumerate(bins)]
+    for at, n in enumerate(bins):
+        if n <= 0:
+            raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {n} for dimension {at}")
+    if limits is not None and len(limits) != 2 * k:
+        raise RuntimeError(
+            f"torch.histogramdd: for a {k}-dimensional histogram range should have {2 * k} elements, but got "
+            f"{len(limits)}"
         )
     if limits is None:
         low = points.min(0) if len(points) else np.zeros(k)
         high = points.max(0) if len(points) else np.ones(k)
     else:
         low, high = np.array(limits, np.float64).reshape(k, 2).T
+    for at, (a, b) in enumerate(zip(low, high, strict=True)):
+        if not (np.isfinite(a) and np.isfinite(b)):
+            raise RuntimeError(f"torch.histogramdd: dimension {at}'s range [{a:g}, {b:g}] is not finite")
+        if a > b:
+            raise RuntimeError(
+                f"torch.histogramdd: min should not exceed max, but got min {a:g} max {b:g} for dimension {at}"
+            )
     is_point = low == high
     low, high = np.where(is_point, low - 0.5, low), np.where(is_point, high + 0.5, high)
-    return [np.linspace(a, b, n + 1) for a, b, n in zip(low, high, bins, strict=True)]
+    return [run_quietly(np.linspace, a, b, n + 1) for a, b, n in zip(low, high, bins, strict=True)]
+
+
+def _checked_edges(input: Any, edges: Any, at: int) -> Any:
+    if edges.ndim != 1 or not edges.numel() or edges.dtype is not input.dtype:
+        raise RuntimeError(
+            f"torch.histogramdd: bins of dimension {at} should be one dimension of at least 1 element of the input's "
+            f"dtype {input.dtype}, but are of size {list(edges.shape)} and {edges.dtype}"
+        )
+    return edges._ndarray()
+
+
+def _check_boxes(edges: Sequence[Any]) -> None:
+    count = math.prod(len(e) - 1 for e in edges)
+    if count * 8 >= 1 << 40:
+        raise RuntimeError(f"torch.histogramdd: numel: not enough memory for {count} boxes")

@@ -241,11 +241,14 @@ LATE: dict[str, str] = {
 """Public function -> the module where it is found."""
 
 
+_CHECKING = LazyModule("jitgrad.functions.checked")
+
+
 def _late_method(name: str, place: str) -> Callable[..., Any]:
     module = LazyModule(place)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(module, name)(self, *args, **kwargs)
+        return _CHECKING.checked(getattr(module, name))(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"As ``{name}`` of ``{place}``."

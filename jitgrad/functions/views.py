@@ -17,6 +17,7 @@ from jitgrad.functions.creation import tensor
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import is_dense
 from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
 from jitgrad.ops.views import infer_shape, view_strides
 from jitgrad.runtime.eager.quiet import run_quietly
@@ -155,6 +156,8 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     shape = input._aval.shape
+    if not shape:
+        raise RuntimeError("unflatten: Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, len(shape))
     return reshape(input, (*shape[:d], *infer_shape(tuple(sizes), shape[d]), *shape[d + 1 :]))
 
@@ -334,6 +337,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most ``chunks`` views of equal size along ``dim``, the last possibly smaller."""
     extent = _extent_to_chunk(input, chunks, dim)
     if not extent:
+        check_parts("chunk", chunks)
         return door.apply(_SPLIT_WITH_SIZES, input, (0,) * chunks, dim)
     return door.apply(_SPLIT, input, -(-extent // chunks), dim)
 
@@ -354,6 +358,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
     if isinstance(cuts, int):
         if cuts <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
+        check_parts("tensor_split", cuts)
         size, extra = divmod(extent, cuts)
         ends = [(k + 1) * size + min(k + 1, extra) for k in range(cuts)]
         return tuple(door.apply(_SLICE, input, dim, a, b, 1) for a, b in pairwise([0, *ends]))

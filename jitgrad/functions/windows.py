@@ -21,6 +21,8 @@ import numpy as np
 
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.tensor_base import TensorBase
 
 __all__ = ["add_at", "each", "each_number", "kept", "read", "read_windows", "table_of", "window_positions"]
 
@@ -58,7 +60,8 @@ def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
 
 def window_positions(count: int, kernel: int, stride: int, dilation: int = 1, start: int = 0) -> Any:
     """Positions that windows see: [count, kernel] integers, an array."""
-    return start + np.arange(count)[:, None] * stride + np.arange(kernel)[None, :] * dilation
+    rows, columns = run_quietly(np.arange, count), run_quietly(np.arange, kernel)
+    return run_quietly(np.add, start + rows[:, None] * stride, columns[None, :] * dilation)
 
 
 def read_windows(x: Any, dim: int, positions: Any) -> Any:
@@ -76,13 +79,18 @@ def each(name: str, value: Any, count: int) -> tuple[Any, ...]:
         RuntimeError: another number of them.
     """
     for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, float | complex):
+        if not isinstance(one, int | np.integer | TensorBase):
             raise TypeError(f"{name} must be tuple of ints, but found element of type {type(one).__name__}")
     return each_number(name, value, count)
 
 
 def each_number(name: str, value: Any, count: int) -> tuple[Any, ...]:
     """``each`` of numbers of any kind."""
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, str | bytes):
+            raise TypeError(f"{name} must be of numbers, but found element of type {type(one).__name__}")
+        if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
+            raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {name} {one}")
     if not isinstance(value, list | tuple):
         return (value,) * count
     if len(value) == 1:

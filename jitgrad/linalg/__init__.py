@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import vector_norm
+from jitgrad.functions.checked import check_arguments
 from jitgrad.functions.outputs import takes_out
 from jitgrad.linalg.decompositions import (
     cholesky,
@@ -98,3 +99,5 @@ _WITHOUT_OUT = {"LinAlgError", "diagonal", "vector_norm", "householder_product",
 globals().update({name: takes_out(globals()[name]) for name in __all__ if name not in _WITHOUT_OUT})
 for _name in set(__all__) - _WITHOUT_OUT:
     globals()[_name].__module__ = __name__  # where pickle finds the function with out=
+
+check_arguments(globals(), "linalg")

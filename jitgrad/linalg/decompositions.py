@@ -242,6 +242,10 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     """(P, L, U) of what ``lu_factor`` returns; empty where they are not asked for."""
     if unpack_pivots and LU_pivots.dtype is not int32:
         raise RuntimeError(f"lu: LU_pivots should be a tensor of dtype Int, but it is {LU_pivots.dtype.type_name}")
+    if LU_data.ndim < 2:
+        raise RuntimeError(
+            f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)} instead"
+        )
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     dtype = LU_data.dtype

@@ -12,6 +12,7 @@ from jitgrad.functions import full, maximum, vector_norm, where
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.shapes import wrap_dim
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm"]
@@ -32,7 +33,9 @@ def matrix_norm(
         return vector_norm(A, 2, dim, keepdim)
     if ord not in (1, -1, 2, -2, float("inf"), -float("inf"), "nuc"):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    rows, columns = (d % A.ndim for d in dim)
+    if not isinstance(dim, tuple | list) or len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    rows, columns = (wrap_dim(d, A.ndim) for d in dim)
     if rows == columns:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord in ("nuc", 2, -2):

@@ -164,6 +164,9 @@ def _check_rank(name: str, A: Any) -> None:
         raise ValueError(f"{name}: expected a matrix or a batch of them, but got {A.ndim} dimensions")
 
 
+_MOST_ROUNDS = 1 << 20
+
+
 def _basis(A: Any, q: int, niter: int) -> Any:
     """q orthonormal columns whose span holds most of the columns of A."""
     Q = qr(matmul(A, randn(A.shape[-1], q, dtype=A.dtype, device=A.device))).Q
@@ -186,6 +189,8 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
     """
     _check_rank("svd_lowrank", A)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
+    if niter > _MOST_ROUNDS:
+        raise ValueError(f"niter(={niter}) must be at most {_MOST_ROUNDS}: nobody waits for more")
     centred = A if M is None else A - M
     is_wide = A.shape[-2] < A.shape[-1]
     tall = centred.mH if is_wide else centred

@@ -18,6 +18,7 @@ from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -257,7 +258,7 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
         LinAlgError: the system is singular.
     """
     if dims is not None:
-        moved = [d % A.ndim for d in dims]
+        moved = [wrap_dim(d, A.ndim) for d in dims]
         A = A.permute(*(d for d in range(A.ndim) if d not in moved), *moved)
     front, back = math.prod(A.shape[: B.ndim]), math.prod(A.shape[B.ndim :])
     if front != back:

@@ -102,6 +102,9 @@ def multi_head_attention_forward(
     Raises:
         AssertionError, RuntimeError: as ``nn.MultiheadAttention`` does; a weight that is needed is None.
     """
+    for name, x in (("in_proj_weight", in_proj_weight), ("in_proj_bias", in_proj_bias)):
+        if not isinstance(x, Tensor | None):
+            raise TypeError(f"multi_head_attention_forward(): argument '{name}' must be Tensor, not {type(x).__name__}")
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else (in_proj_weight,)
     if any(weight is None for weight in weights):
         raise AssertionError(f"use_separate_proj_weight is {use_separate_proj_weight} but a weight for it is None")

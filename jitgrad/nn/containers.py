@@ -202,6 +202,8 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules, or replace those of the same names."""
+        if not isinstance(modules, Mapping | Iterable) or getattr(modules, "ndim", 1) == 0:
+            raise TypeError(f"ModuleDict.update: expected a mapping or pairs, but got {type(modules).__name__}")
         for name, module in dict(modules).items():
             self.add_module(name, module)
 

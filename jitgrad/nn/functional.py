@@ -61,7 +61,7 @@ from jitgrad.functions import (
     tanhshrink,
     threshold,
 )
-from jitgrad.lazy import late_module
+from jitgrad.lazy import LazyModule, late_module
 from jitgrad.user_line import warn_user
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ _LATE_BY_PLACE = {
 _LATE = {name: f"jitgrad.functions.{place}" for place, names in _LATE_BY_PLACE.items() for name in names.split()}
 _LATE["linear_cross_entropy"] = "jitgrad.nn.linear_cross_entropy"
 _LATE["multi_head_attention_forward"] = "jitgrad.nn.attention_forward"
-__getattr__, __dir__ = late_module(globals(), _LATE)
+_checking = LazyModule("jitgrad.functions.checked")
+__getattr__, __dir__ = late_module(globals(), _LATE, lambda function: _checking.checked(function))
 
 __all__ = [
     "adaptive_avg_pool1d",

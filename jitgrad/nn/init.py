@@ -179,8 +179,15 @@ def _rejected(draw: _Draw, mean: float, std: float, a: float, b: float) -> Any:
     return values
 
 
+def _check_number(name: str, what: str, value: Any) -> None:
+    is_number = isinstance(value, int | float | complex | np.generic) or getattr(value, "ndim", 1) == 0
+    if not is_number:
+        raise TypeError(f"{name}(): argument '{what}' must be Number, not {type(value).__name__}")
+
+
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value everywhere."""
+    """One value everywhere. TypeError for no number."""
+    _check_number("constant_", "val", val)
     return _fill(tensor, np.full(tuple(tensor.shape), val))
 
 
@@ -268,6 +275,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     """A (semi-)orthogonal matrix, trailing dimensions flattened. ValueError below two dimensions."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
+    _check_number("orthogonal_", "gain", gain)
     if not tensor.numel():
         return tensor
     rows = tensor.shape[0]

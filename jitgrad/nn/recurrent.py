@@ -28,6 +28,7 @@ from jitgrad.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
+_MOST_LAYERS = 1 << 20
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 State = tuple[Any, ...]
 
@@ -90,6 +91,8 @@ class RNNBase(Module):
                 raise ValueError(f"{name} must be greater than zero")
         if self.num_layers <= 0:
             raise ValueError("num_layers must be greater than zero")
+        if self.num_layers > _MOST_LAYERS:
+            raise ValueError(f"num_layers={self.num_layers} is more than {_MOST_LAYERS}: no memory holds them")
         if self.proj_size < 0:
             raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if self.proj_size >= self.hidden_size:

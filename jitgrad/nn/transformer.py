@@ -45,6 +45,20 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
     return found
 
 
+_MOST_LAYERS = 1 << 20
+
+
+def _copies(layer: Module, num_layers: int) -> ModuleList:
+    """So many layers like this one.
+
+    Raises:
+        ValueError: more than any memory holds.
+    """
+    if num_layers > _MOST_LAYERS:
+        raise ValueError(f"num_layers={num_layers} is more than {_MOST_LAYERS}: no memory holds them")
+    return ModuleList([deepcopy(layer) for _ in range(num_layers)])
+
+
 class TransformerEncoderLayer(Module):
     """Self-attention and two linear layers, each added to its input and normalised.
 
@@ -204,7 +218,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = ModuleList([deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.layers = _copies(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def forward(
@@ -227,7 +241,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = ModuleList([deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.layers = _copies(decoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def forward(

@@ -91,24 +91,61 @@ _TOO_HIGH = 2.0**63
 """A degree that 64 bits do not hold becomes a negative one, as in PyTorch."""
 
 
-def _polynomial(first: Any, following: Any, is_shifted: bool) -> Callable[..., Any]:
+_MOST_STEPS = 1 << 20
+_CHECKED_EVERY = 64
+_OVERFLOWS_BEFORE = 1 << 14
+"""What has not overflowed after so many steps is taken for bounded."""
+
+_CLOSED: dict[str, Callable[[Any, Any], Any]] = {
+    "chebyshev_polynomial_t": lambda n, t: np.cos(n * t),
+    "chebyshev_polynomial_u": lambda n, t: np.sin((n + 1) * t) / np.sin(t),
+    "chebyshev_polynomial_v": lambda n, t: np.cos((n + 0.5) * t) / np.cos(t / 2),
+    "chebyshev_polynomial_w": lambda n, t: np.sin((n + 0.5) * t) / np.sin(t / 2),
+}
+"""Where a polynomial is a function of t = acos(x), for high degrees inside of [-1, 1]."""
+_CLOSED_FROM = 4096
+
+
+def _polynomial(name: str, first: Any, following: Any, is_shifted: bool) -> Callable[..., Any]:
+    closed = _CLOSED.get(name)
+
     def rule(x: Any, n: Any) -> Any:
         dtype = float_dtype(x, n).np
         with np.errstate(all="ignore"):
             x, n = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(n, np.float64))
             degree = np.trunc(np.where(np.abs(n) < _TOO_HIGH, n, -1))
             z = 2 * x - 1 if is_shifted else np.array(x)
-            out = np.where(degree == 0, 1.0, 0.0)
-            before, now = np.ones_like(z), first(z)
-            for k in range(1, int(degree.max(initial=0)) + 1):
-                out = np.where(degree == k, now, out)
-                if np.isnan(now).all():
-                    out = np.where(degree > k, np.nan, out)
-                    break
-                before, now = now, following(k, z, now, before)
+            is_closed = (degree > _CLOSED_FROM) & (np.abs(z) < 1) & (closed is not None)
+            out = _by_steps(name, first, following, z, np.where(is_closed, -1, degree))
+            if closed is not None and is_closed.any():
+                out = np.where(is_closed, closed(degree, np.arccos(z)), out)
             return np.asarray(out).astype(dtype)
 
     return rule
+
+
+def _by_steps(name: str, first: Any, following: Any, z: Any, degree: Any) -> Any:
+    """The recurrence, up to the highest degree of an element that is still a number.
+
+    Raises:
+        RuntimeError: that is more steps than anybody waits for.
+    """
+    out = np.where(degree == 0, 1.0, 0.0)
+    before, now = np.ones_like(z), first(z)
+    asked = {int(d) for d in np.unique(degree) if d > 0}
+    for k in range(1, max(asked, default=0) + 1):
+        if k in asked:
+            out = np.where(degree == k, now, out)
+        if k % _CHECKED_EVERY == 0:
+            left = degree[(degree > k) & ~np.isnan(now)]
+            if not left.size:
+                return np.where(degree > k, np.nan, out)
+            if k >= _OVERFLOWS_BEFORE and left.max() > _MOST_STEPS:
+                raise RuntimeError(
+                    f"special.{name}: degree {left.max():.0f} takes too long; degrees are computed up to {_MOST_STEPS}"
+                )
+        before, now = now, following(k, z, now, before)
+    return out
 
 
 def _polynomial_aval(x: Any, n: Any) -> Aval:
@@ -122,6 +159,7 @@ for _name, (_first, _following) in POLYNOMIALS.items():
         define(
             f"special_{_prefix}{_name}",
             aval=_polynomial_aval,
-            numpy=_polynomial(_first, _following, bool(_prefix)),
+            numpy=_polynomial(_name, _first, _following, bool(_prefix)),
             num_inputs=2,
+            checks_reals=True,
         )

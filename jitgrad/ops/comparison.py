@@ -172,7 +172,8 @@ define(
 
 def _np_isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     dtype = result_dtype(x, y)
-    return np.isclose(np_operand(x, dtype), np_operand(y, dtype), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    x, y, rtol, atol = np_operand(x, dtype), np_operand(y, dtype), float(rtol), float(atol)
+    return np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def _isclose_aval(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Aval:

@@ -59,11 +59,14 @@ _define_like("ones_like", 1)
 
 
 def _range_length(start: float, end: float, step: float) -> int:
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
+    if step == 0 or step != step:
+        raise RuntimeError(f"step must be nonzero, but is {step}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    return math.ceil((end - start) / step)
+    try:
+        return math.ceil((end - start) / step)
+    except (OverflowError, ValueError) as error:  # infinite, NaN
+        raise RuntimeError(f"arange: unsupported range: {start} -> {end} by {step}") from error
 
 
 def _counted(name: str, dtype: DType) -> DType:
@@ -79,12 +82,15 @@ def _arange_aval(start: float, end: float, step: float, dtype: DType) -> Aval:
 
 
 def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
-    wide: Any = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
+    is_whole = isinstance(start, int) and isinstance(step, int) and max(abs(start), abs(step)) < 1 << 63
+    wide: Any = np.int64 if is_whole else np.float64
+    start, step = (start, step) if is_whole else (float(start), float(step))
     return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
 
 
 def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -> Any:
-    wide = int64 if isinstance(start, int) and isinstance(step, int) else float64
+    is_whole = isinstance(start, int) and isinstance(step, int) and max(abs(start), abs(step)) < 1 << 63
+    wide = int64 if is_whole else float64
     index = b.cast(b.iota((_range_length(start, end, step),), 0, int64), wide)
     scaled = b.mul(index, b.const(wide.np.type(step).item(), wide))
     return b.cast(b.add(scaled, b.const(wide.np.type(start).item(), wide)), dtype)

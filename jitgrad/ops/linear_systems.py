@@ -42,6 +42,8 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
             "linalg.solve: Expected A and B to have the same dtype, but found A of type "
             f"{a.dtype.type_name} and B of type {b.dtype.type_name} instead"
         )
+    if not b.ndim:
+        raise RuntimeError("linalg.solve: The input tensor B must have at least 1 dimension.")
     if b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         size, other = a.shape[-1], b.shape[-2:] if b.ndim >= 2 else (*b.shape, 1)
         raise RuntimeError(

@@ -247,17 +247,21 @@ def _decimals_aval(x: Aval, decimals: int) -> Aval:
     return same_aval(x)
 
 
+def _power_of_ten(decimals: int) -> float:
+    return 10.0 ** min(abs(decimals), 308) if abs(decimals) <= 308 else math.inf
+
+
 def _np_round_decimals(x: Any, decimals: int) -> Any:
     if x.dtype.kind != "f":
         return x.copy()
-    scale = x.dtype.type(10.0 ** abs(decimals))
+    scale = x.dtype.type(_power_of_ten(decimals))
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 
 def _lower_round_decimals(b: Any, x: Any, decimals: int) -> Any:
     if x.dtype.category < FLOATING:
         return x
-    scale = b.const(10.0 ** abs(decimals), x.dtype)
+    scale = b.const(_power_of_ten(decimals), x.dtype)
     return b.div(b.round(b.mul(x, scale)), scale) if decimals > 0 else b.mul(b.round(b.div(x, scale)), scale)
 
 

@@ -269,6 +269,8 @@ def wrap_dim(dim: int, rank: int) -> int:
     if not isinstance(dim, int):
         raise TypeError(f"dim must be an int, not {type(dim).__name__}")
     if not -extent <= dim < extent:
+        if not -(1 << 63) <= dim < 1 << 63:
+            raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold dimension {dim}")
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-extent}, {extent - 1}], but got {dim})"
         )

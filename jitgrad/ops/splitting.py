@@ -14,7 +14,15 @@ from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.views import lower_slice
 
-__all__: list[str] = []
+__all__ = ["check_parts"]
+
+_MOST_PARTS = 1 << 24
+
+
+def check_parts(name: str, count: int) -> None:
+    """RuntimeError for more views than there is memory for: of no elements, or of one that is expanded."""
+    if count > _MOST_PARTS:
+        raise RuntimeError(f"{name}: not enough memory for {count} views of one tensor; {_MOST_PARTS} are the most")
 
 
 def _zeros(aval: Aval) -> Any:
@@ -32,6 +40,7 @@ def _defined(c: RuleContext, g: tuple[Any, ...]) -> list[Any]:
 def _even_sizes(extent: int, size: int) -> list[int]:
     if size == 0 and extent:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}")
+    check_parts("split", -(-extent // (size or 1)))
     return [min(size, extent - at) for at in range(0, extent, size or 1)] or [0]
 
 
@@ -105,6 +114,7 @@ def _unbind_aval(x: Aval, dim: int) -> tuple[Aval, ...]:
     if not x.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, x.ndim)
+    check_parts("unbind", x.shape[d])
     shape, stride = x.shape[:d] + x.shape[d + 1 :], x.stride[:d] + x.stride[d + 1 :]
     return tuple(make_aval(shape, x.dtype, stride, x.offset + i * x.stride[d]) for i in range(x.shape[d]))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.optim.optimizer import Optimizer
 
-__all__ = ["EPOCH_DEPRECATION_WARNING", "LRScheduler", "per_group"]
+__all__ = ["EPOCH_DEPRECATION_WARNING", "LRScheduler", "check_optimizer", "per_group"]
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
@@ -34,8 +34,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        check_optimizer(optimizer)
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
@@ -106,8 +105,15 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
 
+def check_optimizer(optimizer: Any) -> None:
+    """TypeError for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
 def per_group(optimizer: Optimizer, name: str, value: float | Sequence[float]) -> list[float]:
-    """One number for each group."""
+    """One number for each group. TypeError for what is no optimizer."""
+    check_optimizer(optimizer)
     count = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
         return [value] * count  # type: ignore[list-item]

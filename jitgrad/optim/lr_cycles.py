@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.optim.lr_base import LRScheduler, per_group
+from jitgrad.optim.lr_base import LRScheduler, check_optimizer, per_group
 from jitgrad.optim.optimizer import Group, Optimizer
 
 __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
@@ -100,6 +100,7 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        check_optimizer(optimizer)
         self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
         up = pct_start * total_steps - 1
         ends = [up, 2 * up, total_steps - 1] if three_phase else [up, total_steps - 1]

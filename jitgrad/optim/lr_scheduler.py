@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jitgrad.optim.lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, per_group
+from jitgrad.optim.lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, per_group
 from jitgrad.optim.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from jitgrad.optim.optimizer import Optimizer
 
@@ -95,6 +95,7 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
+        check_optimizer(optimizer)
         count = len(optimizer.param_groups)
         self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * count
         if len(self.lr_lambdas) != count:

@@ -30,6 +30,7 @@ from jitgrad.functions import (
 )
 from jitgrad.functions import log_softmax as _log_softmax
 from jitgrad.functions import softmax as _softmax
+from jitgrad.functions.checked import check_arguments
 from jitgrad.functions.gamma_products import igamma, igammac, mvlgamma
 from jitgrad.functions.outputs import takes_out
 from jitgrad.ops.bessel_functions import BESSEL
@@ -175,3 +176,5 @@ __all__ = [
     "xlogy",
     "zeta",
 ]
+
+check_arguments(globals(), "special")

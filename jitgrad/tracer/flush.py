@@ -142,7 +142,7 @@ _PICKING = ("index", "gather", "take", "masked_select", "embedding")
 
 def _is_read_in_part(instr: Instr, later: list[Instr]) -> bool:
     """Whether an operation may use some elements only of what a floating check guards."""
-    if not instr.op.checks_reals or instr.avals[0].numel == 1:
+    if not instr.op.checks_reals or all(aval is None or aval.numel == 1 for aval in instr.avals[:1]):
         return False  # what is asked of integers was looked at when the operation was called: Note [Early checks]
     reached = set(instr.outputs)
     for reader in later:

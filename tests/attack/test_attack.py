@@ -51,11 +51,12 @@ def test_what_comes_out_of_the_inside_is_told(error: Exception, monkeypatch: pyt
         run_attack(draw(list(NAMES).index("jg.abs")), GuardedMemory())
 
 
+_QUAD = jg.ones(1, 1, 2, 2)
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an element of no tensor": (lambda: jg.cartesian_prod([jg.ones(3)]), "TypeError: expected Tensor as element 0"),
     "a list in chain_matmul": (lambda: jg.chain_matmul([jg.ones(3, 3)]), "TypeError: expected Tensor as element 0"),
     "no equation": (lambda: jg.einsum(jg.ones(3), jg.ones(3)), "TypeError: einsum(): argument 'equation'"),
-    "a number of widths": (lambda: jg.constant_pad_nd(jg.ones(3), 3), "TypeError: pad(): argument 'pad'"),
+    "a number of widths": (lambda: jg.constant_pad_nd(jg.ones(3), 3), "TypeError: constant_pad_nd() received"),
     "rank of a vector": (lambda: jg.linalg.matrix_rank(jg.ones(3)), "RuntimeError: linalg.matrix_rank: The input"),
     "components of a vector": (lambda: jg.pca_lowrank(jg.ones(3)), "ValueError: pca_lowrank"),
     "edges in a matrix": (lambda: jg.histogram(jg.ones(3), jg.ones(2, 3)), "RuntimeError: torch.histogramdd: bins"),
@@ -68,6 +69,53 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no elements, uncounted": (lambda: jg.zeros(0, 2**62, 2**62), "RuntimeError: Storage size calculation overflowed"),
     "more pairs than memory": (lambda: jg.combinations(jg.ones(1 << 20)), "RuntimeError: DefaultCPUAllocator"),
     "a huge count": (lambda: jg.bincount(jg.tensor([2**60])), "RuntimeError: Storage size calculation overflowed"),
+    "no padding": (lambda: F.conv1d(jg.ones(1, 2, 5), jg.ones(1, 2, 2), padding=()), "RuntimeError: expected padding"),
+    "no stride": (lambda: F.max_unpool2d(_QUAD, _QUAD.long(), 2, stride=()), "RuntimeError: max_unpool2d: stride"),
+    "no dilation": (lambda: F.max_pool2d(_QUAD, 2, dilation=()), "RuntimeError: max_pool2d: dilation"),
+    "no kernel": (lambda: F.max_pool2d(_QUAD, 0), "RuntimeError: max_pool2d: kernel size should be greater than zero"),
+    "a weight of one element": (
+        lambda: F.conv_transpose3d(jg.ones(1, 2, 3, 3, 3), jg.tensor(1.0)),
+        "RuntimeError: Expected a 5-dimensional weight",
+    ),
+    "places that are real": (lambda: F.max_unpool2d(_QUAD, _QUAD, 2), "RuntimeError: max_unpool2d: indices should be"),
+    "a matrix of places": (
+        lambda: F.max_unpool2d(_QUAD[0, 0], _QUAD[0, 0].long(), 2),
+        "RuntimeError: max_unpool2d: expected",
+    ),
+    "no boxes": (lambda: jg.histogramdd(jg.ones(4, 2), [0, 1]), "RuntimeError: torch.histogramdd(): bins must be > 0"),
+    "a box without end": (
+        lambda: jg.histogramdd(jg.ones(4, 2), 2, range=[0.0, 1.0, 0.0, float("inf")]),
+        "RuntimeError: torch.histogramdd: dimension 1's range [0, inf] is not finite",
+    ),
+    "a complex permutation": (
+        lambda: jg.randperm(3, dtype=jg.complex64),
+        "NotImplementedError: \"randperm\" not implemented for 'ComplexFloat'",
+    ),
+    "a float for a bool": (
+        lambda: jg.var_mean(jg.ones(3), unbiased=1e308),
+        "TypeError: var_mean() received an invalid",
+    ),
+    "a bool for an int": (
+        lambda: F.conv1d(jg.ones(1, 2, 5), jg.ones(1, 2, 2), stride=True), "TypeError: conv1d() received an invalid",
+    ),
+    "views of nothing": (lambda: jg.chunk(jg.zeros(3, 0), 2**31 - 1, 1), "RuntimeError: chunk: not enough memory for"),
+    "parts of nothing": (
+        lambda: jg.tensor_split(jg.ones(3), 2**31 - 1),
+        "RuntimeError: tensor_split: not enough memory",
+    ),
+    "views of one element": (lambda: jg.ones(1).expand(2**40).unbind(), "RuntimeError: unbind: not enough memory for"),
+    "pieces of one element": (lambda: jg.ones(1).expand(2**40).split(1), "RuntimeError: split: not enough memory for"),
+    "an endless recurrence": (
+        lambda: jg.special.legendre_polynomial_p(jg.ones(2) * 0.5, 10**18),
+        "RuntimeError: special.legendre_polynomial_p:",
+    ),
+    "a window of no number": (lambda: jg.signal.windows.hann(2.5), "TypeError: hann(): argument 'M' must be int"),
+    "a window by a word": (
+        lambda: jg.signal.windows.general_hamming(5, alpha="x"), "TypeError: general_hamming(): argument 'alpha'",
+    ),
+    "a window without end": (lambda: jg.signal.windows.hann(10**18), "RuntimeError: "),
+    "65 bits": (lambda: jg.linalg.vecdot(jg.ones(3), jg.ones(3), dim=2**63), "ValueError: Overflow when unpacking"),
+    "endless layers": (lambda: jg.nn.GRU(1, 1, num_layers=2**40), "ValueError: num_layers="),
     "short integers by 0": (lambda: jg.ones(3, dtype=jg.uint8) // 256, "RuntimeError: ZeroDivisionError"),
 }
 
@@ -82,9 +130,43 @@ def test_what_was_found_is_refused_in_words(name: str, mode: str) -> None:
     assert caught.type.__name__ == kind
 
 
+def test_a_known_call_tells_nothing_of_other_elements() -> None:
+    x = jg.ones(1, 2, 5)
+    assert F.conv1d(x, x[:, :, :2], stride=(1,)).shape == (1, 1, 4)
+    with pytest.raises(TypeError, match="conv1d"):
+        F.conv1d(x, x[:, :, :2], stride=(1.0,))
+
+
+def test_a_known_call_tells_nothing_of_large_numbers() -> None:
+    x = jg.ones(3)
+    assert jg.linalg.vecdot(x, x, dim=0) == 3
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Overflow when unpacking"):
+            jg.linalg.vecdot(x, x, dim=2**63)
+
+
+def test_a_call_that_is_converted_is_converted_each_time() -> None:
+    x = jg.ones(1, 2, 5)
+    for _ in range(3):
+        assert F.conv1d(x, x[:, :, :2], groups=jg.tensor(1)).shape == (1, 1, 4)
+    with pytest.raises(TypeError, match="conv1d"):
+        F.conv1d(x, x[:, :, :2], groups=jg.tensor(1.0))
+
+
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 def test_what_was_found_is_right(mode: str) -> None:
     run: Callable[..., Any] = jg.compile if mode == "compiled" else lambda f: f
+    windows = jg.signal.windows
+    assert run(lambda: windows.general_hamming(jg.tensor(5), alpha=jg.tensor(0.5)))().tolist() == [0, 0.5, 1, 0.5, 0]
+    assert run(lambda x: F.max_pool2d(x, 2, stride=()))(jg.ones(1, 4, 4)).shape == (1, 2, 2)
+    assert run(lambda x: F.conv1d(x, x[:, :, :2], stride=jg.tensor(2)))(jg.ones(1, 2, 5)).shape == (1, 1, 2)
+    x = jg.tensor([0.3, -0.8], dtype=jg.float64)
+    for name, first in (("t", x), ("u", 2 * x), ("v", 2 * x - 1), ("w", 2 * x + 1)):
+        before, now = jg.ones(2, dtype=jg.float64), first
+        for _ in range(5000 - 1):
+            before, now = now, 2 * x * now - before
+        polynomial = getattr(jg.special, f"chebyshev_polynomial_{name}")
+        assert jg.allclose(run(lambda x, f=polynomial: f(x, 5000))(x), now, rtol=1e-8, atol=1e-8)
     assert run(lambda x: jg.xlogy(x, 1e308))(jg.ones(2)).tolist() == [float("inf")] * 2
     assert run(lambda x: jg.special.xlog1py(x, 1e308))(jg.ones(2)).tolist() == [float("inf")] * 2
     assert run(lambda x: jg.special.legendre_polynomial_p(x, 1e38))(jg.ones(2)).tolist() == [0, 0]

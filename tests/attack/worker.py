@@ -28,7 +28,7 @@ from jitgrad.runtime.eager.plan import plans
 from tests.attack.draws import Attack, draw
 from tests.guard.pages import AFTER, BEFORE, GuardedMemory
 
-__all__ = ["Inside", "run_attack"]
+__all__ = ["Inside", "check_meant", "run_attack"]
 
 PUBLIC = (RuntimeError, ValueError, IndexError, TypeError, MemoryError, ZeroDivisionError, OverflowError, BufferError)
 PRIVATE = (RecursionError, UnboundLocalError)
@@ -89,7 +89,7 @@ def _answer(step: Callable[..., Any], attack: Attack) -> tuple[str, list[Any]]:
         return "", [*plain, *(_values(x) for x in (*seen, *grads))]
     except Exception as error:
         if not (attack.is_strange and isinstance(error, AttributeError | TypeError)):
-            _check_meant(error)
+            check_meant(error)
         return _kind(error), []
 
 
@@ -109,7 +109,7 @@ def _values(x: Any) -> Any:
     return x.float().numpy().copy() if x.dtype == jg.bfloat16 else x.resolve_conj().numpy().copy()
 
 
-def _check_meant(error: BaseException) -> None:
+def check_meant(error: BaseException) -> None:
     frame = error.__traceback__
     while frame and frame.tb_next:
         frame = frame.tb_next

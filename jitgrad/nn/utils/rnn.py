@@ -264,6 +264,8 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    if not all(x.ndim for x in members):
+        raise RuntimeError("pad_sequence: expected sequences of at least 1 dimension, but got one of none")
     longest = max(x.shape[0] for x in members)
     padded = []
     for x in members:

@@ -91,7 +91,7 @@ def run_anyway(error: Exception, function: Callable[..., Any], *args: Any) -> An
     try:
         if isinstance(error, MemoryError):
             raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: {error}") from None
-        if str(error).startswith(("array is too big", "Maximum allowed")):
+        if str(error).startswith(("array is too big", "Maximum allowed", "arange: cannot compute length")):
             raise RuntimeError(f"Storage size calculation overflowed: {error}") from None
         raise error
     finally:

@@ -203,7 +203,18 @@ def _normal_blocks64(state: Any, count: int, mean: float, std: float) -> Any:
 
 def _each(function: Callable[[float], float], values: Any) -> Any:
     """The C library's function, by way of Python's ``math``."""
-    return np.array([function(x) for x in values.ravel().tolist()]).reshape(values.shape)
+    try:
+        found = [function(x) for x in values.ravel().tolist()]
+    except OverflowError:  # the exponential of a large number
+        found = [_or_infinity(function, x) for x in values.ravel().tolist()]
+    return np.array(found).reshape(values.shape)
+
+
+def _or_infinity(function: Callable[[float], float], x: float) -> float:
+    try:
+        return function(x)
+    except OverflowError:
+        return math.inf
 
 
 def _normals(state: Any, out: Any, mean: float, std: float) -> None:

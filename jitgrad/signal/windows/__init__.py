@@ -6,6 +6,7 @@ Must not know: how windows of ``torch`` itself are called.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 
 from jitgrad.functions.cosine_windows import cosine_sum, kaiser_bessel, sampled, triangle
 from jitgrad.layouts import strided
+from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "bartlett",
@@ -29,19 +32,48 @@ __all__ = [
 ]
 
 
-def _check(name: str, M: int, dtype: Any, layout: Any = None) -> None:
+def _length(name: str, M: Any) -> int:
+    """How many samples; a tensor without dimensions may say it.
+
+    Raises:
+        TypeError: no integer.
+    """
+    if isinstance(M, TensorBase) and not M.ndim:
+        M = M.item()
+    try:
+        return operator.index(M)
+    except TypeError as error:
+        raise TypeError(f"{name}(): argument 'M' must be int, not {type(M).__name__}") from error
+
+
+def _number(name: str, what: str, value: Any) -> float:
+    """A real number; a tensor without dimensions may be one.
+
+    Raises:
+        TypeError: something else.
+    """
+    if isinstance(value, TensorBase) and not value.ndim:
+        value = value.item()
+    if not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name}(): argument '{what}' must be float, not {type(value).__name__}")
+    return float(value)
+
+
+def _check(name: str, M: Any, dtype: Any, layout: Any = None) -> int:
     if layout is not None and layout is not strided:
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    if M < 0:
-        raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if dtype is not None and dtype.name not in ("float32", "float64"):
+    length = _length(name, M)
+    if length < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={length}")
+    if dtype is not None and getattr(dtype, "name", "") not in ("float32", "float64"):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    return length
 
 
 def _window(
     name: str, shape: Callable[[Any], Any], M: int, sym: bool, dtype: Any, layout: Any, device: Any, grad: bool
 ) -> Any:
-    _check(name, M, dtype, layout)
+    M = _check(name, M, dtype, layout)
     return sampled(shape, M, not sym, dtype, device, grad)
 
 
@@ -63,7 +95,7 @@ def cosine(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Half a period of the sine."""
-    _check("cosine", M, dtype, layout)
+    M = _check("cosine", M, dtype, layout)
     total = M + (0 if sym else 1)
     return _by_index(lambda k: np.sin(np.pi * (k + 0.5) / max(total, 1)), M, dtype, device, requires_grad)
 
@@ -73,12 +105,13 @@ def exponential(
     device: Any = None, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """exp(-|k - center| / tau). ValueError for a ``tau`` that is not positive, or a center of a symmetric one."""
+    tau = _number("exponential", "tau", tau)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
-    _check("exponential", M, dtype, layout)
-    middle = (M if not sym and M > 1 else M - 1) / 2 if center is None else center
+    M = _check("exponential", M, dtype, layout)
+    middle = (M if not sym and M > 1 else M - 1) / 2 if center is None else _number("exponential", "center", center)
     return _by_index(lambda k: np.exp(-np.abs(k - middle) / tau), M, dtype, device, requires_grad)
 
 
@@ -87,16 +120,17 @@ def gaussian(
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """The bell curve of this standard deviation. ValueError if that is not positive."""
+    std = _number("gaussian", "std", std)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
-    _check("gaussian", M, dtype, layout)
+    M = _check("gaussian", M, dtype, layout)
     middle = (M if not sym and M > 1 else M - 1) / 2
     return _by_index(lambda k: np.exp(-(((k - middle) / std) ** 2) / 2), M, dtype, device, requires_grad)
 
 
 def _by_index(values: Callable[[Any], Any], M: int, dtype: Any, device: Any, requires_grad: bool) -> Any:
     """A window whose samples are a function of their number."""
-    index = np.arange(M)
+    index = run_quietly(np.arange, M)
     if M == 1:
         return sampled(lambda t: t, 1, False, dtype, device, requires_grad)
     return sampled(lambda t: values(index), M, False, dtype, device, requires_grad)
@@ -107,6 +141,7 @@ def kaiser(
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """I0(beta sqrt(1 - (2 t - 1)^2)) / I0(beta). ValueError for a negative ``beta``."""
+    beta = _number("kaiser", "beta", beta)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _window("kaiser", kaiser_bessel(beta), M, sym, dtype, layout, device, requires_grad)
@@ -138,7 +173,7 @@ def general_cosine(
     """
     if not isinstance(a, Iterable):
         raise TypeError("Coefficients must be a list/tuple")
-    coefficients = tuple(a)
+    coefficients = tuple(_number("general_cosine", "a", one) for one in a)
     if not coefficients:
         raise ValueError("Coefficients cannot be empty")
     return _window("general_cosine", cosine_sum(coefficients), M, sym, dtype, layout, device, requires_grad)
@@ -149,6 +184,7 @@ def general_hamming(
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """alpha - (1 - alpha) cos(2 pi t)."""
+    alpha = _number("general_hamming", "alpha", alpha)
     return _window("general_hamming", cosine_sum((alpha, 1 - alpha)), M, sym, dtype, layout, device, requires_grad)
 
 
