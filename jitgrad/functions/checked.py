@@ -17,12 +17,13 @@ from typing import Any
 from jitgrad.functions._parse import match_call
 from jitgrad.functions.late_signatures import LATE_SIGNATURES
 from jitgrad.functions.torch_function import has_torch_function, relevant_args
-from jitgrad.state import override_classes
 
 __all__ = ["check_arguments", "checked"]
 
 _MAX_KNOWN = 1024
 _LISTS = frozenset({list, tuple})
+_TELLING = frozenset({bool, int, float, str})
+"""Classes that tell whether an argument fits, as that of a tensor with dimensions does where no other may stand."""
 _OPTIONS = frozenset("out layout device pin_memory requires_grad names".split())
 _made: dict[Any, Callable[..., Any]] = {}
 
@@ -33,11 +34,20 @@ _TOO_LARGE = re.compile("too (big|large)|cannot compute length|[Mm]aximum allowe
 
 def _kind(x: Any) -> Any:
     kind = type(x)
-    if kind is int:
-        return kind if -(1 << 63) <= x < 1 << 63 else x
     if kind in _LISTS:
         return kind, *map(_kind, x)
     return bool(x.ndim) if hasattr(x, "_aval") else kind  # a tensor without dimensions may stand for a number
+
+
+def _explained(error: Exception, name: str, match: Callable[[], Any]) -> Exception:
+    """What is said instead of an error: that the call does not fit, or that NumPy got no memory."""
+    try:
+        match()  # classes do not tell numbers that 64 bits do not hold
+    except (TypeError, ValueError) as wrong:
+        return wrong
+    if isinstance(error, MemoryError | OverflowError | ValueError) and _TOO_LARGE.search(str(error)):
+        return RuntimeError(f"{name}(): not enough memory, or sizes that 64 bits do not hold: {error}")
+    return error
 
 
 def checked(function: Callable[..., Any], row: str = "") -> Callable[..., Any]:
@@ -55,27 +65,37 @@ def checked(function: Callable[..., Any], row: str = "") -> Callable[..., Any]:
         return function
     if function in _made:
         return _made[function]
-    name, known = function.__name__, set[Any]()
+    name, known, told = function.__name__, set[Any](), set[Any]()
+
+    def match(args: Any, kwargs: dict[str, Any]) -> Any:
+        options = {word: kwargs[word] for word in _OPTIONS.intersection(kwargs)}
+        if type(options.get("requires_grad", False)) is not bool:
+            raise TypeError(f"{name}(): argument 'requires_grad' must be bool")
+        given = {word: x for word, x in kwargs.items() if word not in options}
+        positional, named, is_same = match_call(function, name, text, args, given)
+        return positional, {**named, **options}, is_same and not options
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        key: Any = (*map(_kind, args),)
-        if kwargs:
-            key = key, *((word, _kind(x)) for word, x in kwargs.items())
-        if key not in known and not (override_classes and has_torch_function(relevant_args(args, kwargs))):
-            options = {word: kwargs.pop(word) for word in _OPTIONS.intersection(kwargs)}
-            args, kwargs, is_same = match_call(function, name, text, args, kwargs)
-            if is_same and not options and len(known) < _MAX_KNOWN:
-                known.add(key)
-            if type(options.get("requires_grad", False)) is not bool:
-                raise TypeError(f"{name}(): argument 'requires_grad' must be bool")
-            kwargs.update(options)
+        key: Any = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else (*map(type, args),)
+        if key not in told:
+            key = (*map(_kind, args), None, *((word, _kind(x)) for word, x in kwargs.items()))
+            if key not in known and not has_torch_function(relevant_args(args, kwargs)):
+                classes = (*args, *kwargs.values())
+                args, kwargs, is_same = match(args, kwargs)
+                if is_same and len(known) < _MAX_KNOWN:
+                    known.add(key)
+                    if all(x is None or type(x) in _TELLING or getattr(x, "ndim", 0) for x in classes):
+                        told.add((*map(type, args), *kwargs, *map(type, kwargs.values())))
         try:
             return function(*args, **kwargs)
-        except (MemoryError, OverflowError, ValueError) as error:
-            if _TOO_LARGE.search(str(error)) is None or "Overflow when" in str(error):
+        except Exception as error:
+            if has_torch_function(relevant_args(args, kwargs)):
                 raise
-            raise RuntimeError(f"{name}(): not enough memory, or sizes that 64 bits do not hold: {error}") from error
+            said = _explained(error, name, functools.partial(match, args, kwargs))
+            if said is error:
+                raise
+            raise said from error
 
     _made[function] = _made[call] = call
     return call
