@@ -23,11 +23,8 @@ from jitgrad.fft.transforms import (
     rfft2,
     rfftn,
 )
-from jitgrad.functions.checked import check_arguments
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
-
-check_arguments(globals(), "fft")

@@ -169,14 +169,6 @@ LATE_SIGNATURES: dict[str, str] = {
         "special.softmax": "Tensor input, int dim, dtype? dtype=None",
         "special.xlog1py special.xlogy special.zeta": "Tensor input, Tensor other | Tensor input, Scalar other | "
         "Scalar input, Tensor other",
-        "fft.fft fft.hfft fft.ifft fft.ihfft fft.irfft fft.rfft": "Tensor input, int? n=None, int dim=-1, str? "
-        "norm=None",
-        "fft.fft2 fft.hfft2 fft.ifft2 fft.ihfft2 fft.irfft2 fft.rfft2": "Tensor input, int[1]? s=None, int[1] "
-        "dim=(-2, -1), str? norm=None",
-        "fft.fftfreq fft.rfftfreq": "int n, float d=1.0, *, dtype? dtype=None",
-        "fft.fftn fft.hfftn fft.ifftn fft.ihfftn fft.irfftn fft.rfftn": "Tensor input, int[1]? s=None, int[1]? "
-        "dim=None, str? norm=None",
-        "fft.fftshift fft.ifftshift": "Tensor input, int[1]? dim=None",
         "cdist": "Tensor x1, Tensor x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary'",
         "stft": "Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool "
         "center=True, any pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? "

@@ -156,9 +156,9 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     shape = input._aval.shape
+    d = wrap_dim(dim, len(shape))
     if not shape:
         raise RuntimeError("unflatten: Dimension specified as 0 but tensor has no dimensions")
-    d = wrap_dim(dim, len(shape))
     return reshape(input, (*shape[:d], *infer_shape(tuple(sizes), shape[d]), *shape[d + 1 :]))
 
 
