@@ -230,7 +230,9 @@ def _added(name: str, input: Any, product: Any, beta: float, alpha: float) -> An
         )
     if alpha != 1:
         product = product * alpha
-    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+    if beta == 0:
+        return product
+    return product + input if beta == 1 else door.apply(OPS["add_scaled"], product, input, beta)
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:

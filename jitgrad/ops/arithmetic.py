@@ -97,6 +97,8 @@ def _define_binary(
     checks_values: bool = False,
     node_names: tuple[str | None, dict[int, str]] = (None, {}),
     exact: bool = False,
+    numbers: tuple[int, ...] = (),
+    runs_once: bool = False,
 ) -> None:
     define(
         name,
@@ -108,6 +110,8 @@ def _define_binary(
         checks_values=checks_values,
         node_name=node_names[0],
         node_names=node_names[1],
+        numbers=numbers,
+        runs_once=runs_once,
     )
 
 
@@ -192,6 +196,7 @@ define(
     vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * a, (2,)), None],
     num_inputs=3,
     node_name="AddBackward0",
+    numbers=[2],
 )
 define(
     "sub_scaled",
@@ -201,6 +206,7 @@ define(
     vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * -a, (2,)), None],
     num_inputs=3,
     node_name="SubBackward0",
+    numbers=[2],
 )
 
 
@@ -262,6 +268,7 @@ for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zer
         aval=_no_bools_aval(_name, "div_floor_cpu"),
         checks_values=True,
         node_names=("torch::autograd::NotImplemented" if _name == "floor_divide" else "DivBackward2", {}),
+        runs_once=True,
     )
 _define_binary(
     "div_trunc",
@@ -270,6 +277,7 @@ _define_binary(
     [Vjp(_zero_rule)] * 2,
     checks_values=True,
     node_names=("DivBackward2", {}),
+    runs_once=True,
 )
 _define_binary(
     "remainder",
@@ -345,6 +353,7 @@ for _name, _bounds in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackw
         vjps=[Vjp(_clamp_x_rule, (0, 1, 2)), Vjp(_clamp_lo_rule, (0, 1, 2)), Vjp(_clamp_hi_rule, (0, 1, 2))],
         num_inputs=3,
         node_name=_bounds,
+        numbers=[1, 2],
     )
 
 
@@ -476,6 +485,7 @@ _define_binary(
     ],
     n=4,
     exact=True,
+    numbers=(3,),
 )
 _define_binary(
     "addcdiv",
@@ -491,6 +501,8 @@ _define_binary(
     aval=_addcdiv_aval,
     n=4,
     exact=True,
+    numbers=(3,),
+    runs_once=True,
 )
 def _over_square(y: Any, x: Any) -> Any:
     """1 / (y^2 + x^2), and 0 in the origin, where the derivatives of the angle are taken to be 0, as in PyTorch."""

@@ -61,6 +61,7 @@ define(
     vjps=[Vjp(_copysign_rule, (0, "out")), Vjp(zero_grad)],
     num_inputs=2,
     node_names={1: "CopysignBackward1"},
+    runs_once=True,
 )
 
 

@@ -87,6 +87,7 @@ define(
     vjps=[Vjp(lambda c, g: _real(g)), Vjp(lambda c, g: _imag(g))],
     num_inputs=2,
     is_complex=True,
+    runs_once=True,
 )
 define(
     "polar",

@@ -92,7 +92,13 @@ def _r2c_rule(c: Any, g: Any) -> Any:
 
 
 define(
-    "_fft_r2c", aval=_r2c_aval, numpy=_np_r2c, vjps=[Vjp(_r2c_rule)], node_name="FftR2CBackward0", is_complex=True
+    "_fft_r2c",
+    aval=_r2c_aval,
+    numpy=_np_r2c,
+    vjps=[Vjp(_r2c_rule)],
+    node_name="FftR2CBackward0",
+    is_complex=True,
+    runs_once=True,
 )
 
 

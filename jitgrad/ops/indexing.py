@@ -250,6 +250,7 @@ def _define_index_put(k: int) -> None:
         vjps=[Vjp(lambda c, g: g), Vjp(_written_rule, indices), *[None] * k],
         num_inputs=k + 2,
         node_name="IndexPutBackward0",
+        runs_once=True,
     )
 
 

@@ -133,6 +133,7 @@ define(
     ],
     num_inputs=3,
     node_name="NativeLayerNormBackward0",
+    runs_once=True,
 )
 define(
     "native_layer_norm_plain",

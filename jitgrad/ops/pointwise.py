@@ -288,7 +288,7 @@ def _lower_sign(b: Any, x: Any) -> Any:
 
 
 for _name in ("sign", "sgn"):  # they differ for complex numbers
-    define(_name, aval=same_aval, numpy=_np_sign, lower=_lower_sign, vjps=[Vjp(zero_grad)])
+    define(_name, aval=same_aval, numpy=_np_sign, lower=_lower_sign, vjps=[Vjp(zero_grad)], runs_once=_name == "sgn")
 
 
 def _frac_aval(x: Aval) -> Aval:

@@ -261,6 +261,7 @@ define(
     lower=_lower_avg_pool,
     vjps=[Vjp(lambda c, g: call("avg_pool2d_backward", g, c.avals[0].shape, *c.params))],
     node_name="AvgPool2DBackward0",
+    runs_once=True,
 )
 define(
     "avg_pool2d_backward",

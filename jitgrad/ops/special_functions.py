@@ -309,7 +309,7 @@ def _lower_angle(b: Any, x: Any) -> Any:
     return b.where(b.isnan(x), x, b.where(b.lt(x, zero), b.const(math.pi, x.dtype), zero))
 
 
-define("angle", aval=float_aval, numpy=_np_angle, lower=_lower_angle, vjps=[Vjp(zero_grad)])
+define("angle", aval=float_aval, numpy=_np_angle, lower=_lower_angle, vjps=[Vjp(zero_grad)], runs_once=True)
 
 
 def _frexp_aval(x: Aval) -> tuple[Aval, Aval]:

@@ -96,6 +96,10 @@ class Op:
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
         missing_edges: how many operands more PyTorch's node has, which are not given here: a bias.
+        numbers: positions of the inputs of which PyTorch's node keeps a number as a number: no release takes it. Of
+            all others it makes tensors first.
+        runs_once: PyTorch's node keeps a tensor whatever gradients are wanted, so that a release ends it, also where
+            the rules here need no value.
         node_names: where PyTorch has other names for forms with a Python number: by the number's position.
         checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
             uses what it computes.
@@ -118,6 +122,8 @@ class Op:
     is_complex: bool = False
     joint: Callable[..., Any] | None = None
     missing_edges: int = 0
+    numbers: frozenset[int] = frozenset()
+    runs_once: bool = False
 
     @property
     def is_differentiable(self) -> bool:
@@ -353,8 +359,13 @@ def define(
     is_complex: bool = False,
     joint: Callable[..., Any] | None = None,
     missing_edges: int = 0,
+    numbers: Sequence[int] = (),
+    runs_once: bool = False,
 ) -> Op:
-    """Register an operation and return it; ValueError if the name is taken."""
+    """Register an operation and return it; ValueError if the name is taken.
+
+    ``numbers``: besides the positions that ``node_names`` has.
+    """
     if name in OPS:
         raise ValueError(f"operation {name!r} is defined twice")
     node_name = node_name or f"{_camel(name)}Backward0"
@@ -375,6 +386,8 @@ def define(
         is_complex,
         joint,
         missing_edges,
+        frozenset([*numbers, *(node_names or ())]),
+        runs_once,
     )
     OPS[name] = op
     return op

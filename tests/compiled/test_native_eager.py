@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -361,6 +362,22 @@ def test_only_a_gradient_that_somebody_else_holds_is_copied(monkeypatch: pytest.
     x.grad = None
     with pytest.raises(TypeError, match="not callable"):
         (x + 0.0).backward(seed)
+
+
+@pytest.mark.parametrize("in_python", [False, True])
+def test_a_release_takes_tensors_alone(in_python: bool) -> None:
+    x, y = jitgrad.tensor(_X, requires_grad=True), jitgrad.tensor(_Y)
+    runs_on = [jitgrad.lerp(x, y, 0.25), jitgrad.add(y, x, alpha=3), jitgrad.sub(x, x, alpha=0.5), x + 1.0]
+    ends = [jitgrad.addcmul(y, x, y, value=2), jitgrad.lerp(x, y, y), x * 2.0, x.sgn(), jitgrad.addcdiv(x, y, y)]
+    with native_eager.pythons_form() if in_python else contextlib.nullcontext():
+        for z in runs_on + ends:
+            z.sum().backward()
+        for z in runs_on:
+            z.sum().backward()
+        for z in ends:
+            with pytest.raises(RuntimeError, match="a second time"):
+                z.sum().backward()
+    assert (runs_on[0].grad_fn._saved_weight, ends[0].grad_fn._saved_value) == (0.25, 2)
 
 
 def test_a_leaf_has_one_accumulator_whoever_makes_it() -> None:

@@ -331,11 +331,11 @@ def build_nodes(
             nodes[step.vids[0]] = (node, 0)
             made.append(node)
             continue
-        saved = () if step.is_released else _saved(recipe, step, nodes, sources)
+        saved = _numbers(step, sources) if step.is_released else _saved(recipe, step, nodes, sources)
         node = assemble(step.op, step.plan, step.context, edges, saved)
         node.sequence_nr = number_of(step.vids[0])
-        if step.is_released and (step.inputs or step.outputs):
-            node.saved = None
+        if step.is_released and step.plan.ends:
+            node.numbers, node.saved = saved, None
         node.place = step.where
         if anomaly.enabled:
             store_line(node, step.where)
@@ -391,6 +391,17 @@ def _saved(recipe: Recipe, step: _Step, nodes: dict[int, Any], sources: Sources)
         handle, is_there = _handle(recipe, vid, aval, sources, True)
         saved.append(_save(handle, nr, is_there, recipe.writers.get(vid)))
     return tuple(saved)
+
+
+def _numbers(step: _Step, sources: Sources) -> tuple[Any, ...]:
+    """``OpNode.numbers`` of a Node that has been released."""
+    if not step.plan.has_numbers:
+        return ()
+    kept = [
+        x.value if isinstance(x, Const) else sources.scalars[x.slot] if isinstance(x, RuntimeScalar) else None
+        for x in step.inputs
+    ]
+    return (*kept, *[None] * len(step.outputs))
 
 
 def _leaf_itself(x: _SavedInput, sources: Sources) -> Any:

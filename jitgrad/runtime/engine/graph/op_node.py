@@ -43,6 +43,7 @@ __all__ = [
     "install_programs",
     "make_op_node",
     "node_class",
+    "release",
     "remember_line",
     "run_rules",
     "save",
@@ -61,6 +62,8 @@ class BackwardPlan:
         rules: (edge, rule, positions among the saved) of each gradient.
         only: (edge, rule), if there is only one and it takes what is saved in that order; else None.
         saves: there is something to save.
+        ends: a release may end the node: it has saved something, or PyTorch's has.
+        has_numbers: there may be numbers among what is saved that no release takes, see ``Op.numbers``.
         node_class: of the nodes, unless the operation has ``node_names``.
     """
 
@@ -70,6 +73,8 @@ class BackwardPlan:
     only: tuple[int, Any] | None
     saves: bool
     node_class: type[OpNode]
+    ends: bool
+    has_numbers: bool
 
 
 _PLANS: dict[tuple[Op, tuple[bool, ...]], BackwardPlan] = {}
@@ -100,7 +105,9 @@ def _make_plan(op: Op, needs: tuple[bool, ...]) -> BackwardPlan:
     rules = tuple((i, vjp.rule, tuple(place[key] for key in vjp.saves)) for i, vjp in wanted if vjp is not None)
     is_simple = len(rules) == 1 and rules[0][2] == tuple(range(len(inputs) + len(outputs)))
     only = rules[0][:2] if is_simple else None
-    return BackwardPlan(inputs, outputs, rules, only, bool(keys), node_class(op.node_name))
+    has_numbers = not op.numbers.isdisjoint(inputs)
+    ends = bool(keys) or op.runs_once
+    return BackwardPlan(inputs, outputs, rules, only, bool(keys), node_class(op.node_name), ends, has_numbers)
 
 
 def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str, int]:
@@ -121,10 +128,11 @@ class OpNode(Node):
         context: what its rules may know without saving.
         plan: which values are saved, and which rules run.
         saved: ``SavedVariable``s and plain numbers, in the plan's order; None once released.
+        numbers: once released: the numbers among them, None in the place of a tensor; set if the plan has numbers.
         place: where in the user's code it was made, if that was caught; see Note [Both lines].
     """
 
-    __slots__ = ("context", "op", "place", "plan", "saved")
+    __slots__ = ("context", "numbers", "op", "place", "plan", "saved")
 
     __init__ = object.__init__  # ``assemble`` fills it: an ``__init__`` in Python would double the price
     refuses_detached = True
@@ -133,6 +141,7 @@ class OpNode(Node):
     context: RuleContext
     plan: BackwardPlan
     saved: tuple[Any, ...] | None
+    numbers: tuple[Any, ...]
     place: Place | None
 
     def name(self) -> str:
@@ -202,9 +211,12 @@ class OpNode(Node):
             KeyError: the node does not save it.
             RuntimeError: it has been released, or overwritten.
         """
+        place = _places(self.plan.inputs, self.plan.outputs)[key]
         if self.saved is None:
+            if key in self.op.numbers and self.numbers[place] is not None:
+                return self.numbers[place]
             raise RuntimeError(RELEASED_MESSAGE)
-        value = self.saved[_places(self.plan.inputs, self.plan.outputs)[key]]
+        value = self.saved[place]
         return value.unpack(self, True) if isinstance(value, SavedVariable) else value
 
     def __dir__(self) -> list[str]:
@@ -225,9 +237,7 @@ class OpNode(Node):
         return SavedTensor(self, "saved", position)
 
     def release_variables(self) -> None:
-        # a node that saved nothing can run again: so does PyTorch's
-        if self.saved:
-            self.saved = None
+        release(self)
 
 
 def _name_of(op: Op, context: RuleContext) -> str:
@@ -264,6 +274,34 @@ def edges_asked(node: Node, wanted: Any) -> Any:
         else:
             asked.append(True)
     return None if are_all else tuple(asked)
+
+
+@eager_native
+def release(node: OpNode) -> None:
+    """Drop the tensors that a Node has saved; one that has saved none can run again, as PyTorch's can."""
+    plan: BackwardPlan = node.plan
+    saved = node.saved
+    if saved is None or not plan.ends:
+        return
+    if plan.has_numbers and not keep_numbers(node, saved):
+        return
+    node.saved = None
+
+
+@eager_native
+def keep_numbers(node: OpNode, saved: tuple) -> bool:
+    """Keep the numbers among what a Node has saved beyond its release; returns whether there is more to release."""
+    op: Op = node.op
+    has_more = op.runs_once is True
+    numbers: list = []
+    for x in saved:
+        if isinstance(x, SavedVariable):
+            has_more = True
+            numbers.append(None)
+        else:
+            numbers.append(x)
+    node.numbers = tuple(numbers)
+    return has_more
 
 
 _OFTEN = 3

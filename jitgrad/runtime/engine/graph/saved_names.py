@@ -76,6 +76,8 @@ _SHOW_SIZES = frozenset(
     "split split_with_sizes squeeze squeeze_dim sum sum_dim topk unfold unsafe_view view".split()
 )
 
+_REDUCTIONS = ("none", "mean", "sum")
+_ENDS = {"_saved_start": 0, "_saved_end": 2**63 - 1}
 _SIZES = "_saved_self_sym_sizes"
 _OF_TENSORS = [f"saved_{name}" for names in (_USUAL, *_TENSORS.values()) for name in names.values()]
 ALL_NAMES = frozenset(
@@ -101,6 +103,10 @@ def saved_tensors(op: Op) -> dict[str, int | str]:
 def saved_parameter(op: Op, name: str, params: tuple[Any, ...]) -> Any:
     """The parameter of this ``_saved_...`` name; KeyError if there is none."""
     value = params[saved_parameters(op)[name]]
+    if name == "_saved_reduction":
+        return _REDUCTIONS.index(value)
+    if op.name == "slice" and name in _ENDS:
+        return _ENDS[name] if value is None else value % 2**64  # PyTorch reads them as unsigned
     return (value,) if name == "_saved_dim" and isinstance(value, int) and op.name in _LIST_OF_DIMS else value
 
 

@@ -31,7 +31,7 @@ from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.node import CallNode, Edge, Node, OwnedGrads
-from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked
+from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked, release
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr
 from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
@@ -216,8 +216,8 @@ def run_upcoming(task: PlainRun) -> None:
         return
     made = compute(task, node, grads)
     outputs: tuple = made
-    if task.keep_graph is False and node.saved:
-        node.saved = None
+    if task.keep_graph is False:
+        release(node)
     edges: tuple = node.next_edges
     if len(outputs) != len(edges):
         check_count(node, len(outputs), len(edges))
