@@ -12,6 +12,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad import events
+from tests.modes import Mode
 
 
 def leaf(n: int = 3) -> Any:
@@ -349,6 +350,39 @@ def test_nodes_run_in_the_order_of_creation_whoever_made_them() -> None:
         return a.grad, b.grad, list(seen)
 
     agreement.agree(step, lambda: (leaf(), leaf(), []), 4)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_view_that_is_looked_at_afresh_has_a_node_of_that_moment(looks: bool, is_inside: bool, mode: Mode) -> None:
+    """A backward that raises half way has reached the view's leaf: its new Node is younger than the one that raises."""
+
+    def forward(t: Any, a: Any, b: Any, row: Any) -> Any:
+        x = b * 2.0
+        with t.no_grad():
+            a += 1
+        if looks:
+            row.grad_fn.name()
+        return x, t.where(row > 0, row, 2.0) @ x
+
+    def backward(x: Any, y: Any) -> bool:
+        x.sum().backward()
+        try:
+            y.backward()
+        except RuntimeError:
+            return True
+        return False
+
+    def run(t: Any, wrap: Any) -> Any:
+        step = wrap(lambda a, b, row: backward(*forward(t, a, b, row)) if is_inside else forward(t, a, b, row))
+        for _ in range(3):
+            a, b = (t.arange(1.0, n).requires_grad_() for n in (5.0, 3.0))
+            found = step(a, b, a.view(2, 2)[1])
+            has_raised = found if is_inside else backward(*found)
+        return has_raised, None if a.grad is None else a.grad.tolist(), b.grad.tolist()
+
+    torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
+    assert run(jg, mode.wrap) == run(torch, lambda step: step) == (True, [0.0, 0.0, 2.0, 4.0], [2.0, 2.0])
 
 
 def test_a_leaf_that_was_written_outside_between_two_uses() -> None:

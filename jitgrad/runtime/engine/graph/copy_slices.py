@@ -180,7 +180,7 @@ def view_requires_grad(tensor: Any) -> bool:
     if tensor._requires_grad or tensor._view_version is None or not tensor._base._requires_grad:
         return bool(tensor._requires_grad)
     if tensor._creation_meta is None and tensor._view_version != tensor._vc[VERSION]:
-        _regenerate(tensor)  # a write has brought the base into a graph, and the view with it
+        _regenerate_now(tensor)  # a write has brought the base into a graph, and the view with it
     return True
 
 
@@ -198,7 +198,7 @@ def current_grad_fn(tensor: Any) -> Node | None:
         return None
     if tensor._creation_meta is not None:
         raise RuntimeError(view_refusal(tensor._creation_meta, tensor._grad_fn, tensor._output_nr, is_indirect=True))
-    return _regenerate(tensor)
+    return _regenerate_now(tensor)
 
 
 def creation_meta_of(source: Any, is_several: bool) -> CreationMeta | None:
@@ -241,6 +241,18 @@ def check_writable(targets: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
         if target.requires_grad and target.is_leaf:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     return True
+
+
+def _regenerate_now(tensor: Any) -> Node:
+    """``_regenerate`` at a look at the view: the Node is younger than all that a trace has recorded before it."""
+    handler = state.handler
+    if handler is None:
+        return _regenerate(tensor)
+    handler.go_outside()
+    try:
+        return _regenerate(tensor)
+    finally:
+        handler.come_inside()
 
 
 def _regenerate(tensor: Any) -> Node:
