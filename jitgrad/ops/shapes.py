@@ -36,6 +36,7 @@ __all__ = [
     "c_type",
     "check_fits",
     "check_same_dtype",
+    "check_width",
     "contiguous_dims",
     "dtype_of",
     "exact_operand",
@@ -183,6 +184,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     """
     if hasattr(value, "shape"):
         return
+    check_width(value)
     if isinstance(value, complex) and not dtype.is_complex:
         value = as_real(value, c_type(dtype))
     if dtype.category is FLOATING and finfo(dtype).max < abs(value) < math.inf:
@@ -196,6 +198,12 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
         low, high = 0 if is_strict or isinstance(value, float) else 1 - (1 << bits), (1 << bits) - 1
     if not low - 1 < value < high + 1:  # a float may be a little outside: its fraction is cut off
         raise RuntimeError(f"value cannot be converted to type {c_type(dtype)} without overflow")
+
+
+def check_width(number: Any) -> None:
+    """OverflowError for an int of more than 64 bits: PyTorch refuses it wherever it takes a number."""
+    if type(number) is int and not -(1 << 63) <= number < 1 << 64:
+        raise OverflowError("int too big to convert" if number > 0 else "can't convert negative int to unsigned")
 
 
 def c_type(dtype: DType) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from jitgrad.config import config
 from jitgrad.events import is_logged, log
+from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History
@@ -120,6 +121,8 @@ class Path:
     ) -> tuple[Instr, bool]:
         """Shape rule and graph membership of a new operation. Raises what eager execution does."""
         recorder = self._recorder
+        for x in inputs:
+            check_width(x)
         kind = kind_of(op, inputs, params)
         if kind.joins and inference_tensors:
             recorder.backend.check_saved(op, inputs, kind.needs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -71,3 +72,29 @@ def test_a_growing_number_is_one_promotion() -> None:
     for s in (100, 200, 40000, 2**33, 0.5):
         assert step(x, s).tolist() == [float(s), float(s)]
     assert jg.stats()["promotions"] - before <= 1  # the float is another type
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("name", [*OPERATIONS, "iadd", "where", "addcmul", "compare in place"])
+def test_ints_of_more_than_64_bits_are_refused_as_in_pytorch(name: str, dtype: str) -> None:
+    """PyTorch has no place for them; the target of a refused write is as it was, and other numbers are taken again."""
+    more: dict[str, Callable[..., Any]] = {
+        "iadd": lambda lib, x, s: operator.iadd(x.clone(), s),
+        "where": lambda lib, x, s: lib.where(x > 1, x, s),
+        "addcmul": lambda lib, x, s: lib.addcmul(x, x, x, value=s),
+        "compare in place": lambda lib, x, s: x.clone().ge_(s),
+    }
+    if dtype == "float32" and name == "and":
+        return
+    call = {**OPERATIONS, **more}[name]
+    x, y = (lib.tensor([1, 2], dtype=getattr(lib, dtype)) for lib in (jg, torch))
+    compiled = jg.compile(lambda x, s: call(jg, x, s))
+    for s in (3, 2**70, 4, 2**64, 5, -(2**63) - 1, 6, 2**70, -(2**70), 7):
+        want = _outcome(lambda s=s: call(torch, y, s))
+        assert (want is OverflowError) == (abs(s) > 10)
+        assert _outcome(lambda s=s: call(jg, x, s)) == _outcome(lambda s=s: compiled(x, s)) == want, s
+    with pytest.raises(OverflowError) as ours:
+        call(jg, x, -(2**70))
+    with pytest.raises(OverflowError) as theirs:
+        call(torch, y, -(2**70))
+    assert str(ours.value) == str(theirs.value)

@@ -20,6 +20,7 @@ from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable
+from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write, may_fuse
@@ -167,6 +168,7 @@ class EagerPlan:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
         array = self._constants.get(number)
         if array is None:
+            check_width(number)
             is_kept = (
                 isinstance(self.direct, np.ufunc)
                 and type(number) in (int, float)
@@ -347,6 +349,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
 
 def number_key(op: Op, number: Any) -> Any:
     """Of pointwise operations and updates only a number's type matters; of others its value may decide the shape."""
+    check_width(number)
     return type(number) if _is_keyed_by_type(op) else (type(number), number)
 
 
