@@ -20,9 +20,9 @@ from jitgrad.dtypes import DType, bfloat16, float32, float64
 from jitgrad.formatting import format_tensor
 from jitgrad.functions import copying
 from jitgrad.functions._bind import operator
+from jitgrad.functions._parse import operand_asks
 from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.replacing import check_new_grad
-from jitgrad.functions.torch_function import asks
 from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import as_real
@@ -32,7 +32,7 @@ from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requi
 from jitgrad.runtime.engine.graph.node import CallNode
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
-from jitgrad.state import override_classes, state
+from jitgrad.state import override_classes, plain_tensors, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
 from jitgrad.tracer.recorder_state import RUNNING, wait_for_memory
 from jitgrad.tracer.shared_memory import Share
@@ -50,7 +50,7 @@ _notebook: Any = LazyModule("jitgrad.report.notebook")
 
 def _operand(other: Any) -> Any:
     """A tensor or a plain Python number; NotImplemented for anything else, and for what overrides operators."""
-    if override_classes and asks(other):
+    if override_classes and type(other) not in plain_tensors and operand_asks(other):
         return NotImplemented  # then Python asks ``other``, Note [Overrides]
     if isinstance(other, TensorBase) or type(other) in (int, float, bool):
         return other
@@ -195,7 +195,7 @@ class Tensor(TensorBase):
         return self._inplace_binary(_POW, other)
 
     def _inplace_binary(self, op: Any, other: Any) -> Any:
-        if override_classes and asks(other):
+        if override_classes and type(other) not in plain_tensors and operand_asks(other):
             return functions.INPLACE_METHODS[f"{op.name}_"](self, other)
         other = _operand(other)
         if other is NotImplemented:

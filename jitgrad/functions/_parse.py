@@ -28,7 +28,13 @@ import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, INTEGER, PYTHON_TYPES, DType
 from jitgrad.functions.signatures import MAKES_FROM_NOTHING, SIGNATURES, TAKES_OUT, options_of
-from jitgrad.functions.torch_function import handle_torch_function, has_torch_function, is_override, relevant_args
+from jitgrad.functions.torch_function import (
+    asks,
+    handle_torch_function,
+    has_torch_function,
+    is_override,
+    relevant_args,
+)
 from jitgrad.lazy import LazyModule
 from jitgrad.state import plain_tensors, state
 from jitgrad.tensor_base import TensorBase
@@ -47,6 +53,7 @@ __all__ = [
     "adopt",
     "given",
     "match_call",
+    "operand_asks",
     "read_signatures",
     "slow",
 ]
@@ -185,6 +192,13 @@ def _note_class(kind: type) -> None:
     if kind not in TENSORS and len(TENSORS) < _MAX_CLASSES and not is_override(kind):
         TENSORS.add(kind)
         OPERANDS.add(kind)
+
+
+def operand_asks(x: Any) -> bool:
+    """``asks`` of an operator's operand; the class of a tensor that does not ask is met from here on."""
+    if isinstance(x, TensorBase):
+        _note_class(type(x))
+    return asks(x)
 
 
 def _as_tensors(x: Any) -> Any:

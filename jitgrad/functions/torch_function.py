@@ -14,7 +14,8 @@ In: a public function and the arguments of one call. Out: what the first type th
 # - A subclass that overrides gets methods, operators and properties of its own when it is defined
 #   (``overrides._define``): they ask first. Methods that the class defines itself stay.
 # - An operator of Tensor looks at its right operand while the list has entries (``Parameter + Override``: Python asks
-#   the right operand first only if its class is a subclass of the left one's).
+#   the right operand first only if its class is a subclass of the left one's). Classes that were met and do not
+#   override are in ``state.plain_tensors``: hits and native code take these at once, as if there were no overrides.
 # ``func`` is the public function or method, for instance ``jitgrad.add`` for ``x + 1``. What the caller gave by
 # position and what by name is known in methods of a subclass; a public function hands on required arguments by position
 # and others by name. The engine runs with overrides off (``state.overrides_off``): derivative rules are not the user's

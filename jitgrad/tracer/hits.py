@@ -480,7 +480,7 @@ def operate(op: Any, swapped: Any, a: Any, b: Any) -> Any:
     A class that overrides operators is asked in Python.
     """
     recorder: RecorderState = active()
-    if recorder is None or recorder.busy or (override_classes and type(a) is not type(b)):
+    if recorder is None or recorder.busy or overrides(a) or overrides(b):
         return MISSED
     if not (may_be_operand(a) and may_be_operand(b)):
         return MISSED

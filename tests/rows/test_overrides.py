@@ -348,3 +348,48 @@ def test_what_torch_intercepts(name: str) -> None:
         named = [c for c in calls if c[0] not in ("__get__", "__set__")]  # attributes are not intercepted here
         seen.append((named, [isinstance(r, Noted) for r in flat]))
     assert seen[0] == seen[1]
+
+
+def test_steps_of_other_classes_are_as_native_as_without_overrides() -> None:
+    """One class that overrides functions costs operators of others nothing: Python's methods are not called."""
+    program = """
+        import jitgrad
+        from jitgrad import nn
+        from jitgrad.config import config
+        from jitgrad.cpython.build import is_known_interpreter
+        from jitgrad.cpython.liveness import counts_references
+
+        calls = []
+        for name in ("__mul__", "__add__", "__sub__", "__radd__", "__rsub__"):
+            def count(self, other, name=name, method=getattr(jitgrad.Tensor, name)):
+                calls.append(name)
+                return method(self, other)
+            setattr(jitgrad.Tensor, name, count)
+
+        class Mine(jitgrad.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                asked.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs)
+
+        class Plain(nn.Parameter):
+            pass
+
+        asked = []
+        for w in (nn.Parameter(jitgrad.ones(2)), Plain(jitgrad.ones(2))):
+            @jitgrad.compile
+            def step(x):
+                return ((x * w + w) * 2.0 - x) * 0.5 + (1.0 - w * x) * w
+
+            x = jitgrad.ones(2)
+            expected = step(x).tolist()
+            for _ in range(3):
+                step(x)
+            calls.clear()
+            assert step(x).tolist() == expected
+            is_native = config.native_hits and is_known_interpreter() and counts_references
+            assert not (is_native and calls), calls
+            y = step(x.as_subclass(Mine))
+            assert type(y) is Mine and "mul" in asked and y.tolist() == expected, (type(y), asked)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
