@@ -14,8 +14,9 @@ from jitgrad.dtypes import DType
 from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
 
 __all__ = [
-    "Aval", "Strides", "check_allocatable", "check_inside", "contiguous_strides", "dense", "devices_in_use", "in_order",
-    "is_dense", "kept", "last_position", "make_aval", "own_layout", "pointwise_strides", "row_major", "suggested_order",
+    "REPEATS", "Aval", "Strides", "check_allocatable", "check_inside", "contiguous_strides", "dense",
+    "devices_in_use", "has_repeats", "in_order", "is_dense", "kept", "last_position", "make_aval", "own_layout",
+    "pointwise_strides", "row_major", "suggested_order",
 ]  # fmt: skip
 
 
@@ -233,6 +234,17 @@ def is_dense(aval: Aval) -> bool:
             return False
         step *= extent
     return True
+
+
+REPEATS = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
+    "clone() the tensor before performing the operation."
+)
+
+
+def has_repeats(aval: Aval) -> bool:
+    """Whether elements share places because the tensor was expanded."""
+    return not aval.is_contiguous and any(s == 0 and n > 1 for s, n in zip(aval.stride, aval.shape, strict=True))
 
 
 def dense(aval: Aval) -> Strides | None:

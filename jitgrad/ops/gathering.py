@@ -363,10 +363,15 @@ def _np_masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, np.asarray(value).astype(x.dtype), x)
 
 
+def _np_masked_fill_into(x: Any, mask: Any, value: Any) -> None:
+    np.copyto(x, np.asarray(value).astype(x.dtype), where=mask)
+
+
 define(
     "masked_fill",
     aval=_masked_fill_aval,
     numpy=_np_masked_fill,
+    write=_np_masked_fill_into,
     lower=lambda b, x, mask, value: b.where(mask, operand(b, value, x.dtype), x),
     vjps=[
         Vjp(lambda c, g, mask: call("masked_fill", g, mask, 0.0), (1,)),

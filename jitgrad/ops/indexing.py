@@ -193,21 +193,30 @@ def _index_put_aval(x: Aval, values: Aval, *args: Any) -> Aval:
     return make_aval(x.shape, x.dtype)
 
 
-def _np_index_write(write: Any) -> Any:
-    def rule(x: Any, values: Any, *args: Any) -> Any:
+def _np_index_write(write: Any) -> tuple[Any, Any]:
+    """(The NumPy rule, the same in the target's own memory.)"""
+
+    def write_into(x: Any, values: Any, *args: Any) -> None:
         *indices, dims = args
-        out = x.copy()
         try:
-            write(out, _spec(x.ndim, indices, dims), values)
+            write(x, _spec(x.ndim, indices, dims), values)
         except IndexError as error:
             raise out_of_bounds(error) from None
+
+    def rule(x: Any, values: Any, *args: Any) -> Any:
+        out = x.copy()
+        write_into(out, values, *args)
         return out
 
-    return rule
+    return rule, write_into
 
 
 def _assign(out: Any, spec: tuple[Any, ...], values: Any) -> None:
     out[spec] = values
+
+
+_np_put, _np_put_into = _np_index_write(_assign)
+_np_add, _np_add_into = _np_index_write(np.add.at)
 
 
 def _lower_index_write(kind: str) -> Any:
@@ -235,7 +244,8 @@ def _define_index_put(k: int) -> None:
         f"index_put{k}",
         checks_values=True,
         aval=_index_put_aval,
-        numpy=_np_index_write(_assign),
+        numpy=_np_put,
+        write=_np_put_into,
         lower=_lower_index_write("set"),
         vjps=[Vjp(_overwritten_rule, indices), Vjp(_written_rule, indices), *[None] * k],
         num_inputs=k + 2,
@@ -245,7 +255,8 @@ def _define_index_put(k: int) -> None:
         f"index_put_accumulate{k}",
         checks_values=True,
         aval=_index_put_aval,
-        numpy=_np_index_write(np.add.at),
+        numpy=_np_add,
+        write=_np_add_into,
         lower=_lower_index_write("add"),
         vjps=[Vjp(lambda c, g: g), Vjp(_written_rule, indices), *[None] * k],
         num_inputs=k + 2,

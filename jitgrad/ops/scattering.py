@@ -199,15 +199,17 @@ def _index_fill_aval(x: Aval, index: Aval, value: Any, dim: int) -> Aval:
 
 
 def _np_index_fill(x: Any, index: Any, value: Any, dim: int) -> Any:
-    number = np.asarray(np_operand(value, dtype_of(x)))
-    if not x.ndim:
-        return number.astype(x.dtype)
     out = x.copy()
+    _np_index_fill_into(out, index, value, dim)
+    return out
+
+
+def _np_index_fill_into(x: Any, index: Any, value: Any, dim: int) -> None:
+    number = np.asarray(np_operand(value, dtype_of(x)))
     try:
-        out[_rows(x, index, dim)] = number
+        x[_rows(x, index, dim) if x.ndim else ...] = number
     except IndexError as error:
         raise out_of_bounds(error) from None
-    return out
 
 
 def _lower_index_fill(b: Any, x: Any, index: Any, value: Any, dim: int) -> Any:
@@ -229,6 +231,7 @@ define(
     checks_values=True,
     aval=_index_fill_aval,
     numpy=_np_index_fill,
+    write=_np_index_fill_into,
     lower=_lower_index_fill,
     vjps=[
         Vjp(lambda c, g, index: call("index_fill", g, index, 0.0, c.params[0]), (1,)),

@@ -96,6 +96,8 @@ class Op:
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
         missing_edges: how many operands more PyTorch's node has, which are not given here: a bias.
+        write: ``write(array, *arrays, *params)``: the operation in its first operand's own memory, one element after
+            the other, for a target that is expanded; None: such a target is refused. No half dtypes come here.
         numbers: positions of the inputs of which PyTorch's node keeps a number as a number: no release takes it. Of
             all others it makes tensors first.
         runs_once: PyTorch's node keeps a tensor whatever gradients are wanted, so that a release ends it, also where
@@ -124,6 +126,7 @@ class Op:
     missing_edges: int = 0
     numbers: frozenset[int] = frozenset()
     runs_once: bool = False
+    write: Callable[..., Any] | None = None
 
     @property
     def is_differentiable(self) -> bool:
@@ -361,6 +364,7 @@ def define(
     missing_edges: int = 0,
     numbers: Sequence[int] = (),
     runs_once: bool = False,
+    write: Callable[..., Any] | None = None,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken.
 
@@ -388,6 +392,7 @@ def define(
         missing_edges,
         frozenset([*numbers, *(node_names or ())]),
         runs_once,
+        write,
     )
     OPS[name] = op
     return op

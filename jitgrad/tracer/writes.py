@@ -14,6 +14,7 @@ from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.errors import ElsewhereError
+from jitgrad.ops.aval import has_repeats
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.structs import replaced
@@ -51,7 +52,9 @@ class Writes:
     def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         recorder = self._recorder
-        if len(targets) == 1 and targets[0]._base is not None and recorder.windows.write(op, targets[0], args):
+        is_expanded = has_repeats(targets[0]._aval)  # what writes that at all, writes real memory
+        is_view = len(targets) == 1 and targets[0]._base is not None and not is_expanded
+        if is_view and recorder.windows.write(op, targets[0], args):
             return targets
         inputs, params = recorder.backend.split_args(op, args)
         try:
@@ -60,7 +63,7 @@ class Writes:
         except ElsewhereError:
             return recorder.outside(recorder.backend.inplace_elsewhere, op, targets, inputs, params)
         windows = self._windows_of(targets, inputs) if rebinds is not None else []
-        if rebinds is None or not all(recorder.windows.may_read_through(x, targets) for x in windows):
+        if rebinds is None or is_expanded or not all(recorder.windows.may_read_through(x, targets) for x in windows):
             return recorder.detours.write(op, targets, args)
         for window in windows:
             old = window._vid

@@ -20,7 +20,7 @@ from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.device_ops import different_devices, run_elsewhere, write_elsewhere
 from jitgrad.runtime.eager.numpy_rule import own, run_numpy
-from jitgrad.runtime.eager.overlap import check_no_overlap
+from jitgrad.runtime.eager.overlap import check_no_overlap, writes_repeats
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan, plan_for
 from jitgrad.runtime.eager.quiet import run_into, run_quietly
 from jitgrad.runtime.engine.graph.copy_slices import (
@@ -220,7 +220,7 @@ def checked_plan(
     plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
     for target, aval in zip(targets, plan.out_avals, strict=True):
         check_inplace(op, target, aval)
-        check_no_overlap(target, inputs)
+        check_no_overlap(target, inputs, op)
     return plan, tracked
 
 
@@ -327,6 +327,8 @@ def apply_inplace_eager(
         write_elsewhere(op, targets, inputs, plan.params, out_avals, plan.on_host())
     elif op is _COPY:
         run_quietly(_copy_over, targets[0]._ndarray(), arrays[1])
+    elif op.write is not None and writes_repeats(op, targets[0]._aval):
+        run_quietly(op.write, targets[0]._ndarray(), *arrays[1:], *plan.params)
     elif not (written and plan.write(arrays, written)):
         results = run_numpy(op, arrays, params, out_avals) if is_apart else plan.compute(arrays)
         for target, result in zip(targets, results, strict=True):

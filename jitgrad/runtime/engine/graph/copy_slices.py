@@ -19,14 +19,14 @@ import weakref
 from typing import Any
 
 from jitgrad.grad_mode import is_inference_mode_enabled
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import REPEATS, Aval, has_repeats
 from jitgrad.ops.strided import STRIDED_SELECT, over
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta, view_refusal
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.node import INVALID_EDGE, Edge, NextEdge, Node, call_node
-from jitgrad.runtime.engine.graph.op_node import OpNode, make_op_node
+from jitgrad.runtime.engine.graph.op_node import OpNode, make_op_node, wanted_nodes
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedVariable
 from jitgrad.runtime.engine.graph.validate import fit
 from jitgrad.state import anomaly, state
@@ -93,7 +93,12 @@ class CopySlices(Node):
             if grads[0] is not None:
                 slice_grad = fit(self.fn, 0, grads[0], self.view)
             grads = grads[1:]
-        if self.next_edges[0][0] is None:
+        target, wanted = self.next_edges[0][0], wanted_nodes()
+        if target is None:
+            return (None, *grads)
+        if has_repeats(self.view):  # PyTorch's backward cannot write the gradient of what was expanded
+            if not wanted or target in wanted:
+                raise RuntimeError(REPEATS)
             return (None, *grads)
         return (over("strided_scatter", base, self.view, grad, slice_grad), *grads)
 
