@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import jitgrad as jg
+from jitgrad.codegen.llvm import jit
 
 __all__ = ["SCENES", "grown_nbytes", "play"]
 
@@ -121,6 +122,15 @@ def _kernels() -> Callable[[int], Any]:
         function(x)
 
     return once
+
+
+@_scene(20_000)
+def _loads() -> Callable[[int], Any]:
+    """A kernel that is loaded and dropped again: nothing of it stays."""
+    session = jit._session()
+    text = "define i32 @k(i32 %x) {\n  ret i32 %x\n}\n"
+    code = session.emit(jit.KernelSource("k", "k", lambda: text), text)
+    return lambda nr: session.load("k", code)
 
 
 @_scene(1_000)

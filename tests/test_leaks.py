@@ -11,9 +11,13 @@ from tests import leaks
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no such file")
 
 
+SHARES = {"loads": 0.4}
+"""Scenes whose growth would be too small otherwise."""
+
+
 @pytest.mark.parametrize("name", leaks.SCENES)
 def test_memory_stays_flat(name: str) -> None:
-    text, is_flat = leaks.play(name, 0.004)
+    text, is_flat = leaks.play(name, SHARES.get(name, 0.004))
     print(text)
     assert is_flat, text
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import threading
 import tokenize
 import zipfile
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from jitgrad.serialization.legacy import LEGACY_MAGIC, LegacyFile
 from jitgrad.serialization.old_format import OldReader
 from jitgrad.serialization.places import Places
 from jitgrad.serialization.reading import read_pickle
+from jitgrad.serialization.replacement import new_contents
 from jitgrad.serialization.writing import Written
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
@@ -52,7 +52,8 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
         obj: tensors, numbers, strings, containers of them; a module's or optimizer's ``state_dict()``. Also whatever
             ``pickle`` takes, such as whole modules; ``load`` reads those if their classes were declared safe.
         f: a path, or a binary file open for writing. A path is written under another name first: what is there is
-            whole at any time.
+            whole at any time, and stays as it was if the disk is full. The file at the end of links gets the new
+            contents, and keeps its mode. A device or a pipe is written as it is.
         pickle_module: None: there is no other.
         pickle_protocol: accepted; PyTorch reads protocol 2 without running code, so that is what is written.
 
@@ -147,19 +148,9 @@ def _writable(f: Any) -> Iterator[Any]:
     """The file to write to; a path gets its new contents at the end, or keeps its old ones."""
     if hasattr(f, "write"):
         yield f
-        return
-    path = os.fspath(f)
-    scratch = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
-    try:
-        with open(scratch, "xb") as file:
+    else:
+        with new_contents(os.fsdecode(f)) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except BaseException:
-        if os.path.exists(scratch):
-            os.unlink(scratch)
-        raise
 
 
 @contextmanager

@@ -378,11 +378,10 @@ def keep_target(
 ) -> tuple[tuple[Instr, ...], tuple[Any, ...]]:
     """Where the Node will save the old value of what is written: a copy to save, which has the old value's Node."""
     needs = tuple(isinstance(x, TensorBase) and x._requires_grad for x in inputs)
-    target = inputs[0]
     joins = state.grad_enabled and bool(op.vjps) and any(needs)
-    if not joins or target is not targets[0] or 0 not in recorder.backend.saved_inputs(op, needs):
+    if not joins or inputs[0] is not targets[0] or 0 not in recorder.backend.saved_inputs(op, needs):
         return (), operands
-    copy = recorder.backend.copy_instr(operands[0], recorder.node.next_vid, target._aval)
+    copy = recorder.backend.copy_instr(operands[0], recorder.node.next_vid, targets[0]._aval)
     return (copy,), (copy.outputs[0], *operands[1:])
 
 

@@ -134,6 +134,45 @@ def test_directory_swapped_after_opening_is_not_used(directory: Path, tmp_path: 
     assert cache.load(OTHER) == PAYLOAD
 
 
+@posix_only
+def test_the_directory_takes_no_descriptor_of_the_standard_streams(directory: Path) -> None:
+    """A program that opens its streams again would close it, and what is written to them would reach it."""
+    script = """
+import os, sys
+from pathlib import Path
+from jitgrad.codegen.llvm.object_cache import ObjectCache
+os.closerange(0, 3)
+cache = ObjectCache(Path(sys.argv[1]), 1 << 20)
+for descriptor in range(3):
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        continue
+    os._exit(1)
+os._exit(0 if cache.store(bytes(32), b"x") and not os.get_inheritable(cache._fd) else 2)
+"""
+    assert subprocess.run([sys.executable, "-c", script, str(directory)], timeout=60).returncode == 0
+
+
+@posix_only
+@pytest.mark.parametrize("request_", ["stat", "fstat"])
+def test_a_disk_that_fails_costs_only_speed(directory: Path, monkeypatch: pytest.MonkeyPatch, request_: str) -> None:
+    ObjectCache(directory, LIMIT).store(KEY, PAYLOAD)
+    cache = ObjectCache(directory, LIMIT)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    open_files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    with monkeypatch.context() as patch:
+        patch.setattr(os, request_, fail)
+        assert ObjectCache(directory, LIMIT).load(KEY) in (None, PAYLOAD)
+        assert cache.load(KEY) in (None, PAYLOAD)
+        assert not cache.holds(KEY)
+    cache.close()
+    assert request_ == "stat" or not open_files or len(os.listdir("/proc/self/fd")) <= open_files
+
+
 def test_path_that_cannot_be_a_directory_costs_only_speed(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("")

@@ -83,6 +83,7 @@ FOUND = (
     ("index4", 0, ((4, 6),), "a gradient that counted once for six equal indices"),
     ("constant_pad", 0, ((3, 0),), "padding that cuts off what is not there, refused by one form alone"),
     ("max_pool2d", 1, ((5, 0),), "the largest of no elements"),
+    ("eye", 0, (), "a write of what has no operands, in a compiled step"),
 )
 """(operation, sample, change of extents): what the tool has found."""
 

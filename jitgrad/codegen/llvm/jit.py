@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import os
 import weakref
 from collections import OrderedDict
@@ -48,6 +47,7 @@ __all__ = [
 ]
 
 MAX_IDLE_KERNELS = 4096
+KERNELS_PER_LINKER = 64
 _MAPS_PER_KERNEL = 4
 """Memory maps that we reckon with: code and constants are two, and the process needs some for all else."""
 
@@ -126,11 +126,10 @@ class _LlvmSession:
         llvm.initialize_native_asmprinter()
         make = llvm.Target.from_triple(target.triple).create_target_machine
         options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
-        self._machine = make(opt=2, **options)
-        # JITLink lays a kernel's sections side by side. RuntimeDyld places each section anywhere, and aborts the
-        # process when two of them that the small code model ties together are more than 2 GiB apart.
-        self._linker = llvm.create_lljit_compiler(make(opt=2, **options), use_jit_link=True)
-        self._serial = itertools.count()
+        self._make_machine = functools.partial(make, opt=2, **options)
+        self._machine = self._make_machine()
+        self._linker: Any = None
+        self._num_loaded = 0
 
     def emit(self, source: KernelSource, text: str) -> bytes:
         """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
@@ -156,10 +155,24 @@ class _LlvmSession:
         passes.add_simplify_cfg_pass()
         passes.run(module, llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options()))
 
+    def _next_linker(self) -> Any:
+        """The linker of the next kernel.
+
+        One keeps some 9 KB of every kernel that it has loaded, also of those that are gone, and is the slower for it.
+        So it loads a certain number. It goes with the last of them, which holds it.
+        """
+        if self._num_loaded % KERNELS_PER_LINKER == 0:
+            # JITLink lays a kernel's sections side by side. RuntimeDyld places each section anywhere, and aborts the
+            # process when two of them that the small code model ties together are more than 2 GiB apart.
+            self._linker = binding().create_lljit_compiler(self._make_machine(), use_jit_link=True)
+        self._num_loaded += 1
+        return self._linker
+
     def load(self, name: str, obj: bytes) -> CompiledKernel:
+        """The kernel of an object; CompileError if it cannot be linked."""
         library = binding().JITLibraryBuilder().add_object_img(obj).add_current_process().export_symbol(name)
         try:
-            tracker = library.link(self._linker, f"kernel{next(self._serial)}")
+            tracker = library.link(self._next_linker(), f"kernel{self._num_loaded}")
         except RuntimeError as error:
             let_through(error)
             raise CompileError(f"kernel {name}: {error}") from error

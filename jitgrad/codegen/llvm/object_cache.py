@@ -9,12 +9,15 @@ In: a key digest, object code. Out: the object code, or None. Nothing here raise
 # What is loaded from here is executed. So the directory is opened once, without following a link at its end, and used
 # through its descriptor: it cannot be swapped later. It, and each file (also opened without following links), must be
 # owned by this user and writable by nobody else. A checksum over key and payload catches truncation and damage; files
-# appear under their name only when complete (``os.replace``), so two processes may fill the cache at once.
+# appear under their name only when complete (``os.replace``), so two processes may fill the cache at once. Whoever
+# closes descriptors that are not his, as daemons do, may close the directory's, and its number may become another
+# directory's: it is looked at before each use. It is none of 0 to 2, which programs open again and give to others.
 # Example: a file that another user owns, or that ends early, is passed over; the kernel is compiled again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -38,6 +41,7 @@ _STALE_S = 3600.0
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # the opening of a FIFO would wait for somebody to write
 _HAS_DIR_FD = os.open in os.supports_dir_fd
+_STANDARD = 3  # descriptors below this are those of the standard streams
 
 
 def _checksum(digest: bytes, payload: bytes) -> bytes:
@@ -53,6 +57,28 @@ def _why_untrusted(info: os.stat_result, is_kind: bool) -> str:
     if hasattr(os, "geteuid") and info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "can be written by other users"
     return ""
+
+
+def _not_standard(fd: int) -> int:
+    """The same file under a number that is not one of the standard streams'."""
+    taken = []
+    try:
+        while fd < _STANDARD:
+            taken.append(fd)
+            fd = os.dup(fd)
+    finally:
+        for low in taken:
+            os.close(low)
+    return fd
+
+
+def _status(fd: int) -> os.stat_result:
+    """``fstat``; a descriptor that has none is closed."""
+    try:
+        return os.fstat(fd)
+    except OSError:
+        os.close(fd)
+        raise
 
 
 class ObjectCache:
@@ -76,46 +102,60 @@ class ObjectCache:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _HAS_DIR_FD:
                 return True
-            fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
+            fd = _not_standard(os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW))
+            info = _status(fd)
         except OSError as error:
             let_through(error)
             logger().info("no object cache: %s", error)
             return False
-        info = os.fstat(fd)
         why = _why_untrusted(info, stat.S_ISDIR(info.st_mode))
         if why:
             os.close(fd)
             logger().warning("no object cache: the directory %s %s", self._path, why)
             return False
-        self._fd = fd
+        self._fd, self._identity = fd, (info.st_dev, info.st_ino)
         return True
+
+    def _is_there(self) -> bool:
+        """Whether the descriptor is still that of the directory; if not, the cache is off from now on."""
+        if self._fd is None:
+            return True
+        with contextlib.suppress(OSError):
+            info = os.fstat(self._fd)
+            if (info.st_dev, info.st_ino) == self._identity:
+                return True
+        logger().info("no object cache any more: its descriptor was closed")
+        self._fd, self.readable, self.writable = None, False, False  # the number is somebody else's: it stays open
+        return False
 
     def _at(self, name: str) -> str:
         return name if self._fd is not None else str(self._path / name)
 
     def load(self, digest: bytes) -> bytes | None:
         """The object code stored under a key digest, None if there is none that can be trusted."""
-        if not self.readable:
+        if not (self.readable and self._is_there()):
             return None
         session = probe.session  # Note [Profiling points]
         return self._load(digest) if session is None else session.call("cache", "cache read", self._load, digest)
 
     def holds(self, digest: bytes) -> bool:
         """Whether there is a file for a key digest; ``load`` says whether it can be trusted."""
+        if not (self.readable and self._is_there()):
+            return False
         try:
             os.stat(self._at(digest.hex() + _SUFFIX), dir_fd=self._fd, follow_symlinks=False)
         except OSError as error:
             let_through(error)
             return False
-        return self.readable
+        return True
 
     def _load(self, digest: bytes) -> bytes | None:
         try:
             fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
+            info = _status(fd)
         except OSError as error:
             let_through(error)
             return None
-        info = os.fstat(fd)
         why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
         if why:
             os.close(fd)
@@ -133,7 +173,7 @@ class ObjectCache:
 
     def store(self, digest: bytes, payload: bytes) -> bool:
         """Keep object code under a key digest; False if that was not possible."""
-        if not self.writable:
+        if not (self.writable and self._is_there()):
             return False
         data = _HEADER.pack(_MAGIC, _VERSION, digest, len(payload), _checksum(digest, payload)) + payload
         temporary = self._at(f".{os.getpid()}.{next(self._serial)}.{time.monotonic_ns()}.tmp")
@@ -182,7 +222,7 @@ class ObjectCache:
 
     def close(self) -> None:
         """Let go of the directory; the cache then holds nothing."""
-        if self._fd is not None:
+        if self._fd is not None and self._is_there():
             os.close(self._fd)
         self._fd, self.readable, self.writable = None, False, False
 
