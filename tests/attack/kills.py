@@ -1,6 +1,6 @@
 """Processes that are killed while they write the cache; two versions of the library on one cache.
 
-Owns: the scenes ``killed_writers``, ``two_versions``, ``replaced_library``.
+Owns: the scenes ``killed_writers`` and ``two_versions``.
 """
 
 from __future__ import annotations
