@@ -568,7 +568,7 @@ _TURNS = _in(
 
 _ARGUMENTS = _in(
     "functions",
-    ("checked.py", "        if key not in known and not (", "        if False and not (",
+    ("checked.py", "if key not in known and not has", "if False and not has",
      "attack/test_attack.py::test_what_was_found_is_refused_in_words"),
     ("checked.py", "        match()  # classes", "        pass  # classes",
      "attack/test_attack.py::test_a_known_call_tells_nothing_of_large_numbers"),
