@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import jitgrad as jg
+from jitgrad.functions.checked import checked
 from tests.attack.__main__ import attack
 from tests.attack.draws import NAMES, STRANGE, draw
 from tests.attack.worker import Inside, run_attack
@@ -130,9 +131,23 @@ def test_what_was_found_is_refused_in_words(name: str, mode: str) -> None:
     assert caught.type.__name__ == kind
 
 
+def _conv1d_that_tells(seen: list[Any]) -> Callable[..., Any]:
+    """``conv1d`` with its arguments matched, which notes what it is called with."""
+
+    def conv1d(
+        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1
+    ) -> None:
+        seen.append((stride, groups))
+
+    return checked(conv1d)
+
+
 def test_a_known_call_tells_nothing_of_other_elements() -> None:
-    x = jg.ones(1, 2, 5)
-    assert F.conv1d(x, x[:, :, :2], stride=(1,)).shape == (1, 1, 4)
+    x, seen = jg.ones(1, 2, 5), list[Any]()
+    call = _conv1d_that_tells(seen)
+    call(x, x, stride=(1,))
+    call(x, x, stride=(jg.tensor(2),))
+    assert [tuple(map(type, stride)) for stride, _ in seen] == [(int,), (int,)]
     with pytest.raises(TypeError, match="conv1d"):
         F.conv1d(x, x[:, :, :2], stride=(1.0,))
 
@@ -146,9 +161,11 @@ def test_a_known_call_tells_nothing_of_large_numbers() -> None:
 
 
 def test_a_call_that_is_converted_is_converted_each_time() -> None:
-    x = jg.ones(1, 2, 5)
+    x, seen = jg.ones(1, 2, 5), list[Any]()
+    call = _conv1d_that_tells(seen)
     for _ in range(3):
-        assert F.conv1d(x, x[:, :, :2], groups=jg.tensor(1)).shape == (1, 1, 4)
+        call(x, x, groups=jg.tensor(1))
+    assert [type(groups) for _, groups in seen] == [int] * 3
     with pytest.raises(TypeError, match="conv1d"):
         F.conv1d(x, x[:, :, :2], groups=jg.tensor(1.0))
 
