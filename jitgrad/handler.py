@@ -124,6 +124,10 @@ class Handler:
         """The graph of a view is looked at, and its base was written since (``view._tid == -tid``)."""
         self.refuse("a look at a view from before a write")
 
+    def has_node_of(self, vid: int, node: Any) -> bool:
+        """Whether the Node of a value of this handler is ``node``; False: the value came in without its history."""
+        return True
+
     def lookers(self, tensor: Any) -> list[Any]:
         """The handles on values of this handler that look at a tensor's storage."""
         return []

@@ -340,6 +340,10 @@ class Recorder(RecorderState):
         self.counters.make_node(tensor._vid)
         return self.graph.attach(tensor)
 
+    def has_node_of(self, vid: int, node: Any) -> bool:
+        """Whether a value's Node, if it has been made, is ``node``."""
+        return bool(self.graph.nodes.get(vid, (None,))[0] is node)
+
     def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
         """See ``Entry.join_outer``."""
         self.entry.join_outer(tensor, graph_node, output_nr)

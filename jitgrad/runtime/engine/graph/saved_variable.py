@@ -127,14 +127,32 @@ class SavedVariable:
         if tensor._vc[VERSION] != self.version:
             raise RuntimeError(modified_message(self, saved_by))
         if with_history and self.output_nr >= 0:
-            tensor = _detached(tensor)
+            node, number = self.history(saved_by)
+            tensor = _detached(tensor) if _is_as_known(tensor, node) else _unstamped(tensor)
             tensor._requires_grad = True
-            tensor._grad_fn, tensor._output_nr = self.history(saved_by)
+            tensor._grad_fn, tensor._output_nr = node, number
         return tensor
 
     def history(self, saved_by: Node) -> tuple[Node, int]:
         """Where the gradient of a saved output flows."""
         return saved_by, self.output_nr
+
+
+def _is_as_known(alias: Any, node: Node) -> bool:
+    """Whether an alias that gets its history back is to the running trace what it was without one.
+
+    Example: a graph began outside a step, and a backward of the step has read what ``tanh`` saved of its result. The
+    trace knows that value, without a gradient. In the next backward, with ``create_graph=True``, it leads to the Node.
+    """
+    handler = state.handler
+    return handler is None or int(handler.tid) != int(alias._tid) or handler.has_node_of(alias._vid, node)
+
+
+def _unstamped(tensor: Any) -> Any:
+    """``_detached``, as a tensor that no trace has met."""
+    alias = new_tensor(tensor._aval, tensor._storage, tensor._array)
+    alias._vc = tensor._vc
+    return alias
 
 
 @eager_native
