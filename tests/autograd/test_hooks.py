@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 from parity import J, attempt, const, leaf, same
@@ -309,7 +310,35 @@ def _wrong_results(lib, log):
     return results
 
 
+def _gradients_that_cannot_be(lib, log):
+    """Hooks of a Node see none of positions, nor of what the Node keeps for its backward."""
+    package = sys.modules["jitgrad" if lib is J else "torch"]
+    functions = package.nn.functional
+    operations = [
+        lambda x: x.max(1)[0],
+        lambda x: x.sort(1)[0],
+        lambda x: x.topk(2)[0],
+        lambda x: x.median(1)[0],
+        lambda x: x.kthvalue(2, 1)[0],
+        lambda x: x.cummax(1)[0],
+        lambda x: functions.nll_loss(x, package.tensor([0, 2])),
+        lambda x: functions.layer_norm(x, (3,)),
+        lambda x: x.chunk(2, 1)[1],
+    ]
+    gradients = []
+    for operation in operations:
+        x = leaf(lib, [[0.3, -1.0, 2.0], [1.5, 0.2, -0.7]])
+        y = operation(x * 2)
+        log.append(len(y.grad_fn._input_metadata))
+        y.grad_fn.register_prehook(lambda g: log.append(len(g)))
+        y.grad_fn.register_hook(lambda inputs, outputs: log.append((len(inputs), len(outputs))))
+        y.sum().backward()
+        gradients.append(x.grad)
+    return gradients
+
+
 PROGRAMS = [
+    _gradients_that_cannot_be,
     _hooks_of_a_view_that_is_written,
     _hooks_of_a_view_whose_base_is_written,
     _hooks_removed_after_the_write,

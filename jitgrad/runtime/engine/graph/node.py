@@ -225,7 +225,12 @@ class Node:
     @property
     def _input_metadata(self) -> tuple[Aval, ...]:
         """Shape, dtype and device of each gradient coming in."""
-        return self.input_metadata
+        return self.input_metadata[: self.num_seen]
+
+    @property
+    def num_seen(self) -> int:
+        """How many of the gradients coming in hooks see."""
+        return len(self.input_metadata)
 
     def _register_hook_dict(self, tensor: Any) -> None:
         """Run the hooks of one of the outputs, ``tensor``, when its gradient comes in."""
@@ -284,12 +289,13 @@ def call_node(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
     hooks = node.hooks
     if hooks is None:
         return node.apply(inputs)
+    count = node.num_seen
     if hooks.pre:
-        inputs = hooks.run_pre(inputs)
+        inputs = [*hooks.run_pre(inputs[:count]), *inputs[count:]]
     if not hooks.post:
         return node.apply(inputs)
     # the node may empty its list; post-hooks are to see what it was given
-    seen = tuple(inputs)
+    seen = tuple(inputs[:count])
     return hooks.run_post(tuple(node.apply(inputs)), seen)
 
 

@@ -120,6 +120,10 @@ def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str
     return place
 
 
+_WITH_AUXILIARIES = frozenset({"nll_loss", "nll_loss_weighted", "native_layer_norm", "native_layer_norm_plain"})
+"""Operations whose floating results but for the first are for the backward alone."""
+
+
 class OpNode(Node):
     """A step of the graph made by an operation of the table.
 
@@ -146,6 +150,15 @@ class OpNode(Node):
 
     def name(self) -> str:
         return _name_of(self.op, self.context)
+
+    @property
+    def num_seen(self) -> int:
+        """Those of results that may have a gradient: of ``sort``'s values, not of its positions, which come last."""
+        avals = self.context.out_avals
+        count = 1 if self.op.name in _WITH_AUXILIARIES else len(avals)
+        while count > 1 and not avals[count - 1].dtype.is_inexact:
+            count -= 1
+        return count
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
