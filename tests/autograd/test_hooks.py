@@ -331,7 +331,7 @@ def _gradients_that_cannot_be(lib, log):
         y = operation(x * 2)
         log.append(len(y.grad_fn._input_metadata))
         y.grad_fn.register_prehook(lambda g: log.append(len(g)))
-        y.grad_fn.register_hook(lambda inputs, outputs: log.append(len(outputs)))
+        y.grad_fn.register_hook(lambda inputs, outputs: log.append((len(inputs), len(outputs))))
         y.sum().backward()
         gradients.append(x.grad)
     return gradients

@@ -228,6 +228,16 @@ class Node:
         return self.input_metadata[: self.num_seen]
 
     @property
+    def seen_edges(self) -> tuple[int, ...] | None:
+        """The edges whose gradients hooks see; None: all."""
+        return None
+
+    @property
+    def num_missing_edges(self) -> int:
+        """For how many more edges hooks see None."""
+        return 0
+
+    @property
     def num_seen(self) -> int:
         """How many of the gradients coming in hooks see."""
         return len(self.input_metadata)
@@ -296,7 +306,17 @@ def call_node(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
         return node.apply(inputs)
     # the node may empty its list; post-hooks are to see what it was given
     seen = tuple(inputs[:count])
-    return hooks.run_post(tuple(node.apply(inputs)), seen)
+    return _run_post(node, hooks, tuple(node.apply(inputs)), seen)
+
+
+def _run_post(node: Node, hooks: NodeHooks, grads: tuple[Any, ...], seen: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Let post-hooks see the gradients along the edges that ``next_functions`` has."""
+    places = node.seen_edges
+    if places is None or (len(places) == len(grads) and not node.num_missing_edges):
+        return hooks.run_post(grads, seen)
+    shown = tuple([grads[i] for i in places]) + (None,) * node.num_missing_edges
+    found = dict(zip(places, hooks.run_post(shown, seen), strict=False))
+    return tuple([found.get(i, grad) for i, grad in enumerate(grads)])
 
 
 class GraphRoot(Node):

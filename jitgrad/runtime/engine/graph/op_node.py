@@ -167,16 +167,31 @@ class OpNode(Node):
         PyTorch has none for an index or a condition, nor for a number of an overload with a name of its own; it has
         one for a bias that was not given.
         """
+        places = self.seen_edges
+        if places is None:
+            return super().next_functions
+        shown = [self.next_edges[i] for i in places]
+        edges = tuple([(None, nr) if node is None else node.real(nr) for node, nr in shown])
+        return edges + ((None, 0),) * self.op.missing_edges
+
+    @property
+    def seen_edges(self) -> tuple[int, ...] | None:
+        """The edges that ``next_functions`` has."""
         op, avals = self.op, self.context.avals
         if op.num_inputs < 0:
-            return super().next_functions
-        shown = [
-            edge
-            for i, (edge, rule) in enumerate(zip(self.next_edges, op.vjps, strict=False))
-            if rule is not None and not (avals[i] is None and i in op.node_names)
-        ]
-        edges = tuple([(None, nr) if node is None else node.real(nr) for node, nr in shown])
-        return edges + ((None, 0),) * op.missing_edges
+            return None
+        return tuple(
+            [
+                i
+                for i, (_, rule) in enumerate(zip(self.next_edges, op.vjps, strict=False))
+                if rule is not None and not (avals[i] is None and i in op.node_names)
+            ]
+        )
+
+    @property
+    def num_missing_edges(self) -> int:
+        """Edges that PyTorch's Node has and this one has not."""
+        return 0 if self.op.num_inputs < 0 else self.op.missing_edges
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         if self.saved is None:
