@@ -16,11 +16,13 @@ Must not know: operations, the engine, the tracer (they know this class).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sized
 from typing import Any, ClassVar
 
 from jitgrad.cpython.primitives import counter, eager_native, install_handles, new_handle
 from jitgrad.errors import UnknownNameError
+from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval
 from jitgrad.state import modes_in_use, state
 from jitgrad.version_counter import VersionCounter, new_version
@@ -35,6 +37,9 @@ __all__ = [
     "new_view",
     "tensor_class",
 ]
+
+_threads: Sized = getattr(threading, "_active", "many")
+"""The threads of the process: to ask for their number by ``threading.active_count()`` takes ten times as long."""
 
 _DEFAULTS: dict[str, Any] = {
     "_storage": None,
@@ -123,20 +128,45 @@ class TensorBase:
             _link[0](self)
             return getattr(self, name)
         if name in _DEFAULTS:
-            # remember it: the next look is a plain slot access
             default = _DEFAULTS[name]
             if name == "_storage" and self._array is not None:
                 return _storage_on_demand(self)
-            setattr(self, name, default)
-            return default
+            return _remembered(self, name, default) if len(_threads) < 2 else default
         if name == "_vc":
-            counter = self._vc = [0]
-            return counter
+            return _first_counter(self)
         if hasattr(type(self), name):
             # a property raised AttributeError, and Python came here with the property's name instead
             raise RuntimeError(f"internal error in Tensor.{name}")
         raise UnknownNameError(f"'{type(self).__name__}' object", name, type(self))
 
+
+def _remembered(tensor: Any, name: str, default: Any) -> Any:
+    """Set a slot to its default, so that the next look is a plain slot access. There is one thread.
+
+    Beside others it might overwrite what one of them has just set, such as a gradient. One may have come and gone since
+    the slot was found empty: so it is looked at again.
+    """
+    try:
+        return _SLOTS[name].__get__(tensor)
+    except AttributeError:
+        setattr(tensor, name, default)
+    return default
+
+
+_counting = process_lock()
+
+
+def _first_counter(tensor: Any) -> VersionCounter:
+    """The version counter that all threads see."""
+    with _counting:
+        try:
+            counter: VersionCounter = _SLOTS["_vc"].__get__(tensor)
+        except AttributeError:
+            counter = tensor._vc = [0]
+    return counter
+
+
+_SLOTS: dict[str, Any] = {name: TensorBase.__dict__[name] for name in (*_DEFAULTS, "_vc")}
 
 _link: list[Callable[[Any], None]] = []
 
