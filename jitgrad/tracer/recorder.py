@@ -341,8 +341,9 @@ class Recorder(RecorderState):
         return self.graph.attach(tensor)
 
     def has_node_of(self, vid: int, node: Any) -> bool:
-        """Whether a value's Node, if it has been made, is ``node``."""
-        return bool(self.graph.nodes.get(vid, (None,))[0] is node)
+        """Whether a value's Node, made of the trace or by Python, is ``node``."""
+        found = self.graph.nodes.get(vid) or self.entry.outer.get(vid)
+        return found is not None and found[0] is node
 
     def join_outer(self, tensor: Any, graph_node: Any, output_nr: int) -> None:
         """See ``Entry.join_outer``."""

@@ -18,7 +18,7 @@ NAMES = ("_grad", "_hooks", "_post_accumulate_hooks", "_accumulator", "_retains_
 def _leaf() -> Any:
     x = jg.ones(3, requires_grad=True)
     for name in NAMES:
-        if hasattr(x, name):
+        if _is_set(x, name):
             delattr(x, name)
     return x
 

@@ -145,7 +145,10 @@ def _is_as_known(alias: Any, node: Node) -> bool:
     trace knows that value, without a gradient. In the next backward, with ``create_graph=True``, it leads to the Node.
     """
     handler = state.handler
-    return handler is None or int(handler.tid) != int(alias._tid) or handler.has_node_of(alias._vid, node)
+    if handler is None or int(handler.tid) != int(alias._tid):
+        return True
+    is_pending = alias._array is None and (alias._storage is None or alias._storage.addr == 0)
+    return is_pending or handler.has_node_of(alias._vid, node)
 
 
 def _unstamped(tensor: Any) -> Any:
