@@ -13,7 +13,7 @@ Must not know: which functions there are (``signatures``), what they do.
 # tensor without dimensions for a number, NumPy's names ``axis`` and ``keepdims``, classes that override functions (Note
 # [Overrides]), and everything that is wrong. ``slow`` matches the call against the signatures one after the other,
 # which converts arguments or raises the TypeError. Functions that are imported at their first use have no generated
-# code: ``checked`` stands before the public ones and matches calls whose kinds it has not met.
+# code: ``checked.checked`` wraps the public ones, and matches a call unless one of the same kinds has fitted before.
 """
 
 from __future__ import annotations
