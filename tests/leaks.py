@@ -10,7 +10,6 @@ caches have had their time to fill. ``tests/compiled/test_memory_growth.py`` cou
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import mmap
@@ -22,6 +21,7 @@ from typing import Any
 
 import jitgrad as jg
 from jitgrad.codegen.llvm import jit
+from tests.scenes import scene_options
 
 __all__ = ["SCENES", "grown_nbytes", "play"]
 
@@ -188,11 +188,7 @@ def play(name: str, share: float) -> tuple[str, bool]:
 
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--scene", choices=SCENES, action="append")
-    parser.add_argument("--inside", choices=SCENES, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = scene_options(__doc__, SCENES)
     if options.inside:
         count, nbytes = grown_nbytes(options.inside, options.share)
         print(f"{options.inside}: tried {count}, grew by {nbytes / 2**20:.1f} MiB in the second half")

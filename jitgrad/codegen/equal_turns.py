@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.link import Linker, lazy_text
 from jitgrad.codegen.llvm.jit import compile_kernels
-from jitgrad.codegen.piece import Piece
+from jitgrad.codegen.piece import Piece, has_lowering
 from jitgrad.codegen.turns.merge import Planned, merge
 from jitgrad.codegen.turns.split import Turn, split
 from jitgrad.events import bump, log
@@ -47,9 +47,9 @@ class PlannedTurns(NamedTuple):
 
 
 def plan_turns(segment: Segment, plan: Callable[[Segment], Sequence[Piece | EagerStep]]) -> PlannedTurns | None:
-    """Split and plan a segment. None: no loop is found, too few turns are equal, or one has a step without lowering."""
+    """Split and plan a segment. None: no loop is found, too few turns are equal, or an operation runs eagerly."""
     turns = split(segment)
-    if turns is None:
+    if turns is None or not all([has_lowering(instr) for instr in segment.instrs]):
         return None
     numbered = [Renumbered(turn.segment) for turn in turns]
     first: dict[Any, Renumbered] = {}
@@ -58,10 +58,7 @@ def plan_turns(segment: Segment, plan: Callable[[Segment], Sequence[Piece | Eage
         return None
     pieces: dict[Renumbered, Piece] = {}
     for x in first.values():
-        parts = plan(x.segment)
-        if len(parts) != 1 or isinstance(parts[0], EagerStep):
-            return None
-        pieces[x] = parts[0]
+        (pieces[x],) = [part for part in plan(x.segment) if isinstance(part, Piece)]  # nothing in it runs eagerly
     return PlannedTurns(turns, numbered, known, pieces)
 
 

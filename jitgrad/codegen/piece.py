@@ -1,6 +1,6 @@
 """Pieces: the stretches of a segment between operations that run eagerly.
 
-Owns: ``Piece``, ``cut``.
+Owns: ``Piece``, ``cut``, ``has_lowering``.
 Must not know: what the passes do.
 In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 
@@ -31,7 +31,7 @@ from jitgrad.tracer.graph import Instr, Segment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Piece", "cut"]
+__all__ = ["Piece", "cut", "has_lowering"]
 
 
 @dataclass(slots=True, eq=False)
@@ -127,10 +127,15 @@ def _order(aval: Aval) -> tuple[int, ...]:
     return tuple(sorted(range(aval.ndim), key=lambda d: (-aval.stride[d], -aval.shape[d])))
 
 
+def has_lowering(instr: Instr) -> bool:
+    """Whether kernels can compute an operation."""
+    return instr.op.lower is not None and (instr.op.lowers is None or instr.op.lowers(*instr.params))
+
+
 def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:
     run: list[tuple[int, Instr]] = []
     for n, instr in enumerate(instrs):
-        if instr.op.lower is not None and (instr.op.lowers is None or instr.op.lowers(*instr.params)):
+        if has_lowering(instr):
             run.append((n, instr))
             continue
         if run:

@@ -190,7 +190,7 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
     _check_rank("svd_lowrank", A)
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     if niter > _MOST_ROUNDS:
-        raise ValueError(f"niter(={niter}) must be at most {_MOST_ROUNDS}: nobody waits for more")
+        raise ValueError(f"svd_lowrank: niter(={niter}) must be at most {_MOST_ROUNDS}: nobody waits for more")
     centred = A if M is None else A - M
     is_wide = A.shape[-2] < A.shape[-1]
     tall = centred.mH if is_wide else centred
@@ -213,7 +213,7 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
     elif not 0 <= q <= min(m, n):
         raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
     if niter < 0:
-        raise ValueError(f"niter(={niter}) must be non-negative integer")
+        raise ValueError(f"svd_lowrank: niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential", "check_num_layers"]
 
 
 class _Listed(Module):
@@ -155,6 +155,15 @@ class ModuleList(_Listed):
                 lines.append(f"{label}{separator}{text}".replace("\n", "\n  "))
                 first = last + 1
         return "\n  ".join([f"{type(self).__name__}(", *lines]) + "\n)"
+
+
+_MOST_LAYERS = 1 << 20
+
+
+def check_num_layers(name: str, num_layers: int) -> None:
+    """ValueError for more layers than any memory holds; ``name``: of the module that is made of them."""
+    if num_layers > _MOST_LAYERS:
+        raise ValueError(f"{name}: num_layers={num_layers} is more than {_MOST_LAYERS}: no memory holds them")
 
 
 class ModuleDict(Module):

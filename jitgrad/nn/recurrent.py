@@ -18,6 +18,7 @@ from jitgrad.dtypes import DType, bfloat16, float64
 from jitgrad.functions import cat, empty, stack
 from jitgrad.functions.devices import lowered
 from jitgrad.nn import functional as F
+from jitgrad.nn.containers import check_num_layers
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.recurrent_cells import STEPS, GRUCell, LSTMCell, RNNCell, RNNCellBase, Step, reset_recurrent
@@ -28,7 +29,6 @@ from jitgrad.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
-_MOST_LAYERS = 1 << 20
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 State = tuple[Any, ...]
 
@@ -91,8 +91,7 @@ class RNNBase(Module):
                 raise ValueError(f"{name} must be greater than zero")
         if self.num_layers <= 0:
             raise ValueError("num_layers must be greater than zero")
-        if self.num_layers > _MOST_LAYERS:
-            raise ValueError(f"num_layers={self.num_layers} is more than {_MOST_LAYERS}: no memory holds them")
+        check_num_layers(type(self).__name__, self.num_layers)
         if self.proj_size < 0:
             raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if self.proj_size >= self.hidden_size:

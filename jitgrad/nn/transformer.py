@@ -17,7 +17,7 @@ from jitgrad.nn import functional as F
 from jitgrad.nn import init
 from jitgrad.nn.attention import MultiheadAttention
 from jitgrad.nn.attention_forward import additive_mask
-from jitgrad.nn.containers import ModuleList
+from jitgrad.nn.containers import ModuleList, check_num_layers
 from jitgrad.nn.linear import Linear
 from jitgrad.nn.misc import Dropout
 from jitgrad.nn.module import Module
@@ -45,17 +45,13 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
     return found
 
 
-_MOST_LAYERS = 1 << 20
-
-
 def _copies(layer: Module, num_layers: int) -> ModuleList:
     """So many layers like this one.
 
     Raises:
         ValueError: more than any memory holds.
     """
-    if num_layers > _MOST_LAYERS:
-        raise ValueError(f"num_layers={num_layers} is more than {_MOST_LAYERS}: no memory holds them")
+    check_num_layers("Transformer", num_layers)
     return ModuleList([deepcopy(layer) for _ in range(num_layers)])
 
 

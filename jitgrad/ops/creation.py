@@ -81,16 +81,19 @@ def _arange_aval(start: float, end: float, step: float, dtype: DType) -> Aval:
     return make_aval((_range_length(start, end, step),), dtype)
 
 
+def _is_counted_in_ints(start: float, step: float) -> bool:
+    return isinstance(start, int) and isinstance(step, int) and max(abs(start), abs(step)) < 1 << 63
+
+
 def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
-    is_whole = isinstance(start, int) and isinstance(step, int) and max(abs(start), abs(step)) < 1 << 63
+    is_whole = _is_counted_in_ints(start, step)
     wide: Any = np.int64 if is_whole else np.float64
     start, step = (start, step) if is_whole else (float(start), float(step))
     return (np.arange(_range_length(start, end, step), dtype=wide) * step + start).astype(dtype.np)
 
 
 def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -> Any:
-    is_whole = isinstance(start, int) and isinstance(step, int) and max(abs(start), abs(step)) < 1 << 63
-    wide = int64 if is_whole else float64
+    wide = int64 if _is_counted_in_ints(start, step) else float64
     index = b.cast(b.iota((_range_length(start, end, step),), 0, int64), wide)
     scaled = b.mul(index, b.const(wide.np.type(step).item(), wide))
     return b.cast(b.add(scaled, b.const(wide.np.type(start).item(), wide)), dtype)

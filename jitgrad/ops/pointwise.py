@@ -248,7 +248,7 @@ def _decimals_aval(x: Aval, decimals: int) -> Aval:
 
 
 def _power_of_ten(decimals: int) -> float:
-    return 10.0 ** min(abs(decimals), 308) if abs(decimals) <= 308 else math.inf
+    return 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf
 
 
 def _np_round_decimals(x: Any, decimals: int) -> Any:

@@ -12,7 +12,6 @@ right), and what was wrong with the others.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from tests.attack import descriptors, disks, interleavings, interpreters, kills
 from tests.attack.scenes import SCENES
+from tests.scenes import scene_options
 
 __all__ = ["play"]
 
@@ -55,11 +55,7 @@ def _inside(name: str, share: float) -> None:
 
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--scene", choices=SCENES, action="append")
-    parser.add_argument("--inside", choices=SCENES, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = scene_options(__doc__, SCENES)
     if options.inside:
         _inside(options.inside, options.share)
         return
