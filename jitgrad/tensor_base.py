@@ -65,6 +65,13 @@ _OF_A_LINK = ("_storage", "_vc", "_base", "_view_version")
 """What a view gets from its source, see Note [Links of views]."""
 
 
+_SET_BY_OTHERS = frozenset(
+    {"_accumulator", "_grad", "_grad_fn", "_graph", "_hooks", "_output_nr", "_post_accumulate_hooks"}
+    | {"_requires_grad", "_retains_grad", "_view_version"}
+)
+"""Slots that one thread may set first while another looks at them. The others are set by who makes the tensor."""
+
+
 class TensorBase:
     """The state of a tensor.
 
@@ -131,7 +138,10 @@ class TensorBase:
             default = _DEFAULTS[name]
             if name == "_storage" and self._array is not None:
                 return _storage_on_demand(self)
-            return _remembered(self, name, default) if len(_threads) < 2 else default
+            if name in _SET_BY_OTHERS:
+                return _remembered(self, name, default) if len(_threads) < 2 else default
+            setattr(self, name, default)  # remember it: the next look is a plain slot access
+            return default
         if name == "_vc":
             return _first_counter(self)
         if hasattr(type(self), name):
