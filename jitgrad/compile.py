@@ -22,7 +22,7 @@ from jitgrad.events import bump, bump_call
 from jitgrad.lazy import LazyModule
 from jitgrad.runtime.eager.direct import install_native
 from jitgrad.runtime.eager.kernel import install_kernels
-from jitgrad.state import anomaly, state, switch_handler
+from jitgrad.state import anomaly, native_cell, state, switch_handler
 from jitgrad.tracer.call_hits import CallSite
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
@@ -190,6 +190,8 @@ class CompiledFunction(CallSite):
             self._finish(recorder)
         else:
             HOT.put_away(self, recorder)
+        if native_cell.waiting is not None:
+            native_cell.waiting()
 
     @staticmethod
     def _stop(tid: int) -> None:

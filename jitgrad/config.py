@@ -23,6 +23,8 @@ LOGS = {
 
 
 VARIABLES = {
+    "JITGRAD_BUILDERS": "processes that LLVM runs in beside this one where the cache lacks a lot; default: as many as "
+    "cores are left, at most 3",
     "JITGRAD_CACHE_DIR": "where object code is kept; empty: nowhere, the disk cache is off",
     "JITGRAD_CHECK": "1: look at each native hit of an operation again, in Python, at each index in jitgrad.kernel, "
     "and at where each kernel reads and writes",
@@ -84,6 +86,7 @@ class Config:
         shutdown_wait_s: at exit, wait this long for each of the engine's threads (``JITGRAD_SHUTDOWN_WAIT``, seconds).
         tune: choose register tiles of matrix products by measurements, Note [Measured tiles]: 0: never
             (``JITGRAD_TUNE=0``), 1: as time allows, 2: each class at once (``JITGRAD_TUNE=all``).
+        builders: at most so many processes beside this one that LLVM runs in, Note [Builders] (``JITGRAD_BUILDERS``).
         verify: check what codegen made after each of its passes, Note [Verification] (``JITGRAD_VERIFY=1``).
         cpu: an LLVM CPU name to compile for instead of the host's (``JITGRAD_CPU``), for tests of other targets.
     """
@@ -105,6 +108,7 @@ class Config:
     shutdown_wait_s: float = 10.0
     cpu: str = ""
     tune: int = 1
+    builders: int = 0
     verify: bool = False
 
 
@@ -139,6 +143,7 @@ def _from_environment() -> Config:
         shutdown_wait_s=float(_variable("JITGRAD_SHUTDOWN_WAIT", "10")),
         cpu=_variable("JITGRAD_CPU"),
         tune=_TUNE.get(_variable("JITGRAD_TUNE", "1"), 1),
+        builders=max(0, int(_variable("JITGRAD_BUILDERS", str(min(cores - 1, 3))))),
         verify=_is_on("JITGRAD_VERIFY"),
     )
 

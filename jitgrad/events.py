@@ -44,6 +44,7 @@ COUNTERS: dict[str, str] = {
     "known_plans": "segments that took the plan of an equal one of the same function",
     "equal_turns": "parts of a long loop that took the plan of an equal part, Note [Equal turns]",
     "compiles": "kernels compiled by LLVM",
+    "built_beside": "of these, by processes beside this one, Note [Builders]",
     "launches": "kernel launches",
     "implicit_products": "products compiled whose operands are windows of an image, never in memory as matrices",
     "long_products": "products of a sum that became one product, in plans: a gradient of a weight that is used often",

@@ -25,6 +25,8 @@ os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 os.environ.setdefault("JITGRAD_VERIFY", "1")
 # and kernels do not depend on measurements, Note [Measured tiles]
 os.environ["JITGRAD_TUNE"] = "0"
+# nor on whether a process beside has answered yet, Note [Builders]
+os.environ["JITGRAD_BUILDERS"] = "0"
 
 from modes import MODES, Mode, Shown  # noqa: E402
 from threads import wait_for_devices  # noqa: E402

@@ -580,6 +580,20 @@ _ARGUMENTS = _in(
      "attack/test_attack.py::test_a_known_call_tells_nothing_of_large_numbers"),
 )  # fmt: skip
 
+_BUILDERS = _in(
+    "codegen/llvm",
+    ("builders.py", "return self._look(self.fd) == self._identity", "return bool(self._look(self.fd))",
+     "codegen/test_builders.py::test_a_descriptor_that_became_another_file"),
+    ("builders.py", "and self._long.isdisjoint(builder.asked)", "",
+     "codegen/test_builders.py::test_whoever_has_something_long_to_do_gets_no_more"),
+    ("builders.py", "self._answers.update((nr, None) for nr", "self._answers.update((nr, None) for nr in () for nr",
+     "codegen/test_builders.py::test_a_request_to_a_builder_that_is_gone_is_refused"),
+    ("jit.py", "        _builders().close()\n", "        pass\n",
+     "codegen/test_builders.py::test_a_fork_leaves_the_parent_its_builders"),
+    ("builder_process.py", "if is_made and directory >= 0:", "if False:",
+     "codegen/test_builders.py::test_what_a_short_process_has_asked_for_is_kept"),
+)  # fmt: skip
+
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED, *_ARGUMENTS]
+           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS]

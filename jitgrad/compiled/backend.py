@@ -17,6 +17,7 @@ from jitgrad.compiled.nodes.graph_nodes import saved_vids, savers
 from jitgrad.compiled.nodes.node_making import NodeMakingRecorder
 from jitgrad.compiled.nodes.trace_graph import TraceGraph
 from jitgrad.compiled.run import LoadedProgram, run_end, run_program
+from jitgrad.config import config
 from jitgrad.dispatch import apply_elsewhere
 from jitgrad.door import door
 from jitgrad.dtypes import DType
@@ -86,12 +87,14 @@ class _Backend:
     def _compile(numbered: Renumbered, plans: Plans) -> LoadedProgram:
         """Codegen and the native parts come with the first segment, Note [Lazy codegen]."""
         codegen = open_codegen()
-        codegen.install_hits()
+        codegen.install_loops()
         bump("plans")
         try:
             program = codegen.compile_segment(numbered.segment)
         except CompileError as error:
             return LoadedProgram(_without_kernels(numbered.segment, error), numbered.segment)
+        finally:
+            codegen.install_hits()  # after the kernels: the call waits for these, Note [Builders]
         plan = plans[numbered.key] = _known_plans.KnownPlan(program, numbered)
         return LoadedProgram(program, numbered.segment, plan)
 
@@ -111,6 +114,8 @@ class _Backend:
         loaded = _known(_renumbered.Renumbered(segment), plans) if plans else None
         if loaded is not None:
             return loaded
+        if config.builders:  # the sooner they begin with the native hits, the better
+            open_codegen().install_hits()
         stand_in = _interpreted(segment, "not compiled yet: every recent graph was new")
         return LoadedProgram(stand_in, segment, is_stand_in=True)
 

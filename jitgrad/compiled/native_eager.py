@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import KernelSource, build_beside, compile_kernels
 from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
@@ -80,7 +80,14 @@ def _activate(functions: dict[str, Any]) -> None:
     plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
 
 
+_on_the_way: list[KernelSource] = []
+"""What a builder is making."""
+
+
 def _install() -> None:
+    if _on_the_way and not build_beside(_on_the_way[0]):
+        direct.ask_again()
+        return
     tensor = tensor_class()
     handles = Handles(tensor, KEPT_SLOTS)
     stubs = [
@@ -95,6 +102,11 @@ def _install() -> None:
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
+    if not _on_the_way and not build_beside(source):
+        _on_the_way.append(source)
+        direct.ask_again()
+        return
+    _on_the_way.clear()
     outside = {f"before_{stub.slot}": native_slots.get(stub.slot, 0) for stub in numbers}
     outside |= {"tp_richcompare": compare_slot(tensor).value, "driver": 0}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}

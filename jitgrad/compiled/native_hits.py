@@ -6,19 +6,19 @@ Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`
 # Note [Native hits]
 # ~~~~~~~~~~~~~~~~~~
 # Python's own form of a hit costs about a microsecond; compiled (Note [Native Python]) it costs less than the call of a
-# function. ``install`` runs at the first compile of the process. From then on ``HOT`` holds the compiled functions, and
-# the door and the number slots of Tensor's type (``nb_multiply``, which ``x * y`` calls) are entries that try a hit
+# function. ``install`` runs at the first compile of the process; where the disk cache lacks the object code, a builder
+# makes it, and ends of calls ask for it (Note [Builders]). From then on ``HOT`` holds the compiled functions, and the
+# door and the number slots of Tensor's type (``nb_multiply``, which ``x * y`` calls) are entries that try a hit
 # natively, and else call what stood there before, the special methods (``__mul__``). Public functions and methods get
-# fronts, see Note [Native fronts]. They may answer for one recorder
-# at a time, that of the thread that activated it last (``state.switch_handler``); every other thread takes the general
-# way.
+# fronts, see Note [Native fronts]. They may answer for one recorder at a time, that of the thread that activated it
+# last (``state.switch_handler``); every other thread takes the general way.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
+from jitgrad.codegen.llvm.jit import KernelSource, build_beside, compile_kernels
 from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
@@ -71,18 +71,29 @@ KEPT_SLOTS = ("_tid", "_vid", "_aval", "_requires_grad")
 _installing = process_lock()
 
 
-def install(driver_address: int = 0) -> None:
-    """Compile the native hits and put them in place, once; a no-op where the interpreter is not known."""
+def install(driver_address: int = 0) -> bool:
+    """Compile the native hits and put them in place, once; a no-op where the interpreter is not known.
+
+    Returns:
+        Whether that is settled; if not, a builder is at it, Note [Builders], and this is to be called again.
+    """
     with _installing:
-        if not native_cell.is_installed and config.native_hits:
-            reason = why_unknown()
-            if reason:
-                log("record", "no native hits: %s", reason)
-            else:
-                _install(driver_address)
+        if native_cell.is_installed or not config.native_hits:
+            return True
+        reason = why_unknown()
+        if reason:
+            log("record", "no native hits: %s", reason)
+            return True
+        return _install(driver_address)
 
 
-def _install(driver_address: int) -> None:
+_on_the_way: list[KernelSource] = []
+"""What a builder is making."""
+
+
+def _install(driver_address: int) -> bool:
+    if _on_the_way and not build_beside(_on_the_way[0]):
+        return False
     tensor = tensor_class()
     handles = Handles(tensor, KEPT_SLOTS)
     stubs = [
@@ -99,6 +110,10 @@ def _install(driver_address: int) -> None:
     module = make_module(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
+    if not _on_the_way and not build_beside(source):
+        _on_the_way.append(source)
+        return False
+    _on_the_way.clear()
     kernel = compile_kernels([source])[0]
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
     outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
@@ -129,6 +144,7 @@ def _install(driver_address: int) -> None:
     native_cell.is_installed = True
     switch_handler(state.handler)
     log("record", "native hits installed")
+    return True
 
 
 def _number_stubs() -> list[NumberStub]:

@@ -14,6 +14,7 @@ from jitgrad.codegen.driver import driver
 from jitgrad.compiled import native_hits
 from jitgrad.events import log
 from jitgrad.runtime.native import executor
+from jitgrad.state import native_cell
 from jitgrad.user_line import let_through
 
 __all__ = ["install_hits", "install_loops"]
@@ -27,12 +28,24 @@ def install_loops() -> driver.NativeLoops:
     return native
 
 
-@functools.cache
 def install_hits() -> None:
-    """Give the recorder its native hits."""
+    """Give the recorder its native hits, once; where a builder is to make them first, ends of calls ask again."""
+    if not _is_settled:
+        _install_hits()
+
+
+_is_settled: list[bool] = []
+"""Not empty: there is nothing to ask for any more."""
+
+
+def _install_hits() -> None:
     native = install_loops()
     try:
-        native_hits.install(native.driver)
+        is_over = native_hits.install(native.driver)
     except Exception as error:  # they are an accelerator: without them every hit takes the Python path
         let_through(error)
         log("record", "native hits are off: %r", error)
+        is_over = True
+    native_cell.waiting = None if is_over else install_hits
+    if is_over:
+        _is_settled.append(True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jitgrad as jg
-from jitgrad.codegen.llvm.object_cache import _verified
+from jitgrad.codegen.llvm.formats import payload_of
 from jitgrad.config import config
 
 __all__ = ["Warned", "begin", "losses", "wanted", "why_wrong", "wrong_entries"]
@@ -65,7 +65,7 @@ def wrong_entries(folder: Path, healthy: Path) -> list[str]:
     """The entries of a cache that would be loaded, and that are not what a healthy cache has under their name."""
     wrong = []
     for path in folder.glob("*.obj"):
-        payload = _verified(bytes.fromhex(path.stem), path.read_bytes())
+        payload = payload_of(bytes.fromhex(path.stem), path.read_bytes())
         twin = healthy / path.name
         if payload is not None and twin.exists() and twin.read_bytes() != path.read_bytes():
             wrong.append(path.name)

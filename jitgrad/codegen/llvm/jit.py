@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from jitgrad.codegen.llvm.binding import binding, version
+from jitgrad.codegen.llvm.builders import Builders, BuildRequest, build_all
+from jitgrad.codegen.llvm.emit import Emitter
 from jitgrad.codegen.llvm.object_cache import ObjectCache, open_cache
 from jitgrad.codegen.llvm.target import Target, host_target
 from jitgrad.config import config
@@ -39,6 +41,7 @@ from jitgrad.user_line import let_through
 __all__ = [
     "CompiledKernel",
     "KernelSource",
+    "build_beside",
     "compile_kernels",
     "disk_cache",
     "drop_idle_kernels",
@@ -121,39 +124,18 @@ class _LlvmSession:
     """LLVM's own state. ``emit`` and ``load`` must be called under the compile lock."""
 
     def __init__(self, target: Target) -> None:
-        llvm = binding()
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        make = llvm.Target.from_triple(target.triple).create_target_machine
-        options = {"cpu": target.cpu, "features": target.features, "reloc": "pic", "codemodel": "small"}
-        self._make_machine = functools.partial(make, opt=2, **options)
-        self._machine = self._make_machine()
+        self.target = (target.triple, target.cpu, target.features)
+        self._emitter = Emitter(binding(), *self.target)
         self._linker: Any = None
         self._num_loaded = 0
 
     def emit(self, source: KernelSource, text: str) -> bytes:
-        """Object code of a module, straight from the text: kernels are printed vectorised, passes gain nothing."""
-        name = source.name
+        """Object code of a module; CompileError if LLVM refuses it."""
         try:
-            module = binding().parse_assembly(text)
-            module.verify()
-            if source.needs_passes:
-                self._clean_up(module)
-            return self._machine.emit_object(module)
+            return self._emitter.emit(text, source.needs_passes)
         except RuntimeError as error:
             let_through(error)
-            raise CompileError(f"kernel {name}: {error}") from error
-
-    def _clean_up(self, module: Any) -> None:
-        llvm = binding()
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_jump_threading_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options()))
+            raise CompileError(f"kernel {source.name}: {error}") from error
 
     def _next_linker(self) -> Any:
         """The linker of the next kernel.
@@ -164,7 +146,7 @@ class _LlvmSession:
         if self._num_loaded % KERNELS_PER_LINKER == 0:
             # JITLink lays a kernel's sections side by side. RuntimeDyld places each section anywhere, and aborts the
             # process when two of them that the small code model ties together are more than 2 GiB apart.
-            self._linker = binding().create_lljit_compiler(self._make_machine(), use_jit_link=True)
+            self._linker = binding().create_lljit_compiler(self._emitter.make_machine(), use_jit_link=True)
         self._num_loaded += 1
         return self._linker
 
@@ -187,6 +169,30 @@ def _session() -> _LlvmSession:
 _lock = process_lock()
 _loaded: weakref.WeakValueDictionary[bytes, CompiledKernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[bytes, CompiledKernel] = OrderedDict()
+_beside: dict[bytes, int] = {}
+"""What builders were asked for and is not needed at once: digest -> request."""
+_made_beside: dict[bytes, bytes] = {}
+"""Object code of theirs that nobody has loaded yet."""
+
+
+@functools.cache
+def _builders() -> Builders:
+    def directory() -> int:
+        cache = disk_cache()
+        return -1 if cache is None else cache.descriptor()
+
+    return Builders(_session().target, config.builders, directory)
+
+
+def _forget_builders() -> None:
+    """In a forked child: they are its parent's."""
+    if _builders.cache_info().currsize:
+        _builders().close()
+    _beside.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_builders)
 
 
 def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
@@ -196,7 +202,44 @@ def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
         CompileError: LLVM refused a text, and the message names the kernel; or too many kernels are in use.
     """
     with _lock:
-        return [_compile_one(source) for source in sources]
+        digests = [_digest(source, host_target()) for source in sources]
+        found = _at_hand(dict(zip(digests, sources, strict=True)))
+        for digest, kernel in found.items():
+            _remember(digest, kernel)
+        return [found[digest] for digest in digests]
+
+
+def build_beside(source: KernelSource) -> bool:
+    """Have a builder make a kernel, Note [Builders]; whether ``compile_kernels`` is to be called now.
+
+    If not, the kernel is on the way: ask again later. It is to be called where the kernel is at hand, and where there
+    is nobody to make it but this process.
+    """
+    with _lock:
+        digest = _digest(source, host_target())
+        if digest in _beside:
+            return _take_beside(digest)
+        cache = disk_cache()
+        is_there = digest in _loaded or digest in _made_beside or (cache is not None and cache.load(digest) is not None)
+        if is_there or not config.builders:
+            return True
+        nr = _builders().ask_for_later(BuildRequest(digest, source.text, source.needs_passes), source.text())
+        if nr:
+            _beside[digest] = nr
+        return not nr
+
+
+def _take_beside(digest: bytes) -> bool:
+    """Whether a builder has done what it was asked, or will never do it."""
+    builders = _builders()
+    builders.look()
+    is_there, obj = builders.take(_beside[digest])
+    if is_there:
+        del _beside[digest]
+        if obj is not None:
+            _made_beside[digest] = obj
+            bump("built_beside")
+    return is_there
 
 
 def is_at_hand(source: KernelSource) -> bool:
@@ -230,18 +273,33 @@ def _make_room() -> None:
         raise CompileError(f"{len(_loaded)} kernels are in use, and the system has no memory maps for more")
 
 
-def _compile_one(source: KernelSource) -> CompiledKernel:
-    digest = _digest(source, host_target())
-    kernel = _loaded.get(digest)
-    if kernel is None:
-        _make_room()
-        kernel = _loaded[digest] = _build(source, digest)
+def _at_hand(wanted: dict[bytes, KernelSource]) -> dict[bytes, CompiledKernel]:
+    """The kernels of some digests: those in memory, those of the disk cache, and the rest by LLVM."""
+    found: dict[bytes, CompiledKernel] = {}
+    missing: dict[bytes, KernelSource] = {}
+    for digest, source in wanted.items():
+        kernel = _loaded.get(digest)
+        if kernel is None:
+            _make_room()
+            kernel = _read(source, digest)
+        if kernel is None:
+            missing[digest] = source
+        else:
+            found[digest] = _loaded[digest] = kernel
+    if missing:
+        for digest, obj in zip(missing, _emit_all(missing), strict=True):
+            _make_room()
+            found[digest] = _loaded[digest] = _session().load(missing[digest].name, obj)
+    return found
+
+
+def _remember(digest: bytes, kernel: CompiledKernel) -> None:
+    """Keep a kernel for a while, in case it is asked for again."""
     _recent[digest] = kernel
     _recent.move_to_end(digest)
     while len(_recent) > MAX_IDLE_KERNELS:
         _recent.popitem(last=False)
         bump("evictions")
-    return kernel
 
 
 def disk_cache() -> ObjectCache | None:
@@ -249,19 +307,42 @@ def disk_cache() -> ObjectCache | None:
     return open_cache(None if config.cache_dir is None else os.fspath(config.cache_dir), config.cache_limit_nbytes)
 
 
-def _build(source: KernelSource, digest: bytes) -> CompiledKernel:
-    """From the disk cache, else by LLVM. An object that does not load is as good as none."""
-    cache, session = disk_cache(), _session()
+def _read(source: KernelSource, digest: bytes) -> CompiledKernel | None:
+    """From the disk cache. An object that does not load is as good as none."""
+    cache = disk_cache()
     cached = cache.load(digest) if cache else None
     if cached is not None:
         with contextlib.suppress(CompileError):
-            kernel = session.load(source.name, cached)
+            kernel = _session().load(source.name, cached)
             bump("cache_reads")
             return kernel
-    text = source.text()
-    log("llvm", "%s\n%s", source.name, text)
-    obj = session.emit(source, text)
-    bump("compiles")
-    if cache and cache.store(digest, obj):
-        bump("cache_writes")
-    return session.load(source.name, obj)
+    return None
+
+
+def _emit_all(missing: dict[bytes, KernelSource]) -> list[bytes]:
+    """Object code by LLVM, here and by builders; it goes into the disk cache."""
+    sources, made = list(missing.values()), [_made_beside.pop(digest, None) for digest in missing]
+    jobs = [nr for nr, obj in enumerate(made) if obj is None]
+    digests = list(missing)
+
+    def here(job: int, text: str) -> bytes:
+        return _session().emit(sources[jobs[job]], text)
+
+    wanted = [BuildRequest(digests[nr], _logged(sources[nr]), sources[nr].needs_passes) for nr in jobs]
+    for nr, obj in zip(jobs, build_all(wanted, here, _builders()), strict=True):
+        made[nr] = obj
+    cache, objects = disk_cache(), [obj for obj in made if obj is not None]
+    for digest, obj in zip(digests, objects, strict=True):
+        bump("compiles")
+        if cache and cache.store(digest, obj):
+            bump("cache_writes")
+    return objects
+
+
+def _logged(source: KernelSource) -> Callable[[], str]:
+    def text() -> str:
+        printed = source.text()
+        log("llvm", "%s\n%s", source.name, printed)
+        return printed
+
+    return text

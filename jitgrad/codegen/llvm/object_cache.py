@@ -1,6 +1,6 @@
 """Object code on disk: one file per kernel, trusted only if it is the user's own and intact.
 
-Owns: the files under ``config.cache_dir``: their format, their trust, their number.
+Owns: the files under ``config.cache_dir``: their trust, their number (``formats.py``: what one holds).
 Must not know: what a kernel is, LLVM.
 In: a key digest, object code. Out: the object code, or None. Nothing here raises: a cache that fails costs speed only.
 
@@ -19,33 +19,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import os
 import stat
-import struct
 import time
 from pathlib import Path
 
+from jitgrad.codegen.llvm.formats import entry, file_name, payload_of
 from jitgrad.events import logger
 from jitgrad.probe import probe
 from jitgrad.user_line import OwnErrorsIgnored, let_through
 
 __all__ = ["ObjectCache", "open_cache"]
 
-_HEADER = struct.Struct("<8sI32sQ32s")  # magic, version, key digest, payload length, checksum
-_MAGIC = b"JITGRAD\0"
-_VERSION = 1
-_SUFFIX = ".obj"
 _STALE_S = 3600.0
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # the opening of a FIFO would wait for somebody to write
 _HAS_DIR_FD = os.open in os.supports_dir_fd
 _STANDARD = 3  # descriptors below this are those of the standard streams
-
-
-def _checksum(digest: bytes, payload: bytes) -> bytes:
-    return hashlib.blake2b(payload, digest_size=32, key=digest).digest()
 
 
 def _why_untrusted(info: os.stat_result, is_kind: bool) -> str:
@@ -143,7 +134,7 @@ class ObjectCache:
         if not (self.readable and self._is_there()):
             return False
         try:
-            os.stat(self._at(digest.hex() + _SUFFIX), dir_fd=self._fd, follow_symlinks=False)
+            os.stat(self._at(file_name(digest)), dir_fd=self._fd, follow_symlinks=False)
         except OSError as error:
             let_through(error)
             return False
@@ -151,7 +142,7 @@ class ObjectCache:
 
     def _load(self, digest: bytes) -> bytes | None:
         try:
-            fd = os.open(self._at(digest.hex() + _SUFFIX), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
+            fd = os.open(self._at(file_name(digest)), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
             info = _status(fd)
         except OSError as error:
             let_through(error)
@@ -163,7 +154,7 @@ class ObjectCache:
             return None
         with open(fd, "rb") as file:
             try:
-                payload = _verified(digest, file.read())
+                payload = payload_of(digest, file.read())
                 if payload is not None and time.time() - info.st_mtime > _STALE_S:
                     os.utime(fd)  # keeps the file among the recently used; hourly is exact enough
             except OSError as error:
@@ -175,14 +166,14 @@ class ObjectCache:
         """Keep object code under a key digest; False if that was not possible."""
         if not (self.writable and self._is_there()):
             return False
-        data = _HEADER.pack(_MAGIC, _VERSION, digest, len(payload), _checksum(digest, payload)) + payload
+        data = entry(digest, payload)
         temporary = self._at(f".{os.getpid()}.{next(self._serial)}.{time.monotonic_ns()}.tmp")
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
             with open(os.open(temporary, flags, 0o600, dir_fd=self._fd), "wb") as file:
                 file.write(data)
             fds = {"src_dir_fd": self._fd, "dst_dir_fd": self._fd}
-            os.replace(temporary, self._at(digest.hex() + _SUFFIX), **fds)
+            os.replace(temporary, self._at(file_name(digest)), **fds)
         except OSError as error:
             let_through(error)
             self.writable = False  # a full or read-only disk stays so: do not try again for every kernel
@@ -220,22 +211,15 @@ class ObjectCache:
             total -= size
         self._total = total
 
+    def descriptor(self) -> int:
+        """Of the directory, for a process that is to write there; -1 where it cannot be had."""
+        return self._fd if self._fd is not None and self.writable and self._is_there() else -1
+
     def close(self) -> None:
         """Let go of the directory; the cache then holds nothing."""
         if self._fd is not None and self._is_there():
             os.close(self._fd)
         self._fd, self.readable, self.writable = None, False, False
-
-
-def _verified(digest: bytes, data: bytes) -> bytes | None:
-    """The payload of a file's contents, if they are whole and belong to this key."""
-    if len(data) < _HEADER.size:
-        return None
-    magic, version, key, length, checksum = _HEADER.unpack_from(data)
-    payload = data[_HEADER.size :]
-    if (magic, version, key, length) != (_MAGIC, _VERSION, digest, len(payload)):
-        return None
-    return payload if checksum == _checksum(digest, payload) else None
 
 
 @functools.cache

@@ -51,7 +51,7 @@ from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.version_counter import VERSION, inference_tensors
 
-__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "here", "install_native", "multiply_now",
+__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "here", "install_native", "multiply_now",
            "operate_now", "tick", "update_now", "write_now"]  # fmt: skip
 
 
@@ -409,6 +409,7 @@ def update_row(
 
 _OFTEN = 4000
 """After so many eager operations native code has paid for itself, nearly: it takes some 50 ms to load."""
+_SOON = 500
 
 
 class _Countdown:
@@ -427,6 +428,11 @@ _countdown = _Countdown()
 def install_native(install: Callable[[], None]) -> None:
     """Let ``install()`` put native code in place, once that is worth while."""
     _countdown.install = install
+
+
+def ask_again() -> None:
+    """Have ``install`` called again after some more operations: native code is being made, Note [Builders]."""
+    _countdown.left = _SOON
 
 
 def tick(count: int = 1) -> None:
