@@ -166,6 +166,17 @@ def test_a_builder_that_is_gone_costs_speed_only(beside: Builders, how: signal.S
     assert answer(beside, beside.ask(job(8), constant(8).text(), True)) in (None, here(0, constant(8).text()))
 
 
+def test_builders_that_cannot_live_are_not_started_for_ever(beside: Builders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a limit leaves too little memory for one more Python with LLVM."""
+    monkeypatch.setattr(module, "_START", module._START.replace("module.main(*arguments)", "os._exit(1)"))
+    text = constant(1).text()
+    for _ in range(beside._limit):
+        assert answer(beside, beside.ask(job(1), text, True)) is None
+    assert beside.ask(job(1), text, True) == 0 and not beside.has_room(True)
+    jobs = [job(value) for value in range(12)]
+    assert build_all(jobs, here, beside) == [here(0, j.text()) for j in jobs]
+
+
 @LINUX
 def test_a_request_to_a_builder_that_is_gone_is_refused(beside: Builders) -> None:
     before = set(builder_pids())

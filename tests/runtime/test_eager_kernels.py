@@ -16,7 +16,9 @@ import jitgrad as jg
 from jitgrad.config import EAGER_KERNELS, config
 from jitgrad.dispatch import door
 from jitgrad.ops.table import OPS
+from jitgrad.runtime.eager import plan as plan_module
 from jitgrad.runtime.eager.plan import plans
+from jitgrad.runtime.eager.quiet import run_quietly
 
 
 @pytest.fixture
@@ -294,3 +296,53 @@ def test_numbers_of_more_than_64_bits_are_the_rules(dtype: str) -> None:
 
     for call in (lambda x: x + 2**63, lambda x: x * 2**70, lambda x: x < 2**63, lambda x: x.clone().add_(2**64)):
         assert outcome(call, few) == outcome(call, many)
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm", "addmm", "linear", "linear_nobias"])
+def test_products_are_kernels_from_where_blas_would_share_them(usual_bounds: None, name: str) -> None:
+    """Of fewer elements than other operations: threads of a BLAS wait for each other, and cores may be taken."""
+
+    def product(n: int) -> Any:
+        x, y, b = jg.randn(n, n), jg.randn(n, n), jg.randn(n)
+        made = {
+            "mm": lambda: x @ y,
+            "bmm": lambda: jg.bmm(x[None], y[None]),
+            "addmm": lambda: jg.addmm(b, x, y),
+            "linear": lambda: jg.nn.functional.linear(x, y, b),
+            "linear_nobias": lambda: jg.nn.functional.linear(x, y),
+        }
+        return made[name]
+
+    small, large = product(60), product(64)
+    assert kernels_made(small) == (name not in ("mm", "bmm"))  # the others' rules are several calls
+    assert kernels_made(large) == 1
+    np.testing.assert_allclose(large().numpy(), by_rules(large).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["product", "convolution"])
+def test_interpreted_products_are_kernels(usual_bounds: None, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A call that is not compiled yet copies views, so operands lie otherwise than eager mode's do: also then."""
+    by_blas: list[Any] = []
+
+    def watched(function: Any, *args: Any) -> Any:
+        if function is np.matmul or function is OPS["conv2d"].numpy:
+            by_blas.append([x.shape for x in args[:2]])
+        return run_quietly(function, *args)
+
+    monkeypatch.setattr(plan_module, "run_quietly", watched)
+
+    def step(x: Any, w: Any) -> Any:
+        y = x
+        for _ in range(3 * config.compile_at_once):
+            y = y * 0.9
+        if kind == "product":
+            return (y @ w.transpose(1, 2)).sum()
+        return jg.nn.functional.conv2d(y.transpose(0, 1), w.transpose(0, 1)).sum()
+
+    x, w = jg.randn(4, 80, 80), jg.randn(4, 80, 80)
+    if kind == "convolution":
+        x, w = jg.randn(4, 3, 30, 30), jg.randn(4, 5, 3, 3)
+    compiled = jg.compile(step)
+    first = compiled(x, w).item()
+    assert jg.stats()["eager_kernels"] and not by_blas
+    np.testing.assert_allclose([first, compiled(x, w).item(), compiled(x, w).item()], step(x, w).item(), rtol=1e-4)

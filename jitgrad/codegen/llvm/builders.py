@@ -115,12 +115,14 @@ class _Builder:
 
     Attributes:
         asked: numbers of requests without an answer.
+        is_proven: it has answered one.
     """
 
-    __slots__ = ("_reader", "_received", "_unsent", "_writer", "asked")
+    __slots__ = ("_reader", "_received", "_unsent", "_writer", "asked", "is_proven")
 
     def __init__(self, command: list[str], inherited: tuple[int, ...]) -> None:
         self.asked: set[int] = set()
+        self.is_proven = False
         self._unsent, self._received = bytearray(), bytearray()
         requests, writer = os.pipe()
         reader, answers = os.pipe()
@@ -175,6 +177,7 @@ class _Builder:
             found.append((nr, bytes(self._received[ANSWER.size : end]) if is_made else None))
             del self._received[:end]
             self.asked.discard(nr)
+            self.is_proven = True
         return found
 
     def close(self) -> None:
@@ -273,8 +276,10 @@ class Builders:
 
     def close(self) -> None:
         """Let all go; there are no others until something is asked again."""
+        limit = self._limit
         for builder in list(self._all):
             self._drop(builder)
+        self._limit = limit
 
     def _start(self) -> list[_Builder]:
         """One more, in a list; or none, and then never again."""
@@ -292,6 +297,8 @@ class Builders:
 
     def _drop(self, builder: _Builder) -> None:
         self._all.remove(builder)
+        if not builder.is_proven:  # the next one would do no better: too little memory, for example
+            self._limit -= 1
         self._answers.update((nr, None) for nr in builder.asked if nr in self._wanted)
         builder.close()
 

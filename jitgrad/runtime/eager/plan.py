@@ -19,11 +19,11 @@ from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval, check_allocatable
+from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
-from jitgrad.runtime.eager.kernel import has_kernel, kernel_of, kernel_of_several, kernel_of_write, may_fuse
+from jitgrad.runtime.eager.kernel import has_kernel, is_product, kernel_of, kernel_of_several, kernel_of_write, may_fuse
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
@@ -195,13 +195,23 @@ class EagerPlan:
     def run_anyhow(self, args: list[Any]) -> Any:
         """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
 
-        A kernel knows one layout; NumPy's rule takes any.
+        A kernel knows one layout; NumPy's rule takes any. It may be slow for a product, which has another kernel then.
         """
         rule, known = self._rule, zip(self.context_avals, args, strict=True)
         if self.has_kernel and rule and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
+            if is_product(self.op) and (found := self._as_laid_out(args)).has_kernel:
+                rule = found.function
             return own(run_quietly(rule, *args, *self.params), self.aval, args)
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
+
+    def _as_laid_out(self, args: list[Any]) -> EagerPlan:
+        """The plan for operands that lie in memory as these arrays do."""
+        avals: list[Any] = []
+        for aval, x in zip(self.context_avals, args, strict=True):
+            stride = () if aval is None else tuple([s // x.itemsize for s in x.strides])
+            avals.append(x if aval is None else make_aval(aval.shape, aval.dtype, stride))
+        return find_plan(self.op, avals, self.params)
 
     def compute(self, arrays: list[Any]) -> list[Any]:
         """The results as new arrays, in a list. Raises what the NumPy rule raises."""
