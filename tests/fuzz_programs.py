@@ -95,7 +95,7 @@ _HOOKS = {
     "tensor on p1": ("if s.p1.requires_grad: s.handles.append(s.p1.register_hook(lambda g: s.log.append(g * 1)))",),
     "replacing": (f"{_IF_P0} s.handles.append(s.p0.register_hook(lambda g: g * 0.5))",),
     "post accumulate": (
-        f"{_IF_P0} s.handles.append("
+        "if s.p0.requires_grad and s.p0.is_leaf: s.handles.append("  # a call may have written to it
         "s.p0.register_post_accumulate_grad_hook(lambda p: s.log.append(float(p.grad.sum()))))",
     ),
     "remove": ("if s.handles: s.handles.pop().remove()",),
