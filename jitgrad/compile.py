@@ -19,6 +19,7 @@ from jitgrad.compiled.batches import Batches
 from jitgrad.config import config
 from jitgrad.cpython.primitives import Raised, has_front
 from jitgrad.events import bump, bump_call
+from jitgrad.garbage import collect_as_before
 from jitgrad.lazy import LazyModule
 from jitgrad.runtime.eager.direct import install_native
 from jitgrad.runtime.eager.kernel import install_kernels
@@ -220,6 +221,7 @@ class CompiledFunction(CallSite):
 
     def _finish(self, recorder: Recorder) -> None:
         """Count, and let go of what the call held."""
+        collect_as_before(recorder.path)
         node = recorder.node
         if not (recorder.has_stopped and self.trie.follows):
             self.last = node

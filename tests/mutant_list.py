@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
 
 
 def _in(folder: str, *rows: tuple[str, str, str, str]) -> list[Mutant]:
-    return [Mutant(f"jitgrad/{folder}/{file}", old, new, tests) for file, old, new, tests in rows]
+    return [Mutant(f"jitgrad/{folder}/{file}".replace("//", "/"), old, new, tests) for file, old, new, tests in rows]
 
 _TASKS = "rows/test_engine_tasks.py"
 _CALLS = "rows/test_backward_calls.py"
@@ -580,6 +580,18 @@ _ARGUMENTS = _in(
      "attack/test_attack.py::test_a_known_call_tells_nothing_of_large_numbers"),
 )  # fmt: skip
 
+_GARBAGE = _in(
+    "",
+    ("garbage.py", "            if gc.get_threshold() == (_SELDOM, *before[1:]):\n", "            if True:\n",
+     "compiled/test_seldom_collections.py::test_what_the_user_sets_meanwhile_stays"),
+    ("garbage.py", "if _before and not _growing:", "if _before:",
+     "compiled/test_seldom_collections.py::test_a_call_within_a_call_of_another_thread_waits_for_both"),
+    ("compile.py", "        collect_as_before(recorder.path)\n", "",
+     "compiled/test_seldom_collections.py::test_seldom_while_something_is_new"),
+    ("tracer/path.py", "            collect_seldom(self)\n", "",
+     "compiled/test_seldom_collections.py::test_seldom_while_something_is_new"),
+)  # fmt: skip
+
 _BUILDERS = _in(
     "codegen/llvm",
     ("builders.py", "return self._look(self.fd) == self._identity", "return bool(self._look(self.fd))",
@@ -596,4 +608,4 @@ _BUILDERS = _in(
 
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS]
+           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE]

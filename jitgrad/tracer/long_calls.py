@@ -8,10 +8,10 @@ Must not know: operations, programs, the engine.
 # To record an operation for the first time costs several times what a small operation costs eagerly, and to compile it
 # several times that. A call that has recorded ``Trie.new_limit`` values that were new (at first
 # ``config.max_new_values``) therefore stops: its segment ends and runs operation by operation (it would be compiled
-# for nothing: the next call does not end there), and the rest of the call runs eagerly. Each such call doubles the
-# limit, so the next one takes the path that is there and records as much again and more: a step of n operations is
-# recorded whole after about log2(n / 2048) calls, and compiled once. Example: of 8,000 new operations the first call
-# records 2,048, the second 4,096 more, the third the rest.
+# for nothing: the next call does not end there), and the rest of the call runs eagerly. Each such call quadruples the
+# limit, so the next one takes the path that is there and records four times as much: a step of n operations is recorded
+# whole after about log4(n / 2048) calls, and compiled once. Example: of 20,000 new operations the first call records
+# 2,048, the second 8,192 more, the third the rest.
 # A call does not stop inside a backward, nor under a level (``jvp``, ``vmap``): these hold on to the recorder.
 """
 
@@ -24,6 +24,8 @@ from jitgrad.events import bump
 from jitgrad.state import state, switch_handler
 
 __all__ = ["is_too_long", "must_leave", "stop_recording"]
+
+_GROWTH = 4
 
 
 def is_too_long(recorder: Any) -> bool:
@@ -49,7 +51,7 @@ def stop_recording(recorder: Any) -> None:
         recorder.detours.step_outside()
         recorder.graph.make_all_nodes()
         if not recorder.trie.follows:
-            recorder.trie.new_limit *= 2
+            recorder.trie.new_limit *= _GROWTH
         state.eager_depth += 1  # ``CompiledFunction`` takes it back
     except BaseException:  # also Ctrl-C: the call ends as any that raises, and has no depth to take back
         recorder.has_stopped = False

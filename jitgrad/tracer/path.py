@@ -11,6 +11,7 @@ from typing import Any
 
 from jitgrad.config import config
 from jitgrad.events import is_logged, log
+from jitgrad.garbage import collect_seldom
 from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op
 from jitgrad.tracer.graph import Instr
@@ -36,7 +37,7 @@ class Path:
         segment_limit: how many operations a segment may have.
     """
 
-    __slots__ = ("_recorder", "_trie", "history", "misses", "new_values", "numbers", "segment_limit")
+    __slots__ = ("__weakref__", "_recorder", "_trie", "history", "misses", "new_values", "numbers", "segment_limit")
 
     history: History | None
     misses: int
@@ -54,6 +55,7 @@ class Path:
         """The history of the path so far. Hits leave it behind; it catches up here."""
         history, node = self.history, self._recorder.node
         if history is None:
+            collect_seldom(self)
             history = self.history = History()
         if history.tip is not node:
             self.history = None  # until it has caught up: a signal's handler that raises leaves no half of an event

@@ -45,11 +45,12 @@ def test_a_long_step_is_recorded_over_several_calls(limit: int) -> None:
         out, counts = counted(lambda: step(x))
         np.testing.assert_allclose(out.numpy(), want, rtol=1e-6)
         seen.append((counts.get("misses", 0), counts.get("long_calls", 0), counts.get("plans", 0)))
-    # 16, 32 and 64 values, each with the input or the segment's end; what is left of 200; and then nothing
-    assert [stopped for _, stopped, _ in seen] == [1, 1, 1, 0, 0, 0]
-    assert [plans for _, _, plans in seen] == [0, 0, 0, 1, 0, 0]
+    # 16 and 64 values, each with the input or the segment's end; what is left of 200; and then nothing
+    assert [stopped for _, stopped, _ in seen] == [1, 1, 0, 0, 0, 0]
+    assert [plans for _, _, plans in seen] == [0, 0, 1, 0, 0, 0]
     assert seen[0][0] < limit + 4
-    assert [misses for misses, _, _ in seen[4:]] == [0, 0]
+    assert 4 * limit <= seen[1][0] < 4 * limit + 4
+    assert [misses for misses, _, _ in seen[3:]] == [0, 0, 0]
 
 
 def test_recording_is_linear_in_the_length() -> None:
