@@ -124,6 +124,13 @@ def _kernels() -> Callable[[int], Any]:
     return once
 
 
+@_scene(300_000)
+def _rows() -> Callable[[int], Any]:
+    """A view that begins elsewhere at every call, as in a loop over the rows of a data set."""
+    x = jg.zeros(300_000, 2)
+    return lambda nr: (x[nr], x[nr : nr + 5].t())
+
+
 @_scene(20_000)
 def _loads() -> Callable[[int], Any]:
     """A kernel that is loaded and dropped again: nothing of it stays."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
+from weakref import ref
 
 from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
 from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
+from jitgrad.locks import process_lock
 
 __all__ = [
     "REPEATS", "Aval", "Strides", "check_allocatable", "check_inside", "contiguous_strides", "dense",
@@ -49,7 +52,9 @@ class Aval:
         device: where the data are.
     """
 
-    __slots__ = ("device", "dtype", "is_canonical", "is_contiguous", "numel", "offset", "shape", "size", "stride")
+    __slots__ = (
+        "__weakref__", "device", "dtype", "is_canonical", "is_contiguous", "numel", "offset", "shape", "size", "stride",
+    )  # fmt: skip
 
     shape: tuple[int, ...]
     size: Size
@@ -83,7 +88,37 @@ class Aval:
         return (_rebuild, (self.shape, self.dtype, self.stride, self.offset, self.device))
 
 
-_INTERNED: dict[tuple[object, ...], Aval] = {}
+_INTERNED: dict[tuple[object, ...], ref[Aval]] = {}
+"""Every aval that is alive, and some that were: ``data[i]`` has another one for each ``i``."""
+_interning = process_lock()
+_recent: deque[Aval] = deque(maxlen=4096)
+"""The last ones, so that what comes again and again is not made anew."""
+_LEAST = 1 << 16
+_sweep_at = _LEAST
+
+
+def _intern(key: tuple[object, ...], aval: Aval) -> Aval:
+    """The aval that has this key from now on: two threads that race here end with one object."""
+    with _interning:
+        known = _INTERNED.get(key)
+        found = None if known is None else known()
+        if found is not None:
+            return found
+        if len(_INTERNED) >= _sweep_at:
+            _sweep()
+        _INTERNED[key] = ref(aval)
+        _recent.append(aval)
+    return aval
+
+
+def _sweep() -> None:
+    """Drop the keys of avals that are gone. No finalizer does it: what interrupts one is lost."""
+    global _sweep_at
+    for key, known in list(_INTERNED.items()):
+        if known() is None and _INTERNED.get(key) is known:
+            del _INTERNED[key]
+    _sweep_at = max(_LEAST, 2 * len(_INTERNED))
+
 
 _UNCOUNTABLE = 1 << 63
 """Bytes, where an extent of 0 counts as 1: NumPy multiplies the others, too."""
@@ -97,8 +132,8 @@ def _integers(numbers: tuple[Any, ...]) -> tuple[int, ...]:
 def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | None = None, offset: int = 0) -> Aval:
     """The interned aval, on the CPU; ``stride`` None means row-major. RuntimeError for what 64 bits cannot count."""
     key = (shape, dtype, stride, offset)
-    found = _INTERNED.get(key)
-    if found is not None:
+    known = _INTERNED.get(key)
+    if known is not None and (found := known()) is not None:
         return found
     if type(shape) is not tuple:
         return make_aval(tuple(shape), dtype, stride, offset)
@@ -122,8 +157,7 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
             if aval.is_canonical:
                 raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
             raise RuntimeError(f"numel: integer multiplication overflow with sizes={list(shape)}")
-    # setdefault: two threads that race here must end with one object
-    return _INTERNED.setdefault(key, aval)
+    return _intern(key, aval)
 
 
 def last_position(aval: Aval) -> int:
@@ -193,15 +227,15 @@ def _on(aval: Aval, device: Device) -> Aval:
     key = (aval.shape, aval.dtype, aval.stride, aval.offset)
     if device is CPU:
         return make_aval(*key)
-    found = _INTERNED.get((*key, device))
-    if found is not None:
+    known = _INTERNED.get((*key, device))
+    if known is not None and (found := known()) is not None:
         return found
     devices_in_use.add(device)
     moved = Aval()
     moved.shape, moved.dtype, moved.stride, moved.offset = key
     moved.numel, moved.is_contiguous, moved.device = aval.numel, aval.is_contiguous, device
     moved.size, moved.is_canonical = aval.size, aval.is_canonical
-    return _INTERNED.setdefault((*key, device), moved)
+    return _intern((*key, device), moved)
 
 
 def _rebuild(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...], offset: int, device: Device) -> Aval:
